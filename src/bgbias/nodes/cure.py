@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
+from bgbias.evaluation.conditions import RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -128,43 +130,45 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
+@dataclass
 class _Fitting:
     """Validation photos in front of backgrounds of the validation pool, embedded once somebody asks."""
 
-    def __init__(self, study: Study, album: Any, model: EmbeddingModel, how: tuple[Any, ...]) -> None:
-        self._study, self._album, self._model, self._how = study, album, model, how
-        self._crossed: np.ndarray | None = None
-        self._embedded: Embeddings | None = None
-
-    def _photos(self) -> EvaluationPhotos:
-        photos: EvaluationPhotos = self._album.evaluation(
-            self._album.table("val"), {"masks", "backgrounds"}, "val"
-        )
-        return photos
+    study: Study
+    album: Any
+    model: EmbeddingModel
+    how: tuple[Any, ...]
 
     @property
+    def photos(self) -> EvaluationPhotos:
+        """The validation photos, with masks and backgrounds."""
+        table = self.album.table("val")
+        return self.album.evaluation(table, {"masks", "backgrounds"}, "val")  # type: ignore[no-any-return]
+
+    @cached_property
     def crossed(self) -> np.ndarray:
         """Embeddings [n, m, d] of a keyed subset of them, each in front of the same backgrounds."""
         from bgbias.evaluation import crossing
 
-        if self._crossed is None:
-            photos, wanted = self._photos(), self._study.cures
-            shown = crossing.objects(photos, wanted.objects)
-            self._crossed = crossing.embed(self._model, photos, shown, wanted.backgrounds, *self._how).vectors
-        return self._crossed
+        photos, wanted = self.photos, self.study.cures
+        shown = crossing.objects(photos, wanted.objects)
+        return crossing.embed(self.model, photos, shown, wanted.backgrounds, *self.how).vectors
+
+    @cached_property
+    def embedded(self) -> Embeddings:
+        """All of them, in front of backgrounds that are drawn for each."""
+        from bgbias.evaluation import embedding
+
+        return embedding.embed(self.model, self.photos, [(RANDOM_BACKGROUND, 0)], *self.how)
 
     def judge(self, erasure: Erasure) -> float:
         """MAP@R of all validation photos, query and gallery in front of backgrounds that are drawn for each."""
         import numpy as np
 
-        from bgbias.evaluation import embedding
-        from bgbias.evaluation.conditions import RANDOM_BACKGROUND
         from bgbias.evaluation.metrics import map_at_r
         from bgbias.evaluation.whole_gallery import among
 
-        view: View = (RANDOM_BACKGROUND, 0)
-        if self._embedded is None:
-            self._embedded = embedding.embed(self._model, self._photos(), [view], *self._how)
-        vectors, labels = erasure(self._embedded.views[view]), self._embedded.labels
-        values = map_at_r.per_query(among(vectors, vectors, labels, self._embedded.given))
-        return float(np.nanmean(values[self._embedded.asked]))
+        before = self.embedded
+        vectors = erasure(before.views[RANDOM_BACKGROUND, 0])
+        values = map_at_r.per_query(among(vectors, vectors, before.labels, before.given))
+        return float(np.nanmean(values[before.asked]))

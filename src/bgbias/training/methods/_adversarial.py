@@ -66,14 +66,10 @@ class AttackParams(NormParams, Strength):
         return self
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The attacks' names: STAX alone, unless the options have others."""
-        return ("stax",)
-
-    @property
     def used(self) -> tuple[str, ...]:
-        """Those that are made; none if they may change nothing or count for nothing."""
-        return self.named if self.epsilon and self.kappa else ()
+        """The attacks that are made: STAX, or those of the options; none that change or count for nothing."""
+        named: tuple[str, ...] = getattr(self, "attacks", ("stax",))
+        return named if self.epsilon and self.kappa else ()
 
 
 class StaxParams(AttackParams):
@@ -99,10 +95,6 @@ class AtParams(AttackParams):
         if len(set(chosen)) < len(chosen):
             raise ValueError("each attack is named once")
         return chosen
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        return self.attacks
 
 
 class MdpropParams(AtParams):
