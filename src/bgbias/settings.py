@@ -5,10 +5,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     ValidationError,
@@ -58,6 +59,15 @@ def _has_bool(value: Any) -> bool:
     return any(isinstance(item, bool) for item in _items(value))
 
 
+def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """These values; one that is there twice is refused."""
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is named twice")
+    return values
+
+
+Names = Annotated[tuple[str, ...], AfterValidator(each_once)]
 LONGEST_VALUE = 80  # characters of a wrong value that a message shows
 WORDS = {
     "integer": "a whole number",

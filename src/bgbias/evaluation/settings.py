@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.settings import Strict
+from bgbias.settings import Names, Strict, each_once
 
 
 class Evaluation(Strict):
     """Retrieval under several conditions."""
 
-    conditions: tuple[str, ...] = Field(
+    conditions: Names = Field(
         (CLEAN, RANDOM_BACKGROUND), description="what is done to the photos (files in conditions/)"
     )
     draws: int = Field(5, ge=1, description="draws per photo of a condition with chance in it")
@@ -25,8 +25,6 @@ class Evaluation(Strict):
         for name in (CLEAN, RANDOM_BACKGROUND):
             if name not in self.conditions:
                 raise ValueError(f"drops are measured from {CLEAN} to {RANDOM_BACKGROUND}; add {name}")
-        if len(set(self.conditions)) < len(self.conditions):
-            raise ValueError("a condition is named twice")
         return self
 
 
@@ -50,7 +48,7 @@ class Probes(Strict):
 class Attacked(Strict):
     """Attacks on the test photos, of every model of the grid (docs/methods.md, section 8); only where they are asked for."""
 
-    attacks: tuple[str, ...] = Field((), description="names of files in attacks/: [stax, mtax:5]")
+    attacks: Names = Field((), description="names of files in attacks/: [stax, mtax:5]")
     epsilon: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         (0.01, 0.1),
         min_length=1,
@@ -58,12 +56,10 @@ class Attacked(Strict):
     )
     steps: int = Field(20, ge=1, description="of projected gradient descent, of epsilon / steps each")
 
-    @model_validator(mode="after")
-    def _each_once(self) -> Attacked:
-        for named in (self.attacks, self.epsilon):
-            if len(set(named)) < len(named):
-                raise ValueError(f"one of {', '.join(map(str, named))} is named twice")
-        return self
+    @field_validator("epsilon")
+    @classmethod
+    def _each_once(cls, epsilon: tuple[float, ...]) -> tuple[float, ...]:
+        return each_once(epsilon)
 
 
 class Cures(Strict):

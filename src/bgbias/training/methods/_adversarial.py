@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
+from bgbias.settings import Names
 from bgbias.training.methods import BaseMethod, plain
 
 if TYPE_CHECKING:
@@ -83,17 +84,13 @@ class AtParams(AttackParams):
 
     SEPARATE_NORMS = False
 
-    attacks: tuple[str, ...] = Field(
-        ("stax",), min_length=1, description="names of files in attacks/: stax, mtax:3"
-    )
+    attacks: Names = Field(("stax",), min_length=1, description="names of files in attacks/: stax, mtax:3")
 
     @field_validator("attacks")
     @classmethod
     def _are_attacks(cls, chosen: tuple[str, ...]) -> tuple[str, ...]:
         for attack in chosen:
             attacks.targets(attack)
-        if len(set(chosen)) < len(chosen):
-            raise ValueError("each attack is named once")
         return chosen
 
 
@@ -102,7 +99,7 @@ class MdpropParams(AtParams):
 
     SEPARATE_NORMS = True
 
-    attacks: tuple[str, ...] = Field(
+    attacks: Names = Field(
         ("mtax:3",), min_length=1, description="names of files in attacks/: [stax, mtax:5]"
     )
     batch_norm: BatchNorm = Field("trained", description=BATCH_NORM)
