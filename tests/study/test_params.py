@@ -133,7 +133,7 @@ BLOCK = "grids.small.cells.0"
         ("train.lr", True, "true and false are no numbers (found: true)"),
         ("train.max_epochs", True, "true and false are no numbers"),
         ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
-        ("train.crop_scale", [0.5, 2], "a share of the photo, 1 at most"),
+        ("train.crop_scale", [0.5, 2], "above 0 and of 1 or less"),
         ("train.crop_scale", [-1, 1], "must be a number above 0 (found: -1)"),
         ("train.crop_scale", 0.5, "must be a list of 2 values, each a number above 0 (found: 0.5)"),
         ("train.precision", "fp16", 'must be one of fp32, bf16 (found: "fp16")'),
