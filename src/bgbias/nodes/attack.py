@@ -45,11 +45,11 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the attacks, and the metrics of queries and of embeddings."""
+    """The attacks, and the metrics of queries and of embeddings."""
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
-    return [plan.backbone(study, cell.backbone).module, *chosen, *metrics]
+    return [*chosen, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -1,6 +1,5 @@
 """Node: a model's test photos, each in front of the same backgrounds."""
 
-from types import ModuleType
 from typing import Any
 
 from bgbias.engine import inputs, records
@@ -40,10 +39,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         **inputs.untrained(study, cell, "cross"),
         **inputs.mask_policy(study),
     }
-
-
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -67,7 +67,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     named = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return [plan.backbone(study, cell.backbone).module, *named, *metrics]
+    return [*named, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

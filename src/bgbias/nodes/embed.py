@@ -45,8 +45,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
     if plan.folds_of(study, cell):
         return []
-    shown = [plugins.load("conditions", name) for name in study.evaluation.conditions]
-    return [plan.backbone(study, cell.backbone).module, *shown]
+    return [plugins.load("conditions", name) for name in study.evaluation.conditions]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -44,9 +44,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    if plan.folds_of(study, cell):
-        return []
-    return [plan.backbone(study, cell.backbone).module, plugins.load("conditions", CLEAN)]
+    return [] if plan.folds_of(study, cell) else [plugins.load("conditions", CLEAN)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

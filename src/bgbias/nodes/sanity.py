@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import progress, seeds
@@ -42,10 +41,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         "sanity": study.sanity.model_dump(),
         **inputs.mask_policy(study),
     }
-
-
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -34,8 +34,8 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, and how the dataset says where its objects are."""
-    return [plan.backbone(study, cell.backbone).module, study.dataset(cell.dataset).module]
+    """How the dataset says where its objects are."""
+    return [study.dataset(cell.dataset).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
