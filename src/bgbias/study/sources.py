@@ -43,11 +43,9 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
     for source in sources:
         folder = bool(source.place) and places.source(source.place or "").is_dir()
         checksum = None if folder else source.md5 or source.sha256  # a folder has none
-        place = {"place": source.place, "file": source.file, "keep": source.keep}
-        seen = (
-            {"checksum": checksum}
-            if checksum
-            else place | {"listing": fingerprint(source.place or "", database, source.names)}
-        )
+        seen: dict[str, Any] = {"checksum": checksum}
+        if not checksum:
+            seen = {"place": source.place, "file": source.file, "keep": source.keep}
+            seen["listing"] = fingerprint(source.place or "", database, source.names)
         found += [seen] if seen not in found else []
     return found
