@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -21,6 +21,14 @@ from bgbias.models.backbones import Facts
 from bgbias.settings import Strict, validated
 
 Entries = Mapping[str, Mapping[str, Any]]
+Entry = TypeVar("Entry")
+
+
+def entry_of(entries: Mapping[str, Entry], what: str, name: str) -> Entry:
+    """The entry of params.yaml that is so called; one that is not there is an error."""
+    if name not in entries:
+        raise UserError(f"params.yaml has no {what} '{name}'; there are: {', '.join(entries) or 'none'}.")
+    return entries[name]
 
 
 @dataclass(frozen=True)
@@ -124,9 +132,7 @@ class NamedPretraining(Named):
 
 def find_backbone(entries: Entries, name: str) -> NamedBackbone:
     """What a name means; ``entries``: the section ``backbones``. A name of one of our files is of no other kind."""
-    if name not in entries:
-        raise UserError(f"params.yaml has no backbone '{name}'; there are: {', '.join(entries)}.")
-    options = dict(entries[name])
+    options = dict(entry_of(entries, "backbone", name))
     kind, pretraining = str(options.pop("kind", name)), str(options.pop("pretraining", ""))
     if plugins.known("backbones", name) and kind != name:
         raise UserError(
@@ -137,10 +143,7 @@ def find_backbone(entries: Entries, name: str) -> NamedBackbone:
 
 def find_pretraining(entries: Entries, name: str) -> NamedPretraining:
     """What a name means; ``entries``: the section ``pretrainings``. One that is not there, or says no kind, is an error."""
-    if name not in entries:
-        there = ", ".join(entries) or "none"
-        raise UserError(f"params.yaml has no pretraining '{name}'; there are: {there}.")
-    options = dict(entries[name])
+    options = dict(entry_of(entries, "pretraining", name))
     if "kind" not in options:
         there = ", ".join(plugins.names("pretraining"))
         raise UserError(f"params.yaml: pretrainings.{name} needs a `kind`; there are: {there}.")

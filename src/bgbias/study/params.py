@@ -23,7 +23,7 @@ from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import MaskerEntry, Named, NamedDataset, find_backbone, find_pretraining
+from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -126,15 +126,13 @@ class Study(Shared):
 
     def dataset(self, name: str) -> NamedDataset:
         """The file and the options of a dataset; one that params.yaml lacks is an error."""
-        if name not in self.datasets:
-            raise UserError(f"params.yaml has no dataset '{name}'; there are: {', '.join(self.datasets)}.")
-        return NamedDataset(name, self.datasets[name].kind, self.datasets[name].options)
+        described = entry_of(self.datasets, "dataset", name)
+        return NamedDataset(name, described.kind, described.options)
 
     def masker(self, name: str) -> MaskerEntry:
         """The file and the options of a masker; one that params.yaml lacks is an error."""
-        if name not in self.maskers:
-            raise UserError(f"params.yaml has no masker '{name}'; there are: {', '.join(self.maskers)}.")
-        return MaskerEntry(name, self.maskers[name].kind, self.maskers[name].options)
+        described = entry_of(self.maskers, "masker", name)
+        return MaskerEntry(name, described.kind, described.options)
 
     def masker_of(self, dataset: str) -> MaskerEntry:
         """The file and the options of a dataset's own masker."""

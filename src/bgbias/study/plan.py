@@ -19,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import NamedBackbone, NamedPretraining, find_backbone, find_pretraining
+from bgbias.study.named import NamedBackbone, NamedPretraining, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
@@ -329,11 +329,7 @@ def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:
 
 def pools(study: Study, pool: str) -> Backgrounds:
     """A background set of params.yaml; an unknown one is an error."""
-    if pool not in study.backgrounds:
-        raise UserError(
-            f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}."
-        )
-    return study.backgrounds[pool]
+    return entry_of(study.backgrounds, "backgrounds", pool)
 
 
 def datasets(study: Study) -> list[str]:
