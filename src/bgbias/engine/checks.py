@@ -5,8 +5,6 @@ only emulates. Of public datasets it is known how many photos they have, of all 
 also of which classes.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Collection

@@ -1,7 +1,5 @@
 """What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.engine.node import Made, Node, files_of, step

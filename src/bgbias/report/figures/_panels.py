@@ -1,7 +1,5 @@
 """Figures with a panel for each dataset and backbone, in which colours are methods and marks are losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 
