@@ -1,5 +1,7 @@
 """``report.html``: a finished grid as a page for people, which needs no other file. Its numbers are those of the tables."""
 
+from __future__ import annotations
+
 import base64
 import io
 import math

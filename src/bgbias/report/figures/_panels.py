@@ -1,5 +1,7 @@
 """Figures with a panel for each dataset and backbone, in which colours are methods and marks are losses."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from typing import Any
 

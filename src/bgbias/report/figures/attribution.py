@@ -1,5 +1,7 @@
 """Figure 2: where models look, as attribution maps beside the photo and its mask (docs/methods.md, section 3)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """The measuring instrument calibrated: on toy photos whose bias is known, the drop must follow it, and a cure must not."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from typing import Any
 

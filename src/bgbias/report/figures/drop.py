@@ -1,5 +1,7 @@
 """From clean to corrupted: what new backgrounds cost each model of a grid, Table 1 at a glance."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The masks that deserve a look: the worst ones where the truth is known, and those that are most likely to be wrong."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

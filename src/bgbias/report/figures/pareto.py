@@ -1,5 +1,7 @@
 """What a method gains on corrupted photos against what it costs on clean ones: a comparison at a glance."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

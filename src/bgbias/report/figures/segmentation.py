@@ -1,5 +1,7 @@
 """One-shot segmentation as a figure: what each model shares two photos of a class by, and the object that GrabCut makes of it."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Shape or texture over alpha: what negatives of no class do to what a network follows, after Figure 6a of Ge et al. (2021)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 
 import numpy as np

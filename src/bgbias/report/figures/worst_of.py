@@ -1,5 +1,7 @@
 """How much is left with the worst of several backgrounds: after the backgrounds challenge's adversarial evaluation."""
 
+from __future__ import annotations
+
 import numpy as np
 import pandas as pd
 
