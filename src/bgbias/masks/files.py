@@ -4,6 +4,8 @@ Pictures are found by the photo's path: ``birds/7.jpg`` has the mask ``birds/7.p
 (cocodataset.org/#format-data) names photos by ``file_name``; the objects of a photo are united into one mask.
 """
 
+from __future__ import annotations
+
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import progress
+from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, files_of, step
@@ -17,8 +17,7 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
-from bgbias.study.named import MaskerEntry
-from bgbias.study.params import Study
+from bgbias.study.params import Study, options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,8 +47,10 @@ COLLECTION = ("masks", "masks")
 
 def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict[str, str]]:
     """The dataset's own masker, if none is named; an unknown one is an error."""
-    named = study.masker(masker) if masker else study.masker_of(dataset)
-    return [{"dataset": dataset, "masker": named.name}]
+    masker = masker or study.datasets[dataset].masker
+    if masker not in study.maskers:
+        raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
+    return [{"dataset": dataset, "masker": masker}]
 
 
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
@@ -65,7 +66,8 @@ def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
-    return [study.masker(masker).module]
+    """The masker's kind."""
+    return [plugins.load("maskers", study.maskers[masker].kind)]
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
@@ -100,8 +102,8 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
-        named = study.masker(masker)
-        if named.module.PREDICTS:
+        described = study.maskers[masker]
+        if plugins.load("maskers", described.kind).PREDICTS:
             cache = MaskCache(study, dataset, masker)
             made.notes["masker_key"] = masker_key(study, masker)
             new = {key: i for i, key in reversed(keys.items()) if key not in cache}
@@ -109,11 +111,11 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
             quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
             cache.finish(outputs["masks"], quality)
-            if guesses := getattr(named.params(), "guesses", ""):
+            if guesses := getattr(_params(study, masker), "guesses", ""):
                 made.notes["guesses"] = guesses
                 progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
-            quality = _write(keys, _given(named, photos, truth, table.ids), photos, truth, outputs)
+            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, outputs)
         if not len(quality):
             raise UserError(
                 f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
@@ -175,17 +177,23 @@ def predictor(study: Study, masker: str, device: str) -> Any:
     """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
     from bgbias.compute.device import pick
 
-    named = study.masker(masker)
-    params, owner = named.params(), pretrained.owner("maskers", masker)
+    params = _params(study, masker)
+    owner = pretrained.owner("maskers", masker)
     if pretrained.fetched(study, owner):
         params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    return named.module.build(params, pick(device))
+    return plugins.load("maskers", study.maskers[masker].kind).build(params, pick(device))
 
 
-def _given(named: MaskerEntry, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
+def _params(study: Study, masker: str) -> Any:
+    described = study.maskers[masker]
+    return options(study, "maskers", described.kind, described.options)
+
+
+def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
     from bgbias.images import drawn_masks, pixels
 
-    alpha_of = named.module.given(named.params(), truth, ids)
+    module = plugins.load("maskers", study.maskers[masker].kind)
+    alpha_of = module.given(_params(study, masker), truth, ids)
 
     def found(image_id: str) -> tuple[bytes, float] | None:
         alpha = alpha_of(image_id)

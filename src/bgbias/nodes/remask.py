@@ -10,7 +10,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from bgbias import progress
+from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
@@ -81,7 +81,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
         album = Album(study, dataset, facts.resize, facts.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
-        predicts = study.masker(masker).module.PREDICTS
+        predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
         make = predictor(study, masker, made.on(device)) if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
