@@ -114,7 +114,7 @@ def check_weights(study: Study, node: Node) -> None:
     owner = _network_of(study, node)
     if not owner:
         return
-    named = pretrained.described(study, owner)
+    named = pretrained.network(study, owner)
     module = named.module
     is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
     file = None if is_pretrained else pretrained.file(study, owner)

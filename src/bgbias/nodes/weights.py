@@ -40,7 +40,7 @@ def settings(study: Study, owner: str) -> dict[str, Any]:
 
 def uses(study: Study, owner: str) -> list[ModuleType]:
     """The network, whose file says how published weights become its own."""
-    return [pretrained.described(study, owner).module]
+    return [pretrained.network(study, owner).module]
 
 
 def cost(study: Study, owner: str) -> Cost:

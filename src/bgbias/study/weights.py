@@ -7,12 +7,14 @@ Its file in the family's folder may offer ``PUBLISHED``, the sources of its weig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
+from bgbias.settings import Strict
 from bgbias.study.named import Named, find_backbone
 from bgbias.study.params import Study
 
@@ -53,7 +55,7 @@ def fetched(study: Study, owner: str) -> bool:
 
 def published(study: Study, owner: str) -> Published:
     """What to fetch for a network; one that has nothing to fetch is an error."""
-    named = described(study, owner)
+    named = network(study, owner)
     wanted, module = _wanted(study, owner), named.module
     if "://" in wanted:
         source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
@@ -79,8 +81,14 @@ def file(study: Study, owner: str) -> Path | None:
     return places.source(wanted) if wanted else None
 
 
-def described(study: Study, owner: str) -> Named:
-    """A network's file and options; an owner that params.yaml lacks is an error."""
+def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
+    """The file that implements a network, and the network's options."""
+    named = network(study, owner)
+    return named.module, named.params()
+
+
+def network(study: Study, owner: str) -> Named:
+    """A network of params.yaml by how its weights are called; one that is not there is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
         return find_backbone(study.backbones, name)
@@ -91,7 +99,7 @@ def described(study: Study, owner: str) -> Named:
 
 
 def _wanted(study: Study, owner: str) -> str:
-    return str(getattr(described(study, owner).params(), "weights", None) or "")
+    return str(getattr(network(study, owner).params(), "weights", None) or "")
 
 
 def own_weights(study: Study, owner: str, before: str = "") -> str:
