@@ -114,9 +114,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def validated(model: type[Any], values: Any, path: Path, where: str = "") -> Any:
-    """``values`` as a ``model``; a mistake is an error with the file, the whole key, and the nearest right key or what the
-    key may hold.
-    """
+    """``values`` as a ``model``; a mistake names the file, the whole key and what is right."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
