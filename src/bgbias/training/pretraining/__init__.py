@@ -33,8 +33,6 @@ class BasePretraining(BaseMethod):
     params: PretrainingParams
     ASKS: ClassVar[int] = 2
     """How many of a photo's two views the network sees, and has negatives of."""
-    HAS_NORM: ClassVar[bool] = False
-    """Whether the hidden layer of heads has a batch norm."""
 
     def __init__(
         self, model: EmbeddingModel, params: PretrainingParams, key: Sequence[object], steps: int
@@ -55,9 +53,11 @@ class BasePretraining(BaseMethod):
         raise NotImplementedError(cls)
 
     def head(self, channels: int, purpose: str) -> nn.Module:
-        """A hidden layer on so many channels and a linear one, as PyTorch begins layers, random by the pretraining's
-        key and ``purpose``.
-        """
+        """Two layers on features of so many channels, random by the pretraining's key and ``purpose``."""
+        raise NotImplementedError(type(self))
+
+    def two_layers(self, channels: int, purpose: str, norm: bool) -> nn.Module:
+        """A hidden layer, perhaps with a batch norm, and a linear one, as PyTorch begins layers."""
         import torch
         from torch import nn
 
@@ -65,7 +65,7 @@ class BasePretraining(BaseMethod):
         generator = seeds.torch_generator("head", purpose, *self.key)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(generator.initial_seed())
-            norms = [nn.BatchNorm1d(hidden)] if self.HAS_NORM else []
+            norms = [nn.BatchNorm1d(hidden)] if norm else []
             return nn.Sequential(
                 nn.Linear(channels, hidden), *norms, nn.ReLU(), nn.Linear(hidden, self.params.dim)
             )

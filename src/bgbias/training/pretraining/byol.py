@@ -39,7 +39,6 @@ class Pretraining(BasePretraining):
     """Both views go through the network and a predictor, and both through the teacher."""
 
     params: Params
-    HAS_NORM = True
 
     def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
         import torch
@@ -52,6 +51,9 @@ class Pretraining(BasePretraining):
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
         """Both views twice, and the negatives of both, which the teacher sees."""
         return batch_size * (4 + 2 * (params.active_negatives != "none")), 2 * batch_size
+
+    def head(self, channels: int, purpose: str) -> nn.Module:
+        return self.two_layers(channels, purpose, norm=True)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""

@@ -65,6 +65,9 @@ class Pretraining(BasePretraining):
         """Both views, and the negatives of the first ones, which the teacher sees."""
         return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
+    def head(self, channels: int, purpose: str) -> nn.Module:
+        return self.two_layers(channels, purpose, norm=False)
+
     def modules(self) -> dict[str, nn.Module]:
         return {**super().modules(), "memory": self.memory}
 
