@@ -15,7 +15,7 @@ from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
