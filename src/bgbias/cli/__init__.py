@@ -89,9 +89,7 @@ def _end_soon(number: int) -> None:
 
 
 def told(command: typer.Typer) -> None:
-    """Run a command line; a UserError, a missing extra, a full disk and a folder without rights end it with their words and exit
-    status 2.
-    """
+    """Run a command line; what a person can put right ends it with words and exit status 2."""
     try:
         command(standalone_mode=True)
         return

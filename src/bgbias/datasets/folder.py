@@ -60,7 +60,6 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
 
 
 def truth(params: Params) -> str | None:
-    """Masks, where somebody drew them."""
     return "masks" if params.masks else None
 
 

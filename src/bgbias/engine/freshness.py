@@ -150,9 +150,7 @@ def accept(study: Study) -> list[str]:
 
 
 def lacking(findings: Iterable[Finding]) -> Finding | None:
-    """The first of what is not there or not current of all that a grid's tables and figures need; fetched archives may be
-    elsewhere.
-    """
+    """The first that is absent or not current of what tables and figures need, but for archives."""
     return next((f for f in findings if f.state != "current" and f.node.name not in ARCHIVES), None)
 
 

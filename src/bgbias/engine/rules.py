@@ -175,9 +175,7 @@ class Rules:
         return f"(?:{names or '(?!)'})" if asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
 
     def _is_forced(self, node: Node, forced: Collection[str]) -> bool:
-        """Whether a step runs because Snakemake was told to run its rule, or to make one of its files, or those of a step that it
-        reads from.
-        """
+        """Whether Snakemake was told to run a step's rule or to make a file of it or its makers."""
         if not forced:
             return False
         rules = [node.name, *(rule for rule, steps in STEPS.items() if node.name in steps)]

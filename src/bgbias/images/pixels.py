@@ -124,9 +124,7 @@ def size(data: bytes, name: str) -> tuple[int, int]:
 
 
 def turned(image: Image.Image) -> bool:
-    """Whether a camera says in the picture (EXIF, else XMP) that it is to be shown rotated or mirrored; of a decoded TIFF, which
-    Pillow turns itself, not any more.
-    """
+    """Whether EXIF or XMP turns or mirrors a picture; Pillow turns a decoded TIFF itself."""
     try:
         return image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
     except Exception:  # damaged EXIF is none

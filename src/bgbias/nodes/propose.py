@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, step
@@ -40,7 +40,6 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
-    """The masker's weights."""
     return inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
 
 
@@ -58,8 +57,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def uses(study: Study, pool: str) -> list[ModuleType]:
-    """The masker's kind."""
-    return [plugins.load("maskers", study.maskers[_proposal(study, pool).masker].kind)]
+    return [study.masker(_proposal(study, pool).masker).module]
 
 
 def threads(study: Study, pool: str) -> int:
@@ -115,7 +113,7 @@ def _looked_at(
     from bgbias.backgrounds.foregrounds import look
     from bgbias.images import pixels
 
-    if not plugins.load("maskers", study.maskers[proposal.masker].kind).PREDICTS:
+    if not study.masker(proposal.masker).module.PREDICTS:
         raise UserError(
             f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"
             " `masker` of the proposal in params.yaml."

@@ -45,9 +45,7 @@ def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
 
 
 def heading(own: pd.DataFrame, values: Values, counted: str) -> dict[str, Any]:
-    """A row's first columns from a model's rows: its names, seeds and folds, and how many queries, ``counted``, and classes
-    there are.
-    """
+    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes."""
     sizes = {counted: len(values.queries), "classes": len(set(values.classes))}
     return named(values.model) | repetitions(own, values.model) | sizes
 
@@ -256,9 +254,7 @@ def views_in(setting: str, repeats: Mapping[str, int]) -> dict[str, tuple[str, s
 
 
 def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
-    """The plain model that a method is compared with: of the same loss, and as long where models stand side by side. None for
-    plain itself, and where there is none.
-    """
+    """The plain model of the same loss and length to compare with; None for plain itself."""
     alone, _ = side_by_side(model[-1])
     if alone == PLAIN:
         return None

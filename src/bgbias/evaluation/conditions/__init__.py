@@ -7,8 +7,6 @@ gallery); and ``view(photo, draw)``, the picture that the model sees, uint8 [S, 
 One that takes backgrounds from other photos says which in ``donor(photo, draw)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from bgbias import plugins
