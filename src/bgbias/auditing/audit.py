@@ -17,6 +17,7 @@ import numpy as np
 
 from bgbias.auditing import (
     embedded,
+    exported,
     findings,
     forecast,
     looks,
@@ -77,10 +78,17 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path, shared: Path | None = None) -> Measured:
+def run(
+    question: Question,
+    model: Adapted,
+    folder: Path,
+    shared: Path | None = None,
+    saving: Path | None = None,
+) -> Measured:
     """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well.
 
-    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``).
+    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
+    a folder for the embeddings, as ``exported.read`` reads them.
     """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
@@ -91,6 +99,8 @@ def run(question: Question, model: Adapted, folder: Path, shared: Path | None = 
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
         with steps.step("embeddings", len(found.missing)) as done:
             found.embed(model, photos, done)
+        if saving:
+            exported.write(saving, found, model, workplace.of_question(question, model))
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)

@@ -18,11 +18,17 @@ from bgbias.progress import say
 Load = Callable[[], Adapted]
 
 
-def audit_or_read(question: Question, model: Adapted, folder: Path, shared: Path | None = None) -> Audit:
+def audit_or_read(
+    question: Question,
+    model: Adapted,
+    folder: Path,
+    shared: Path | None = None,
+    saving: Path | None = None,
+) -> Audit:
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
-    of other photos there is replaced, which is said first. ``shared`` as in ``audit.run``.
+    of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
     """
-    if is_answered(question, model, folder):
+    if saving is None and is_answered(question, model, folder):
         say(
             f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
             " model that answers alike: nothing was computed. To compute it again, name another folder by"
@@ -34,14 +40,15 @@ def audit_or_read(question: Question, model: Adapted, folder: Path, shared: Path
                 f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep"
                 " it, press Ctrl-C and name another folder by --out"
             )
-        run(question, model, folder, shared)
+        run(question, model, folder, shared, saving)
     return Audit.load(folder)
 
 
 def audit_each(
-    question: Question, models: Mapping[str, Load], folder: Path
+    question: Question, models: Mapping[str, Load], folder: Path, saving: Path | None = None
 ) -> tuple[ComparedAudits, dict[str, UserError]]:
-    """Models by name, each in ``folder/<name>``, and the files of their comparison in ``folder``.
+    """Models by name, each in ``folder/<name>``, and the files of their comparison in ``folder``; their
+    embeddings in ``saving/<name>``, if that is given.
 
     One is loaded at a time; one that fails does not cost the others, and is given back with its error.
     If all fail, the first error is raised.
@@ -58,8 +65,9 @@ def audit_each(
             say(f"\n{name} ({number} of {len(models)})")
             try:
                 model = replace(load(), name=name)
-                place = folder / workplace.folder_name(name)
-                audits[name] = audit_or_read(question, model, place, pixels)
+                own = workplace.folder_name(name)
+                kept = saving / own if saving else None
+                audits[name] = audit_or_read(question, model, folder / own, pixels, kept)
             except UserError as error:
                 failed[name] = error
                 say(f"{name} failed, and the others go on: {error}")

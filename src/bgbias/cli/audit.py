@@ -27,10 +27,21 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 FAILED = 1
+OF_MODELS = ("references", "save_embeddings", "batch_size", "precision")
 # Options of what --export and --embeddings do not do.
 MEANINGLESS_TO = {
-    "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above", "references"),
-    "--embeddings": ("weights", "pooling", "mean", "std", "attribution", "references"),
+    "--export": (
+        "weights",
+        "pooling",
+        "mean",
+        "std",
+        "attribution",
+        "out",
+        "fail_above",
+        "references",
+        "save_embeddings",
+    ),
+    "--embeddings": ("weights", "pooling", "mean", "std", "attribution", *OF_MODELS),
 }
 OfColours = Annotated[
     tuple[float, float, float] | None,
@@ -108,6 +119,9 @@ def audit(
     embeddings: Annotated[
         tuple[Path, Path] | None, typer.Option(help="What such a model made: clean.npy views.npz.")
     ] = None,
+    save_embeddings: Annotated[
+        Path | None, typer.Option(help="Keep the embeddings here, for --embeddings and for others.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The collection's name; the folder's.")] = None,
     class_level: Annotated[
         int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
@@ -125,6 +139,13 @@ def audit(
     pooling: Annotated[str | None, typer.Option(help="cls or mean.")] = None,
     own: Annotated[
         list[Path] | None, typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own.")
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Pictures that go through the model at once: 64.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare pictures.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or float16, in which the model computes.")
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -179,12 +200,17 @@ def audit(
         workplace.check(folder, photos)
     mask_options = masking.parse_options(mask_option or ())
     masking.check(masker, mask_weights, mask_options)
-    options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
+    looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
+    options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
     most = (SAMPLE if sample is None else sample) or None
     chosen = choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column))
     behind = backgrounds_of(backgrounds)
     # Whichever cannot be loaded says so before anything else is done.
-    loaded = [load(spec, options) for spec in models] if models else [exported.looking(options)]
+    loaded = (
+        [load(spec, options) for spec in models]
+        if models
+        else [exported.looking(options, embeddings and embeddings[0])]
+    )
     audited = loaded[0]
     models += beside(models[0], audited) if references else ()
     del loaded
@@ -204,7 +230,7 @@ def audit(
         if is_comparison:
             del audited
             loads = {spec: partial(load, spec, options) for spec in models}
-            compared, failed = audit_each(asking, loads, folder)
+            compared, failed = audit_each(asking, loads, folder, save_embeddings)
             _show_comparison(compared, folder)
             if fail_above is not None:
                 for spec in compared.audits:
@@ -219,7 +245,7 @@ def audit(
             given = exported.read(*embeddings, views, len(collection.table))
             of_embeddings(asking, audited, given, folder)
         else:
-            audit_or_read(asking, audited, folder)
+            audit_or_read(asking, audited, folder, saving=save_embeddings)
     say((folder / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
     say(f"the page for people: {folder / 'audit.html'}")
     say(
