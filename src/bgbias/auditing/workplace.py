@@ -251,8 +251,8 @@ MADE_BY = (
 TRIED = 16  # photos, spread over all
 
 
-def of_question(question: Question, model: Adapted) -> str:
-    """16 hex digits of all that pixels depend on, and of the model's name."""
+def of_views(question: Question, model: Adapted) -> str:
+    """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
     asked, masker = question.asked, question.masker
     shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
     return _hashed(
@@ -261,10 +261,15 @@ def of_question(question: Question, model: Adapted) -> str:
             "model": [model.name, repr(model.look)],
             "masker": masker and [masker.kind, masker.key],
             "backgrounds": question.backgrounds.digest,
-            "asked": asked.told,
+            "shown": [asked.conditions, asked.draws, asked.policy.model_dump()],
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),
         }
     )
+
+
+def of_question(question: Question, model: Adapted) -> str:
+    """The same, and of what else is asked."""
+    return _hashed({"views": of_views(question, model), "asked": question.asked.told})
 
 
 def of_answer(question: Question, model: Adapted) -> str:
