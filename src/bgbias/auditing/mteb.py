@@ -21,8 +21,8 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     """
     retrieval = needed("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
     described = needed("mteb.abstasks.task_metadata", "mteb").TaskMetadata
-    folder = Path(folder)
-    for file in (folder / workplace.PHOTOS, *(folder / view for view in (CLEAN, *views))):
+    exported = Path(folder)
+    for file in (exported / workplace.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
             raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {folder}")
 
@@ -41,7 +41,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
         ignore_identical_ids = True
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            self.dataset = {"default": {view: _split(folder, view) for view in views}}
+            self.dataset = {"default": {view: _split(exported, view) for view in views}}
             self.data_loaded = True
 
         def task_specific_scores(

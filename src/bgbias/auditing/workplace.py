@@ -199,7 +199,7 @@ def check_exported(digest: str) -> None:
 MADE_BY = (
     "evaluation.photos",
     "evaluation.crossing",
-    "attribution.brought",
+    "attribution.any_model",
     "attribution.smoothgrad",
     "attribution.occlusion",
 )

@@ -86,11 +86,11 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Without what libraries print besides: notes, bars, that a network is random until its weights
     are read here, and errors that they raise as well.
     """
-    bars = sys.modules.get("transformers.utils.logging")
+    bars: Any = sys.modules.get("transformers.utils.logging")
     had_bars = bars is not None and bars.is_progress_bar_enabled()
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
