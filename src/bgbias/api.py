@@ -18,7 +18,7 @@ from PIL import Image
 
 from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
-from bgbias.images.pictures import Photo, alpha, decoded, rgb
+from bgbias.images.pictures import Photo, decode_all, decode_mask, decode_photo
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.progress import say
@@ -92,28 +92,28 @@ def embed(
     >>> np.linalg.norm(colours, axis=1).round(6)
     array([1., 1.], dtype=float32)
     """
-    from bgbias.auditing.embedded import vectors
+    from bgbias.auditing import embedded
     from bgbias.evaluation.embedder import Embedder
     from bgbias.files.atomic import replacing
-    from bgbias.models.adapters._pictures import embed_whole, takes_whole_photos
+    from bgbias.models.adapters._pictures import embed_whole, is_function
 
     if isinstance(photos, (str, Path, Image.Image)):
         raise UserError("embed() takes several photos: put the one into a list.")
     if out is not None and Path(out).suffix != ".npy":
         raise UserError(f"out={out}: embeddings are saved as .npy; give such a name.")
     settings = _options(batch_size=batch_size, **options)
-    pictures = decoded(photos)
+    pictures = decode_all(photos)
     if isinstance(model, Embedder) and not options:
-        found = model.embed(pictures, batch_size or BATCH)
-    elif takes_whole_photos(model) and not options:
-        found = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
+        vectors = model.embed(pictures, batch_size or BATCH)
+    elif is_function(model) and not options:
+        vectors = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
     else:
-        brought = _adapted(model, settings)
-        found = vectors(brought, (np.asarray(brought.look(picture)) for picture in pictures))
+        loaded = _adapted(model, settings)
+        vectors = embedded.vectors(loaded, (np.asarray(loaded.look(picture)) for picture in pictures))
     if out is not None:
         with replacing(Path(out)) as temporary, temporary.open("wb") as file:
-            np.save(file, found)
-    return found
+            np.save(file, vectors)
+    return vectors
 
 
 def corrupt(
@@ -149,11 +149,11 @@ def corrupt(
     pool = [backgrounds] if isinstance(backgrounds, (str, Path, Image.Image, np.ndarray)) else backgrounds
     if not len(pool):
         raise UserError("There is no background to put behind the photo; give one picture or several.")
-    behind = [rgb(background, f"backgrounds[{number}]") for number, background in enumerate(pool)]
+    behind = [decode_photo(background, f"backgrounds[{number}]") for number, background in enumerate(pool)]
     made = []
     for number, (one, of_one, name) in enumerate(zip(photos, masks, keys, strict=True)):
-        shown = rgb(one, "photo" if is_one else f"photos[{number}]")
-        cut = alpha(of_one, shown, "mask" if is_one else f"masks[{number}]")
+        shown = decode_photo(one, "photo" if is_one else f"photos[{number}]")
+        cut = decode_mask(of_one, shown, "mask" if is_one else f"masks[{number}]")
         key_set, _, item = name.rpartition("|")
         drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in behind])
         picture = Image.fromarray(behind[drawn.index])
@@ -270,7 +270,7 @@ def attribute(
     >>> scores.attrs["how"]
     'gradients'
     """
-    from bgbias.attribution import brought
+    from bgbias.attribution import any_model
     from bgbias.attribution.settings import Attribution
     from bgbias.evaluation.embedder import Embedder
 
@@ -281,15 +281,15 @@ def attribute(
     looking = _adapted(model, _options(**options))
     views: list[np.ndarray] = []
     alphas: list[np.ndarray | None] = []
-    for whole, mask in zip(decoded(photos), masks, strict=True):
-        of_photo = None if mask is None else alpha(mask, whole, f"masks[{len(views)}]")
+    for whole, mask in zip(decode_all(photos), masks, strict=True):
+        of_photo = None if mask is None else decode_mask(mask, whole, f"masks[{len(views)}]")
         views.append(looking.look(whole))
         alphas.append(None if of_photo is None else looking.look(of_photo))
-    shown = brought.shown(views, alphas, keys)
+    shown = any_model.as_photos(views, alphas, keys)
     settings = Attribution(samples=samples, noise=noise)
     if isinstance(model, Embedder):
-        return brought.scores(model, shown, settings, distance or _distance(model))
-    return brought.scores(looking, shown, settings, distance or "cosine")
+        return any_model.score_photos(model, shown, settings, distance or _distance(model))
+    return any_model.score_photos(looking, shown, settings, distance or "cosine")
 
 
 @of_arguments(*OPTIONS)
@@ -318,7 +318,7 @@ def explain(
 
     settings = _options(**options)
     looking = model.model if isinstance(model, Embedder) and not options else _adapted(model, settings)
-    return explanation.explain(looking, list(decoded(photos)), same, score)
+    return explanation.explain(looking, list(decode_all(photos)), same, score)
 
 
 @overload
@@ -414,10 +414,10 @@ def _options(**given: Any) -> Options:
 
 def _adapted(model: object, settings: Options) -> Adapted:
     """The model as a function of what it sees; what was guessed of it is printed."""
-    found = adapted(model, settings)
-    for guess in found.guesses:
+    loaded = adapted(model, settings)
+    for guess in loaded.guesses:
         say(guess.replace("--", ""))
-    return found
+    return loaded
 
 
 def _same_length(**lists: Sequence[Any]) -> None:

@@ -80,7 +80,7 @@ def explain(
         look, device = model.look, model.device
     views = [np.asarray(look(photo)) for photo in photos]
     x = torch.from_numpy(np.stack(views)).to(device).permute(0, 3, 1, 2).float()
-    features, head = _parts(model, x)
+    features, head = _split_network(model, x)
     with torch.no_grad():
         embeddings = F.normalize(head(features), dim=1)
     importances = attention.importances(head, features.split(1), same, score)
@@ -93,7 +93,7 @@ def explain(
     )
 
 
-def _parts(model: EmbeddingModel | Adapted, x: Tensor) -> tuple[Tensor, Head]:
+def _split_network(model: EmbeddingModel | Adapted, x: Tensor) -> tuple[Tensor, Head]:
     """The last feature map [T, c, h, w] of pictures x [T, 3, S, S], and what makes vectors of it."""
     if isinstance(model, EmbeddingModel):
         with torch.no_grad():

@@ -20,7 +20,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
-from bgbias.models.adapters import Adapted, unit_vectors
+from bgbias.models.adapters import Adapted, embed_unit
 
 DONE = "done.npy"
 NAMED = 8  # photos that an error names
@@ -80,7 +80,7 @@ def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = 
     found, names = [], iter(whose)
     while some := list(itertools.islice(views, model.batch.size)):
         with shown(itertools.islice(names, len(some))):
-            found.append(unit_vectors(model, np.stack(some)))
+            found.append(embed_unit(model, np.stack(some)))
     if not found:
         raise UserError("There are no photos to embed.")
     return np.concatenate(found)

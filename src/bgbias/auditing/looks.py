@@ -92,9 +92,9 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
 
 def looking(model: Adapted) -> tuple[str, LookAt]:
     """How maps of this model are made, and what makes one."""
-    from bgbias.attribution.brought import maps_of
+    from bgbias.attribution.any_model import choose_maps
 
-    how, maps = maps_of(model)
+    how, maps = choose_maps(model)
     return how, lambda photo, key: maps(photo, key)["ref"]
 
 

@@ -244,7 +244,7 @@ def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
 MADE_BY = (
     "evaluation.photos",
     "evaluation.crossing",
-    "attribution.brought",
+    "attribution.any_model",
     "attribution.smoothgrad",
     "attribution.occlusion",
 )

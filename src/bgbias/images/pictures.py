@@ -14,13 +14,13 @@ Photo = str | Path | Image.Image | np.ndarray
 is object and whose greys are soft edges."""
 
 
-def decoded(photos: Iterable[Photo]) -> Iterator[np.ndarray]:
+def decode_all(photos: Iterable[Photo]) -> Iterator[np.ndarray]:
     """``photos``, uint8 [H, W, 3] each; one by one, so that they may be more than fit into memory."""
     for number, photo in enumerate(photos):
-        yield rgb(photo, f"photos[{number}]")
+        yield decode_photo(photo, f"photos[{number}]")
 
 
-def rgb(photo: Photo, name: str) -> np.ndarray:
+def decode_photo(photo: Photo, name: str) -> np.ndarray:
     """The photo, uint8 [H, W, 3]; what cannot be one is an error with its ``name``."""
     picture = _decoded(photo, "RGB", name)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
@@ -28,7 +28,7 @@ def rgb(photo: Photo, name: str) -> np.ndarray:
     return picture
 
 
-def alpha(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
+def decode_mask(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
     """The mask, uint8 [H, W] of the photo's size; another size is an error with its ``name``."""
     picture = _decoded(mask, "L", name)
     if picture.dtype == bool:

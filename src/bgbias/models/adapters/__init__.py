@@ -101,7 +101,7 @@ class Options:
                 f"{whose} lies on {device}, and --device says {self.device}: move it, or leave --device out."
             )
 
-    def own_precision(self, whose: str) -> None:
+    def refuse_precision(self, whose: str) -> None:
         """Refuse a precision for what is not computed by torch here."""
         if self.precision not in (None, "float32"):
             raise UserError(f"{whose} computes in its own precision; leave --precision {self.precision} out.")
@@ -166,7 +166,7 @@ class Adapted:
             return np.asarray(self.vectors(views), np.float32)
 
 
-def unit_vectors(model: Adapted, views: np.ndarray) -> np.ndarray:
+def embed_unit(model: Adapted, views: np.ndarray) -> np.ndarray:
     """Embeddings float32 [B, D] of unit length, of views uint8 [B, S, S, 3]; one of zeros is an error."""
     vectors = model.embed(views)
     lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
@@ -215,10 +215,10 @@ def _loaded(model: object, options: Options) -> Adapted:
         adapted = adapter.adapt(which, options)
     else:
         adapted = plugins.load("adapters", "python").of_object(model, options)
-    return _tried(_running(adapted, options))
+    return _tried(_configure(adapted, options))
 
 
-def _running(model: Adapted, options: Options) -> Adapted:
+def _configure(model: Adapted, options: Options) -> Adapted:
     """The model with so many pictures at once, by so many processes, in this precision."""
     precision = options.precision or "float32"
     if precision == "float16" and model.device == "cpu":

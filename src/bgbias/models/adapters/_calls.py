@@ -39,7 +39,7 @@ def failing(name: str, on: str, remedy: str = "") -> Iterator[None]:
     except (Exception, SystemExit) as error:  # of somebody else's code: any kind
         if is_ours(error):
             raise
-        words = f"{type(error).__name__}: {first_and_last(error)}{at(error)}"
+        words = f"{type(error).__name__}: {shorten(error)}{at(error)}"
         raise UserError(f"{name} fails on {on}: {words}.{remedy}") from error
 
 
@@ -63,7 +63,7 @@ def at(error: BaseException) -> str:
     return ""
 
 
-def first_and_last(error: BaseException) -> str:
+def shorten(error: BaseException) -> str:
     """The first line of its text and, as torch's scripts have the cause there, the last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
     ends = dict.fromkeys((lines[0], lines[-1]))

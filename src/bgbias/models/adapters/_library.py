@@ -86,7 +86,7 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence() -> Iterator[None]:
     """Without what libraries print besides: notes, bars, that a network is random until its weights
     are read here, and errors that they raise as well.
     """

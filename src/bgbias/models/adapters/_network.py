@@ -14,7 +14,7 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._preparation import Preparation
-from bgbias.models.adapters._weights import activations
+from bgbias.models.adapters._weights import list_activations
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def adapted(
         with suppress(NotImplementedError):  # of exported programs, which know no modes
             network.eval()
         network.to(device)
-        computed = activations(network)
+        computed = list_activations(network)
         if computed and not any(line.startswith("activation: ") for line in told):
             told = (f"activation: {computed}", *told)
     dtype = _dtype(network)
@@ -65,7 +65,7 @@ def adapted(
     with torch.inference_mode():
         output = attempted(name, side, lambda: network(seen(_batch(black, device))))
         dim = pooled(output, how).shape[1]
-    lines = (preparation.told(), embedding or pooling_words(output, how), *told)
+    lines = (preparation.told(), embedding or describe_pooling(output, how), *told)
     if batch is not None and batch > 1:
         raise UserError(
             f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
@@ -124,7 +124,7 @@ def pooled(output: Any, how: str | None) -> Tensor:
     )
 
 
-def pooling_words(output: Any, how: str | None) -> str:
+def describe_pooling(output: Any, how: str | None) -> str:
     """The same in words."""
     dims = _tensor(output).ndim
     if dims == 2:

@@ -50,7 +50,7 @@ def as_array(answer: Any) -> np.ndarray:
     return np.asarray(answer.detach().float().cpu() if hasattr(answer, "detach") else answer, np.float32)
 
 
-def takes_whole_photos(model: object) -> bool:
+def is_function(model: object) -> bool:
     """Whether it is a function: no network, and nothing with ``encode``."""
     return callable(model) and not hasattr(model, "parameters") and not hasattr(model, "encode")
 
@@ -59,7 +59,7 @@ def embed_whole(
     model: Callable[[list[np.ndarray]], Any], photos: Iterator[np.ndarray], batch_size: int
 ) -> np.ndarray:
     """What a function makes of whole photos, uint8 [H, W, 3] each: float32 [N, D] of unit length."""
-    check, found = AloneCheck(), []
+    check, parts = AloneCheck(), list[np.ndarray]()
     while batch := list(islice(photos, batch_size)):
         vectors = as_array(model(batch))
         if vectors.ndim != 2 or len(vectors) != len(batch):
@@ -70,7 +70,7 @@ def embed_whole(
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
         check("The model", batch, vectors, lambda some: as_array(model(some)))
-        found.append(vectors / lengths)
-    if not found:
+        parts.append(vectors / lengths)
+    if not parts:
         raise UserError("There are no photos to embed.")
-    return np.concatenate(found)
+    return np.concatenate(parts)

@@ -21,14 +21,8 @@ if TYPE_CHECKING:
 # Whatever else a checkpoint calls the weights in it; a training's own names come first.
 NESTED = (
     *state_dicts.NESTED,
-    "model_ema",
-    "state_dict_ema",
-    "teacher",
-    "student",
-    "backbone",
-    "encoder",
-    "params",
-    "weights",
+    *("model_ema", "state_dict_ema", "teacher", "student"),
+    *("backbone", "encoder", "params", "weights"),
 )
 DEEPEST = 3  # parts of a name that may be a wrapper's: module.encoder_q.backbone.
 ACTIVATIONS = re.compile("GELU|ELU|ReLU|SiLU|Swish|Mish")
@@ -114,14 +108,14 @@ def _prefixes(wanted: State, state: State) -> list[str]:
     return [prefix for prefix, count in fitting.items() if count == most] if most else [""]
 
 
-def activations(network: nn.Module) -> str:
+def list_activations(network: nn.Module) -> str:
     """Those that are modules of their own, by their classes; empty where there are none."""
     leaves = (m for m in network.modules() if not any(True for _ in m.children()))
     kinds = {str(getattr(leaf, "original_name", type(leaf).__name__)) for leaf in leaves}
     return ", ".join(sorted(filter(ACTIVATIONS.search, kinds)))
 
 
-def activation_guess(name: str, weights: Path, quick: str) -> str:
+def guess_activation(name: str, weights: Path, quick: str) -> str:
     """The sentence on a file of weights for a network that computes GELU, and whose twin ``quick`` computes QuickGELU; a file
     that is known to want the twin is an error.
     """

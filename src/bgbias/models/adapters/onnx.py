@@ -44,7 +44,7 @@ class _Input(NamedTuple):
 def adapt(which: str, options: Options) -> Adapted:
     """The graph on the processor, or on a GPU where ONNX Runtime was built for one and it is asked for."""
     needed("onnxruntime", "onnx")
-    options.own_precision(which)
+    options.refuse_precision(which)
     present(Path(which), "The ONNX graph")
     session = _runtime.session(which, f"onnx:{which}", which, options.device)
     entry = _input(session.get_inputs(), which, options)

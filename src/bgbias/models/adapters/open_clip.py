@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import PAGE, asked, named, needed, quietly
+from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
-from bgbias.models.adapters._weights import activation_guess, fill
+from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.look import Interpolation, Look
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def adapt(which: str, options: Options) -> Adapted:
     if which.startswith((HUB, FOLDER)):
         place = which.removeprefix(HUB).removeprefix(FOLDER)
         source = place if which.startswith(FOLDER) else f"{PAGE}{place}"
-        with quietly():
+        with silence():
             model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
     else:
         model, source, told = _built_in(which, name, options)
         quick = f"{which}-quickgelu"
         if options.weights is not None and quick in open_clip.list_models():
-            guesses = (activation_guess(name, options.weights, f"open_clip:{quick}"),)
+            guesses = (guess_activation(name, options.weights, f"open_clip:{quick}"),)
     if options.weights is not None:
         told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
     else:
@@ -108,7 +108,7 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
             require_pretrained=options.weights is None,
         )
 
-    with quietly():
+    with silence():
         return asked(name, source, create), source, told
 
 

@@ -90,7 +90,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     options.only(LOOKS, name)
     if options.device != "auto":
         raise UserError(f"{name} chooses its device itself; leave --device out.")
-    options.own_precision(name)
+    options.refuse_precision(name)
     if callable(encode):
         embed, what = (lambda views: encode(_pictures.pillow(views))), "its encode()"
     else:

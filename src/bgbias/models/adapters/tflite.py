@@ -34,16 +34,18 @@ def adapt(which: str, options: Options) -> Adapted:
     library = needed("ai_edge_litert.interpreter", "tflite")
     file, _, tensor = which.partition("#")
     present(Path(file), "The TFLite model")
-    options.own_precision(which)
+    options.refuse_precision(which)
 
-    def opened() -> Any:
+    def read() -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that all tensors are kept is what is wanted
-            made = library.Interpreter(file, num_threads=threads(), experimental_preserve_all_tensors=True)
-        made.allocate_tensors()
-        return made
+            warnings.simplefilter("ignore")  # all tensors are kept on purpose
+            interpreter = library.Interpreter(
+                file, num_threads=threads(), experimental_preserve_all_tensors=True
+            )
+        interpreter.allocate_tensors()
+        return interpreter
 
-    model = asked(f"tflite:{which}", file, opened)
+    model = asked(f"tflite:{which}", file, read)
     inputs = model.get_input_details()
     shape = inputs[0]["shape"].tolist()
     if len(inputs) != 1 or len(shape) != 4 or shape[3] != 3:
@@ -53,36 +55,36 @@ def adapt(which: str, options: Options) -> Adapted:
     if takes_grey_levels := kind in GREY_LEVELS:
         options.only(OPTIONS - NORMALISES, f"{file}, which takes grey levels")
     side = fixed(square(shape[1], shape[2], file), options, file)
-    layer = _layer(model, tensor, file)
+    layer = _find_layer(model, tensor, file)
     scale, zero = layer["quantization"]
 
     def network(x: Tensor) -> Tensor:
         import torch
 
-        shown = x.permute(0, 2, 3, 1).numpy() + GREY_LEVELS.get(kind, 0)
-        model.set_tensor(entry, np.ascontiguousarray(shown, kind))
+        pixels = x.permute(0, 2, 3, 1).numpy() + GREY_LEVELS.get(kind, 0)
+        model.set_tensor(entry, np.ascontiguousarray(pixels, kind))
         model.invoke()
         real = model.get_tensor(layer["index"]).astype(np.float32)
         real = (real - zero) * scale if scale else real
         return torch.from_numpy(real.reshape(1, -1, real.shape[-1]).mean(1))
 
     preparation = usual(options, side, takes_grey_levels)
-    told, on_processor = f"embedding: the tensor {layer['name']}", replace(options, device="cpu")
-    adapted = _network.adapted(which, network, preparation, on_processor, embedding=told, batch=1)
+    described, on_processor = f"embedding: the tensor {layer['name']}", replace(options, device="cpu")
+    adapted = _network.adapted(which, network, preparation, on_processor, embedding=described, batch=1)
     return replace(adapted, network=None)
 
 
-def _layer(model: Any, tensor: str, file: str) -> dict[str, Any]:
+def _find_layer(model: Any, tensor: str, file: str) -> dict[str, Any]:
     """The tensor of this name, or the last one that is named after pooling."""
-    made = {one["name"]: one for one in model.get_tensor_details() if one["shape"].size in (2, 4)}
+    tensors = {one["name"]: one for one in model.get_tensor_details() if one["shape"].size in (2, 4)}
     if tensor:
-        named(tensor, made, f"tensor in {file}:", ", ".join(list(made)[-8:]))
-        return made[tensor]
-    for name, details in reversed(made.items()):
+        named(tensor, tensors, f"tensor in {file}:", ", ".join(list(tensors)[-8:]))
+        return tensors[tensor]
+    for name, details in reversed(tensors.items()):
         is_vector = details["shape"][:-1].prod() == 1 < details["shape"][-1]
         if is_vector and any(word in name.lower() for word in POOLED):
             return details
     raise UserError(
         f"{file} has no tensor that is named after pooling. Name the one that is the embedding:"
-        f" tflite:{file}#<tensor>, of {', '.join(list(made)[-8:])}."
+        f" tflite:{file}#<tensor>, of {', '.join(list(tensors)[-8:])}."
     )

@@ -13,7 +13,7 @@ from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
-from bgbias.models.adapters._weights import activation_guess, fill
+from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.backbones.timm import converted, published_config, with_quick_gelu
 from bgbias.models.look import Look
 
@@ -34,7 +34,7 @@ def adapt(which: str, options: Options) -> Adapted:
     elsewhere = which.startswith(ELSEWHERE)
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
-    guesses = (activation_guess(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
+    guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
-from bgbias.models.adapters._library import asked, folder_or_page, needed, quietly
-from bgbias.models.adapters._network import adapted, attempted, pooled, pooling_words
+from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
+from bgbias.models.adapters._network import adapted, attempted, describe_pooling, pooled
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
 
@@ -37,7 +37,7 @@ def adapt(which: str, options: Options) -> Adapted:
     needed("transformers", "transformers")
     name = f"transformers:{which}"
     source = folder_or_page(which)
-    with quietly():
+    with silence():
         network, told = asked(name, source, lambda: _created(which, name, options))
         told = told or (f"weights: as published ({source})",)
         return _adapted(network, _preparation(which, network, name, options), name, options, told)
@@ -51,7 +51,7 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
         network = network.base_model
     _drop_untrained_pooler(network)
     place = getattr(model, "name_or_path", "")
-    with quietly():
+    with silence():
         known = _preparation(place, network, name, options) if place else usual(options, _side(network))
         return _adapted(network, known, name, options, ())
 
@@ -158,7 +158,7 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = pooling_words(output.last_hidden_state, how) + unprojected
+    words = describe_pooling(output.last_hidden_state, how) + unprojected
     return lambda **given: pooled(tower(**given).last_hidden_state, how), words
 
 

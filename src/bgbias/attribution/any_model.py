@@ -18,7 +18,7 @@ from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION, Attribution
 from bgbias.attribution.smoothgrad import VARIANTS, attribute_photos, gradient_maps
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.models.adapters import Adapted, failing, unit_vectors
+from bgbias.models.adapters import Adapted, embed_unit, failing
 from bgbias.photos.table import COLUMNS, ImageTable
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from bgbias.photos.prepared import Pictures
 
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its maps [S, S], by variant.
-MapsOf = Callable[[np.ndarray, tuple[str, str]], dict[str, np.ndarray]]
+MapMaker = Callable[[np.ndarray, tuple[str, str]], dict[str, np.ndarray]]
 
 
-def maps_of(
+def choose_maps(
     model: Adapted, settings: Attribution | None = None, distance: str = "cosine"
-) -> tuple[str, MapsOf]:
+) -> tuple[str, MapMaker]:
     """How maps of this model are made, and what makes a photo's: ``ref`` and ``robust`` by gradients
     (docs/methods.md, section 3); by occlusion the two are one.
     """
@@ -40,7 +40,7 @@ def maps_of(
     return GRADIENTS, _by_gradients(model, settings or Attribution(), distance)
 
 
-def shown(
+def as_photos(
     views: Sequence[np.ndarray], masks: Sequence[np.ndarray | None], names: Sequence[str]
 ) -> EvaluationPhotos:
     """What a model sees of photos, uint8 [S, S, 3] each, with masks [S, S] or None, as attribution
@@ -59,7 +59,7 @@ def shown(
     )
 
 
-def scores(
+def score_photos(
     model: Adapted | Embedder, photos: EvaluationPhotos, settings: Attribution, distance: str
 ) -> pd.DataFrame:
     """A row a photo: ``ref`` and ``robust`` scores, ``mask_fraction``, and why there is none
@@ -69,14 +69,14 @@ def scores(
     if not isinstance(model, Adapted):
         rows, _ = attribute_photos(model.model, photos, distance, settings, model.device)
     else:
-        how, maps = maps_of(model, settings, distance)
-        made = []
+        how, maps = choose_maps(model, settings, distance)
+        scored_rows = []
         for i, key in zip(photos.table.ids, photos.table.keys, strict=True):
             of_photo = maps(photos.clean(i), key) if i in photos.usable else {}
             for variant in VARIANTS:
                 strengths = torch.from_numpy(of_photo[variant]) if of_photo else NoScoreError("no mask")
-                made.append(scored(photos, i, variant, strengths)[0])
-        rows = pd.DataFrame(made)
+                scored_rows.append(scored(photos, i, variant, strengths)[0])
+        rows = pd.DataFrame(scored_rows)
     ref, robust = (rows[rows["variant"] == name].reset_index(drop=True) for name in VARIANTS)
     skipped = ref["skipped"].where(ref["skipped"] != "", robust["skipped"])
     columns = {"ref": ref["score"], "robust": robust["score"], "mask_fraction": ref["mask_fraction"]}
@@ -85,7 +85,7 @@ def scores(
     return table
 
 
-def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapsOf:
+def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMaker:
     network, size = model.network, model.look.size
     assert network is not None
 
@@ -97,21 +97,21 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapsO
         with torch.no_grad():
             return embed(torch.zeros(1, 3, size, size, device=model.device))[0]
 
-    def maps(photo: np.ndarray, key: tuple[str, str]) -> dict[str, np.ndarray]:
+    def make(photo: np.ndarray, key: tuple[str, str]) -> dict[str, np.ndarray]:
         view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
         view, keys = view.to(model.device), [seeds.key(*key)]
 
         def at_once(count: int) -> dict[str, np.ndarray]:
             passes = min(count, settings.samples)
             with failing(model.name, "the gradients of a picture"):
-                found = gradient_maps(embed, view, keys, black(), distance, settings, passes)
-            return {variant: getattr(found, variant)[0].numpy() for variant in VARIANTS}
+                maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
+            return {variant: getattr(maps, variant)[0].numpy() for variant in VARIANTS}
 
         return model.batch.run(model.name, at_once)
 
-    return maps
+    return make
 
 
 def _by_occlusion(model: Adapted, photo: np.ndarray) -> dict[str, np.ndarray]:
-    found = occlusion_map(unit_vectors(model, np.stack(list(occluded(photo)))), len(photo))
-    return {"ref": found, "robust": found}
+    places = occlusion_map(embed_unit(model, np.stack(list(occluded(photo)))), len(photo))
+    return {"ref": places, "robust": places}
