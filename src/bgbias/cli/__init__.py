@@ -99,6 +99,8 @@ def told(command: typer.Typer) -> None:
     try:
         command(standalone_mode=True)
         return
+    except KeyboardInterrupt:  # before the command has begun
+        sys.exit(128 + signal.SIGINT)
     except UserError as error:
         text = str(error)
     except ModuleNotFoundError as error:
