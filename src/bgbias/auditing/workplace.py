@@ -87,10 +87,14 @@ def made_before(folder: Path) -> frozenset[str]:
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
 
 
+def without_folders(words: str) -> str:
+    """A model's name or a word of a command without the folders of this machine: what is handed on."""
+    return re.sub(r"(?<![^:=\s])/(?:[^\s/]+/)*(?=[^\s/])", "", words)
+
+
 def folder_name(model: str) -> str:
     """What the folder of a model's audit is called."""
-    name = Path(model).name if Path(model).is_absolute() else model
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+    return re.sub(r"[^\w.+-]+", "-", without_folders(model)).strip("-.") or "model"
 
 
 def another_audit(folder: Path, question: Question, model: Adapted) -> str:
@@ -279,6 +283,7 @@ def of_answer(question: Question, model: Adapted) -> str:
     return _hashed(
         {
             "question": of_question(question, model),
+            "places": sorted(question.collection.places.items()),
             "code": code.fingerprint(*modules),
             "libraries": code.libraries(*modules),
             "templates": {path.name: checksums.sha256(path) for path in sorted(html.TEMPLATES.iterdir())},
