@@ -26,7 +26,7 @@ MAP_AT_R, SCORE = 0.002, 0.008
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.files.places import source
-    from bgbias.models.backbones.mobilenet_v2_tf import Params
+    from bgbias.models.backbones.mobilenet_v2 import Params
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
     from bgbias.seeds import torch_generator
@@ -112,7 +112,7 @@ def _photos(count: int | None, every: int) -> tuple[list[Any], Any]:
     from bgbias.files.pictures import is_picture
     from bgbias.files.places import source
     from bgbias.images import pixels
-    from bgbias.models.backbones.mobilenet_v2_tf import FACTS
+    from bgbias.models.backbones.mobilenet_v2 import TENSORFLOW as FACTS
 
     crops, classes = [], []
     chosen = itertools.islice(members(source(PHOTOS), is_picture), 0, None, every)

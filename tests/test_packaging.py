@@ -27,6 +27,7 @@ from bgbias import plugins, seeds
 from bgbias.auditing import masker
 from bgbias.images import pixels
 from bgbias.masks import u2net
+from bgbias.masks.predictor import WEIGHTS
 from bgbias.models import model
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -188,15 +189,15 @@ def test_the_core_is_enough_for_an_audits_usual_masker(installed: Path, tmp_path
     kept = core | {"bgbias"}
     absent = {name for name, by in brought.items() if not kept & {canonicalize_name(b) for b in by}}
     assert {"snakemake", "mlflow", "pycocotools", "onnxruntime"} <= absent
-    (tmp_path / "cache" / masker.WEIGHTS).mkdir(parents=True)
-    file = tmp_path / "cache" / masker.WEIGHTS / plugins.load("maskers", masker.DEFAULT).PUBLISHED[0].called
+    (tmp_path / "cache" / WEIGHTS).mkdir(parents=True)
+    file = tmp_path / "cache" / WEIGHTS / plugins.load("maskers", masker.DEFAULT).PUBLISHED[0].called
     assert file.suffix == ".onnx"
     torch.onnx.export(u2net.u2netp().eval(), (torch.rand(1, 3, 32, 32),), file, dynamo=False)
     code = f"""ABSENT = {absent}
 {WITHOUT_EXTRAS}
 import numpy
 from bgbias.auditing import masker
-(mask,) = masker.find(masker.DEFAULT, None, "cpu").make()([numpy.zeros((40, 40, 3), "uint8")])
+(mask,) = masker.find(masker.DEFAULT, None, "cpu").build()([numpy.zeros((40, 40, 3), "uint8")])
 print(mask.alpha.shape)
 """
     said = _run([installed / "python", "-c", code], tmp_path, BGBIAS_CACHE=str(tmp_path / "cache"))

@@ -44,7 +44,7 @@ class Photos:
 def groceries(archive: Path, weights: Path) -> dict[str, Photos]:
     """All 81 classes as MobileNetV2 with ImageNet's weights sees them: its features, and these under a random layer."""
     from bgbias import seeds
-    from bgbias.models.backbones.mobilenet_v2_tf import Params
+    from bgbias.models.backbones.mobilenet_v2 import Params
     from bgbias.models.inference import embed_views, for_inference
     from bgbias.models.model import build_model
 

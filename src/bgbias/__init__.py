@@ -13,6 +13,7 @@ from bgbias.version import VERSION
 __version__ = VERSION
 __all__ = [
     "Audit",
+    "ComparedAudits",
     "Embedder",
     "Estimate",
     "Explanation",
@@ -35,14 +36,16 @@ if TYPE_CHECKING:
     from bgbias import plugins
     from bgbias.api import Ranking, attribute, audit, corrupt, embed, explain, load, rank
     from bgbias.attribution.explanation import Explanation
-    from bgbias.auditing.audit import Audit
+    from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.finished import Audit
     from bgbias.errors import UserError
     from bgbias.evaluation.embedder import Embedder
     from bgbias.results.uncertainty import Estimate, estimate, relative_drop
 else:
     # Not of api.py.
     _ELSEWHERE = {
-        "Audit": "auditing.audit",
+        "Audit": "auditing.finished",
+        "ComparedAudits": "auditing.compared",
         "Embedder": "evaluation.embedder",
         "Estimate": "results.uncertainty",
         "Explanation": "attribution.explanation",

@@ -1,11 +1,10 @@
-"""How long work shows that it is alive: a bar on a terminal, a line now and then in a log."""
-
-from __future__ import annotations
+"""How long work shows that it is alive: a bar on a terminal and in a notebook, a line now and then in a log."""
 
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
 T = TypeVar("T")
@@ -34,29 +33,43 @@ def size(count: float) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 05 min``."""
+    """``45 s``, ``12 min``, ``3 h 05 min``, ``2.5 days``."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     whole = round(seconds / 60)
-    return f"{whole} min" if whole < 100 else f"{whole // 60} h {whole % 60:02} min"
+    if whole < 100:
+        return f"{whole} min"
+    return f"{whole // 60} h {whole % 60:02} min" if whole < 48 * 60 else f"{whole / 1440:,.1f} days"
 
 
 def track(things: Iterable[T], total: int | None, label: str) -> Iterator[T]:
     """The things, one by one, while the share that is done, the rate and the time left are shown (``total`` unknown: None)."""
-    if sys.stderr.isatty():
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.progress import track as bar
+    with showing(total, label) as advance:
+        for thing in things:
+            yield thing
+            advance(1)
 
-        description = escape(printable(label))
-        yield from bar(things, description, total=total, console=Console(stderr=True), transient=True)
+
+@contextmanager
+def showing(total: int | None, label: str) -> Iterator[Callable[[int], object]]:
+    """The same of work that tells by itself, to what it is given, how many more things are done."""
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, desc=printable(label), leave=False, dynamic_ncols=True) as bar:
+            yield bar.update
         return
-    begun = shown = time.monotonic()
-    for done, thing in enumerate(things, 1):
-        yield thing
+    began = last = time.monotonic()
+    done = 0
+
+    def advance(more: int) -> None:
+        nonlocal done, last
+        done += more
         now = time.monotonic()
-        if now - shown > SECONDS_BETWEEN_LINES and done != total:
-            shown = now
-            rate = done / (now - begun)
+        if now - last > SECONDS_BETWEEN_LINES and 0 < done != total:
+            last = now
+            rate = done / (now - began)
             left = f" of {total}, about {minutes((total - done) / rate)} left" if total else ""
             say(f"{label}: {done}{left} ({rate:.1f}/s)")
+
+    yield advance

@@ -1,16 +1,15 @@
 """The base of every set of options: frozen, and closed to unknown keys; and how a mistake in them is told."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     ValidationError,
@@ -60,6 +59,15 @@ def _has_bool(value: Any) -> bool:
     return any(isinstance(item, bool) for item in _items(value))
 
 
+def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """These values; one that is there twice is refused."""
+    twice = next((value for value in values if values.count(value) > 1), None)
+    if twice is not None:
+        raise ValueError(f"{twice} is named twice")
+    return values
+
+
+Names = Annotated[tuple[str, ...], AfterValidator(each_once)]
 LONGEST_VALUE = 80  # characters of a wrong value that a message shows
 WORDS = {
     "integer": "a whole number",
@@ -106,9 +114,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def validated(model: type[Any], values: Any, path: Path, where: str = "") -> Any:
-    """``values`` as a ``model``; a mistake is an error with the file, the whole key, and the nearest right key or what the
-    key may hold.
-    """
+    """``values`` as a ``model``; a mistake names the file, the whole key and what is right."""
     try:
         return model.model_validate(values)
     except ValidationError as error:

@@ -100,7 +100,7 @@ def test_what_is_not_the_finished_audit_is_computed(
     if change == "a file of it is gone":
         (tmp_path / "out/worst.jpg").unlink()
     if change == "another's verdict":
-        bgbias.audit(tmp_path / "photos", lambda batch: [p[0, 0] for p in batch], **SMALL).write(
+        bgbias.audit(tmp_path / "photos", lambda batch: [p[0, 0] for p in batch], **SMALL).save(
             tmp_path / "out"
         )
     if change == "a template":

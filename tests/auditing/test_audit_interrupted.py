@@ -30,6 +30,7 @@ class Slow(nn.Module):
 def build():
     return Slow()
 """
+PHOTOS = 144
 COMMAND = ["photos", "--model", "slow.py:build", "--masker", "grabcut", "--size", "64", "--resize", "64"]
 COMMAND += ["--backgrounds", "walls", "--attribution", "12"]
 
@@ -37,7 +38,7 @@ COMMAND += ["--backgrounds", "walls", "--attribution", "12"]
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("killed")
-    toy_folder.made(folder, classes=6, per_class=24)
+    toy_folder.made(folder, classes=6, per_class=PHOTOS // 6)
     (folder / "slow.py").write_text(SLOW)
     return folder
 
@@ -75,7 +76,7 @@ def test_killed_in_each_of_its_steps_it_ends_with_the_same_bytes(place: Path) ->
     masked = {p: p.stat().st_mtime_ns for p in (place / "cache").rglob("*.png")}
     second = begin(place, "killed", "cache")
     done = next_file(place / "killed", "done.npy", second)
-    wait_for(lambda: done.read_bytes()[-3:].count(1) == 1, second)
+    wait_for(lambda: 1 <= done.read_bytes()[-PHOTOS:].count(1) < PHOTOS // 2, second)
     # It stands still while another one starts, which on a busy machine takes longer than all that is left of it.
     second.send_signal(signal.SIGSTOP)
     refused = begin(place, "killed", "cache")
@@ -85,7 +86,7 @@ def test_killed_in_each_of_its_steps_it_ends_with_the_same_bytes(place: Path) ->
     second.send_signal(signal.SIGCONT)
     second.communicate()
     assert second.returncode == 128 + signal.SIGTERM
-    assert done.read_bytes()[-3:].count(1) >= 1
+    assert done.read_bytes()[-PHOTOS:].count(1) >= 1
     assert {p: p.stat().st_mtime_ns for p in masked} == masked
     third = begin(place, "killed", "cache")
     crossed = next_file(place / "killed", "vectors-there.npy", third)
@@ -107,7 +108,7 @@ def test_killed_in_each_of_its_steps_it_ends_with_the_same_bytes(place: Path) ->
     assert fifth.wait() == 0, fifth.communicate()[1]
     assert files(place / "killed").keys() == files(place / "whole").keys()
     for name, data in files(place / "whole").items():
-        if name != ".lock":
+        if name not in (".lock", "timing.json"):
             assert files(place / "killed")[name] == data, name
 
 

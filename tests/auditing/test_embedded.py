@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from bgbias.auditing import embedded
-from bgbias.auditing.embedded import PER_CHUNK, Views
+from bgbias.auditing.embedded import Views
 from bgbias.evaluation.conditions import View
-from bgbias.models.adapters._calls import BatchSize
+from bgbias.models.adapters._calls import USUAL, BatchSize
 
-PHOTOS = 3 * PER_CHUNK + 5
 ASKED: list[View] = [("clean", 0), ("random_background", 1)]
+AT_ONCE = USUAL // len(ASKED)  # photos
+PHOTOS = 3 * AT_ONCE + 5
 
 
 class Stub:
@@ -38,14 +39,14 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
         device="cuda", name="model", embed=lambda views: views, batch=BatchSize(), workers=None
     )
     views, photos, told = Views(tmp_path, ASKED, PHOTOS, 3), Stub(), list[int]()
-    views._done[1] = 1
+    views._done[AT_ONCE : 2 * AT_ONCE] = 1
     views.embed(model, photos, told.append)  # type: ignore[arg-type]
-    missing = [*range(PER_CHUNK), *range(2 * PER_CHUNK, PHOTOS)]
+    missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
     assert photos.asked == [(len(missing) // 10, missing)]
-    assert told == [PER_CHUNK, PER_CHUNK, 5]
+    assert told == [AT_ONCE, AT_ONCE, 5]
     for view in ASKED:
         expected = np.array([[row, view[1], 1.0] for row in range(PHOTOS)])
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-        expected[PER_CHUNK : 2 * PER_CHUNK] = 0  # was said to be there
+        expected[AT_ONCE : 2 * AT_ONCE] = 0  # was said to be there
         np.testing.assert_allclose(views[view], expected, rtol=1e-6)
     assert Views.left(tmp_path, PHOTOS) == 0

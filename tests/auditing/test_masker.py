@@ -55,8 +55,8 @@ def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.Mo
     first = masker.find("u2netp", weights, "cpu")
     weights.write_bytes(b"second")
     second = masker.find("u2netp", weights, "cpu")
-    first.kept(True).keep(PHOTO, Mask(ALPHA, 0.5))
-    assert PHOTO not in second.kept(True)
+    masker.kept_masks(first, upright=True).keep(PHOTO, Mask(ALPHA, 0.5))
+    assert PHOTO not in masker.kept_masks(second, upright=True)
     assert masker.find("grabcut", None, "cpu").key not in {first.key, second.key}
 
 
@@ -127,7 +127,7 @@ def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
         place.write_bytes(places[0].read_bytes())
         found = masker.find("isnet", None, "cpu")
         assert found.key == mine.key
-        (mask,) = found.make()([np.dstack([ALPHA] * 3)])
+        (mask,) = found.build()([np.dstack([ALPHA] * 3)])
         assert mask.alpha.shape == ALPHA.shape
         place.unlink()
     assert masker.find("onnx", places[0], "cpu").key != mine.key
@@ -139,7 +139,7 @@ def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path
     wrong = tmp_path / "wrong.safetensors"
     save_file({"stage1.weight": torch.zeros(3)}, wrong)
     with pytest.raises(UserError, match=r"wrong\.safetensors.* Correct --mask-weights\.$"):
-        masker.find("u2netp", wrong, "cpu").make()
+        masker.load(masker.find("u2netp", wrong, "cpu"))
 
 
 @pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
@@ -149,7 +149,7 @@ def test_weights_come_in_either_format(tmp_path: Path, suffix: str) -> None:
     state = u2netp().state_dict()
     file = tmp_path / f"mine{suffix}"
     save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
-    (mask,) = masker.find("u2netp", file, "cpu").make()([np.dstack([ALPHA] * 3)])
+    (mask,) = masker.find("u2netp", file, "cpu").build()([np.dstack([ALPHA] * 3)])
     net = u2netp()
     net.load_state_dict(state)
     (expected,) = SaliencyMasker(net, SaliencyParams(), torch.device("cpu"))([np.dstack([ALPHA] * 3)])

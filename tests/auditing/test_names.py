@@ -43,7 +43,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
         files = {f"{part}/{p.relative_to(below).as_posix()}": p.read_bytes() for p in below.rglob("*.png")}
         as_mac_zip(root / f"{part}.zip", files)
     rows = [
-        {"path": f"shop/{c}/{p.name}", "class": c, "key": f"{c}/{p.name}", "mask": f"masks/{c}/{p.name}"}
+        {"path": f"shop/{c}/{p.name}", "class": c, "mask": f"masks/{c}/{p.name}"}
         for c in CLASSES
         for p in (root / "NFC" / "shop" / c).iterdir()
     ]

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -79,13 +80,15 @@ def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(photos: Pa
             photo.unlink()
             (photos.parent / "masks" / folder.name / photo.name).unlink()
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
-    assert found.findings is not None
-    rows = found.findings.levels.query("setting == 'query' and metric == 'map_at_r'").set_index("condition")[
-        "value"
-    ]
+    rows = (
+        pd.DataFrame(found.numbers["levels"])
+        .query("setting == 'query' and metric == 'map_at_r'")
+        .set_index("condition")["value"]
+    )
     assert rows[["clean", "random_background"]].notna().all()
     assert math.isnan(rows["mixed_same"])
-    assert found.findings.steps.query("setting == 'query'")["value"].isna().all()
+    steps = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")
+    assert steps["value"].isna().all()
     page = (tmp_path / "out/audit.html").read_text("utf-8")
     assert re.search(r"on a background of its class <code>.*?</code></th><td>–</td>", page)
 
@@ -98,10 +101,9 @@ def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Pa
     found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
     assert "queries: 6 of 21 have no background" in str(found)
     assert "are of one class" not in str(found)
-    assert found.findings is not None
-    photos_of = found.findings.photos
-    measured = photos_of[photos_of["mixed_same"].notna()]
-    *steps, drop = found.findings.steps.query("setting == 'query'")["value"]
+    photos_of = found.to_frame()
+    measured = photos_of[photos_of["map_at_r_mixed_same"].notna()]
+    *steps, drop = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")["value"]
     assert sum(steps) == pytest.approx(drop, abs=1e-12)
     # Of galleries that lack the lenders: nearly what is lost in whole ones.
     assert drop == pytest.approx(measured["lost"].mean(), abs=0.1)
@@ -167,20 +169,50 @@ def test_a_model_that_is_none_is_told_before_masks_are_made(
     assert not (photos.parent / "cache").exists()
 
 
-def test_a_table_a_zip_and_a_folder_of_the_same_photos_have_the_same_numbers(
+def test_a_table_a_zip_and_a_renamed_folder_of_the_same_photos_have_the_same_numbers(
     photos: Path, tmp_path: Path
 ) -> None:
     import pandas as pd
 
     masks = photos.parent / "masks"
     rows = [
-        {"path": str(path), "class": path.parent.name, "key": path.relative_to(photos).as_posix()}
-        | {"mask": str(masks / path.relative_to(photos))}
+        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
         for path in sorted(photos.rglob("*.png"))
     ]
     shutil.make_archive(str(tmp_path / "zipped"), "zip", photos)
     drops = [
-        bgbias.audit(source, colours, masks=drawn, name="shop", **HOW).drop  # type: ignore[arg-type]
-        for source, drawn in ((photos, masks), (tmp_path / "zipped.zip", masks), (pd.DataFrame(rows), None))
+        bgbias.audit(source, colours, masks=drawn, **HOW).drop  # type: ignore[arg-type]
+        for source, drawn in (
+            (photos, masks),
+            (shutil.copytree(photos, tmp_path / "renamed"), masks),
+            (tmp_path / "zipped.zip", masks),
+            (pd.DataFrame(rows), None),
+        )
     ]
-    assert drops[0] == drops[1] == drops[2]
+    assert drops[0] == drops[1] == drops[2] == drops[3]
+
+
+def test_queries_are_asked_among_the_gallery_alone(photos: Path) -> None:
+    import pandas as pd
+
+    masks = photos.parent / "masks"
+    rows = [
+        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
+        | {"part": "query" if path.name < "001" else "gallery"}
+        for path in sorted(photos.rglob("*.png"))
+    ]
+    found = bgbias.audit(pd.DataFrame(rows), colours, **HOW)  # type: ignore[arg-type]
+    assert found.findings is not None
+    vectors = np.array(colours([np.asarray(Image.open(row["path"])) for row in rows]))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    names = np.array([row["class"] for row in rows])
+    gallery = np.array([row["part"] == "gallery" for row in rows])
+    expected = {}
+    for query in np.flatnonzero(~gallery):
+        ranked = np.flatnonzero(gallery)[np.argsort(-vectors[gallery] @ vectors[query], kind="stable")]
+        right = names[ranked] == names[query]
+        relevant = right.sum()
+        precision = np.cumsum(right)[:relevant] / np.arange(1, relevant + 1)
+        expected[names[query]] = (precision * right[:relevant]).sum() / relevant
+    of_photos = found.findings.photos.set_index("class_name")["clean"]
+    assert of_photos.to_dict() == pytest.approx(expected, abs=1e-6)

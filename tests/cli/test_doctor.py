@@ -37,6 +37,17 @@ def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -
     assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.zip"]
 
 
+def test_doctor_takes_the_columns_that_are_named(tmp_path: Path) -> None:
+    files = {f"{n}.png": encode_png(np.full((4, 4), 9 * n, np.uint8)) for n in range(6)}
+    rows = "".join(f"{n}.png;shoe {n % 2}\n" for n in range(6))
+    table = (
+        as_folder(tmp_path / "shop", files | {"list.csv": f"picture;product\n{rows}".encode()}) / "list.csv"
+    )
+    assert "--label-column takes one of: product" in said(table, "--image-column", "picture")
+    told = said(table, "--image-column", "picture", "--label-column", "product")
+    assert "list.csv: 6 photos of 2 classes, 0 files left out" in told
+
+
 def test_doctor_tells_links_in_a_tar(tmp_path: Path) -> None:
     files = {
         f"{c}/{n}.png": encode_png(np.full((4, 4), 9 * c + n, np.uint8)) for c in range(5) for n in (0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from miniatures import as_folder, as_tar, as_zip
+from snapshots import snapshot
 
 from bgbias.datasets import folder
 from bgbias.errors import UserError
@@ -161,3 +163,23 @@ def test_folder_with_pictures_beside_the_classes_is_refused(classes: Path) -> No
     (classes / "loose.jpg").touch()
     with pytest.raises(UserError, match=r"mine: 'loose\.jpg' lies in no folder"):
         folder_items(classes)
+
+
+def test_labels_among_the_photos_of_an_archive_are_their_classes(tmp_path: Path) -> None:
+    files = {f"{n:03d}.jpg": snapshot(n) for n in range(12)}
+    labels = {f"{n:03d}.cls": f"shoe {n % 4}".encode() for n in range(12)}
+    found = folder_items(as_tar(tmp_path / "shard.tar", files | labels))
+    assert {i.image_id: i.class_name for i in found} == {f"{n:03d}.jpg": f"shoe {n % 4}" for n in range(12)}
+    assert {(i.key_set, i.key_item) for i in found} == {(f"mine|{i.split}", i.image_id) for i in found}
+    square = [[10, 5, 20, 5, 20, 25, 10, 25]]
+    described = {
+        "images": [{"id": n, "file_name": f"{n:03d}.jpg", "width": 48, "height": 36} for n in range(12)],
+        "categories": [{"id": c, "name": f"shoe {c}"} for c in range(4)],
+        "annotations": [
+            {"image_id": n, "category_id": n % 4, "segmentation": square, "area": 200} for n in range(12)
+        ],
+    }
+    packed = {f"images/{n}": d for n, d in files.items()} | {"coco.json": json.dumps(described).encode()}
+    drawn = folder_items(as_zip(tmp_path / "coco.zip", packed))
+    assert sorted(i.class_name for i in drawn) == sorted(i.class_name for i in found)
+    assert all(pixels.decode(i.truth or b"", "mask", "L").sum() == 255 * 200 for i in drawn)

@@ -267,6 +267,11 @@ def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) ->
         table.read_rows(tmp_path / "shop.pq", "shop.pq")
 
 
+def test_a_table_that_holds_pictures_is_refused_with_what_to_do(tmp_path: Path, rows: pd.DataFrame) -> None:
+    with pytest.raises(UserError, match=r"holds pictures in its column 'image'; a study needs their paths"):
+        items(tmp_path, rows.assign(image=b"picture"), parquet=True)
+
+
 def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(
     tmp_path: Path, rows: pd.DataFrame
 ) -> None:

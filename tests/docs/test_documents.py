@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +133,14 @@ def test_the_table_of_an_audits_options_has_all_of_them() -> None:
     command = typer.main.get_command(app).commands["audit"]  # type: ignore[attr-defined]
     taken = [option for param in command.params for option in param.opts if option.startswith("--")]
     assert sorted(told) == sorted(taken)
+
+
+def test_extras_in_advice_are_written_as_pip_knows_them() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    assert not [extra for extra in extras if "_" in extra]
+    places = [*ROOT.glob("docs/**/*.md"), *(ROOT / "src").rglob("*.py"), ROOT / "README.md"]
+    told = {e for p in places for e in re.findall(r"bgbias\[([\w-]+)\]", p.read_text("utf-8"))}
+    assert told <= extras.keys()
 
 
 def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import signal
+import subprocess
 import sys
+from types import ModuleType
 
 import pytest
+from project import hear_interrupts
 
 from bgbias import progress
 
@@ -46,7 +50,31 @@ def test_a_bar_shows_a_name_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", "200")
     assert list(progress.track([1, 2], 2, "looking at [/x] a\x07b")) == [1, 2]
     assert r"looking at [/x] a\x07b" in screen.getvalue()
+
+
+def test_a_notebook_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert list(progress.track("ab", 2, "letters")) == ["a", "b"]
+    assert "letters:   0%" in capsys.readouterr().err
+
+
+def test_ctrl_c_while_the_command_is_imported_is_no_traceback() -> None:
+    interrupted = """
+import os, signal, sys
+from bgbias.__main__ import main
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "bgbias.cli":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted], capture_output=True, text=True, preexec_fn=hear_interrupts
+    )
+    assert done.returncode == -signal.SIGINT
+    assert done.stderr == ""

@@ -14,14 +14,15 @@ import pytest
 from small_study import described, load, options, record
 
 from bgbias import plugins
+from bgbias.auditing.masker import find
 from bgbias.engine import digests, freshness
-from bgbias.engine.mask_cache import MaskCache, photo_key
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
 from bgbias.nodes import backgrounds, fetch, index, masks
+from bgbias.nodes.masks import photo_key
 from bgbias.study import plan
 from bgbias.study.album import Album
 from bgbias.study.params import Study
@@ -165,24 +166,26 @@ def test_batch_size_changes_nothing_and_other_options_and_weights_everything(
     study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
     assert digests.digest(study, "masks", dataset="mine", masker="red") != before
     assert make(study)["metrics"]["computed"] == 18
-    # One set of masks is kept for a dataset and a masker.
-    assert len(list((Path(study.paths.work) / "mask_cache").rglob("*.zip"))) == 1
+    # What a masker made before it was changed is deleted.
+    (kept,) = (Path(study.paths.work) / "mask_cache/red").iterdir()
+    assert len(list(kept.rglob("*.png"))) == 18
 
 
-def test_kept_masks_take_no_second_place_on_the_disk(
+def test_a_study_and_an_audit_name_the_masks_of_one_masker_alike(
     tmp_path: Path, raw: dict[str, Any], red: ModuleType
 ) -> None:
-    photos(tmp_path / "mine", FIRST)
-    study = folder_study(tmp_path, raw)
-    make(study)
-    (kept,) = (Path(study.paths.work) / "mask_cache").rglob("*.zip")
-    assert kept.samefile(study.files.at("masks", dataset="mine", masker="red"))
+    weights = tmp_path / "weights.bin"
+    weights.write_bytes(b"first")
+    study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
+    studied = masks.find_predictor(study, "red", "cpu")
+    assert studied.key == find("red", weights, "cpu", {"inverted": True}).key
+    assert studied.key != find("red", weights, "cpu").key
 
 
 def test_interrupted_masks_go_on_where_they_stopped(
     tmp_path: Path, raw: dict[str, Any], red: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masks, "PHOTOS_PER_CHUNK", 5)
+    monkeypatch.setattr(masks, "AT_ONCE", 5)
     photos(tmp_path / "mine", FIRST)
     red.interrupt_after.append(2)
     with pytest.raises(KeyboardInterrupt):
@@ -195,7 +198,6 @@ def test_interrupted_masks_go_on_where_they_stopped(
     study = folder_study(tmp_path, raw)
     found = make(study)["metrics"]
     assert (found["reused"], found["computed"], red.masked) == (10, 9, [5, 4])
-    assert list((Path(study.paths.work) / "mask_cache").rglob("part-*")) == []
 
 
 def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_chunk(
@@ -221,15 +223,6 @@ def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_c
     monkeypatch.delattr(red.Red, "one_by_one")
     found = make(folder_study(tmp_path, raw))["metrics"]
     assert (found["reused"], found["computed"]) == (7, 11)
-    # A kill costs no more than some seconds' work.
-    monkeypatch.setattr(masks, "SECONDS_PER_CHUNK", -1)
-    kept: list[int] = []
-    monkeypatch.setattr(MaskCache, "add", lambda cache, some: kept.append(len(some)) or add(cache, some))
-    make(folder_study(tmp_path, raw, inverted=True))
-    assert kept == [1] * 18
-
-
-add = MaskCache.add
 
 
 def test_photos_that_no_split_uses_are_not_masked(
@@ -250,15 +243,18 @@ def test_photos_that_no_split_uses_are_not_masked(
     assert (found["photos"], found["computed"], found["without_mask"], red.masked) == (15, 15, 0, [15])
 
 
-def test_damaged_cache_is_made_again(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> None:
+def test_a_damaged_mask_is_made_again_when_the_step_is_repeated(
+    tmp_path: Path, raw: dict[str, Any], red: ModuleType
+) -> None:
     photos(tmp_path / "mine", FIRST)
     study = folder_study(tmp_path, raw)
     make(study)
     expected = made(study)
-    (kept,) = (Path(study.paths.work) / "mask_cache").rglob("*.zip")
-    kept.unlink()
-    kept.write_bytes(b"half a zip")
-    assert make(study)["metrics"]["computed"] == 18
+    first = next((Path(study.paths.work) / "mask_cache").rglob("*.png"))
+    first.write_bytes(b"half a picture")
+    with pytest.raises(UserError, match=r"damaged.* run the same command again"):
+        make(study)
+    assert make(study)["metrics"]["computed"] == 1
     assert made(study) == expected
 
 

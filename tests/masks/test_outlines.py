@@ -9,7 +9,7 @@ import pytest
 from pycocotools import mask as coco
 
 from bgbias.errors import UserError
-from bgbias.masks.outlines import mask_of
+from bgbias.images.outlines import mask_of
 
 HEIGHT, WIDTH = 60, 80
 DISC = np.hypot(*np.mgrid[-25 : HEIGHT - 25, -50 : WIDTH - 50]) < 18

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from small_study import described, load, run
 
-from bgbias.auditing import listing
+from bgbias.auditing import photos
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings as files
 from bgbias.images import pixels
@@ -117,9 +117,10 @@ def test_map_is_that_of_its_embeddings_query_by_query(
         table = formats.read(study.files.at("table_csv", table=name))
         if "queries" in table:
             assert set(table["queries"]) == {SPLITS["test"]}
-    monkeypatch.setattr(listing, "PARAMS", tmp_path / "params.yaml")
-    with pytest.raises(UserError, match="persons says which photos are queries"):
-        listing.of_dataset("persons")
+    monkeypatch.setattr(photos, "PARAMS", tmp_path / "params.yaml")
+    asked = photos.of_dataset("persons").table.given
+    assert asked is not None
+    assert asked.query.sum() == SPLITS["test"]
     crossed = pd.read_parquet(study.files.at("crossed_queries", **CELL.wildcards))
     assert crossed["image_id"].str.endswith("_0.png").all()
 

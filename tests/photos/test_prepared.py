@@ -210,6 +210,34 @@ def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> N
     ]
 
 
+def test_what_was_interrupted_is_gone_on_with(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = prepared.pictures(store, 32, tmp_path / "whole")
+    decoded: list[str] = []
+    decode = pixels.decode
+
+    def interrupted(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
+        decoded.append(name)
+        if len(decoded) == 4:
+            raise KeyboardInterrupt
+        return decode(data, name, mode)
+
+    monkeypatch.setattr(pixels, "decode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        prepared.pictures(store, 32, tmp_path / "killed")
+    (partial,) = (tmp_path / "killed").glob(".*partial")
+    with partial.open("ab") as file:
+        file.write(b"half a picture")
+    again = prepared.pictures(store, 32, tmp_path / "killed")
+    assert set(decoded[4:]) < set(whole.ids)
+    for name in whole.ids:
+        np.testing.assert_array_equal(again.get(name), whole.get(name))
+    assert [p.read_bytes() for p in (tmp_path / "killed").glob("*.npy")] == [
+        p.read_bytes() for p in (tmp_path / "whole").glob("*.npy")
+    ]
+
+
 def test_empty_collection_is_no_error(tmp_path: Path) -> None:
     with writing(tmp_path / "masks.zip"):
         pass

@@ -261,7 +261,7 @@ def test_a_network_without_batch_norm_is_refused(name: str) -> None:
     ("name", "wrong", "said"),
     [
         ("mdprop", {"attacks": []}, "at least 1"),
-        ("mdprop", {"attacks": ["stax", "stax"]}, "named once"),
+        ("mdprop", {"attacks": ["stax", "stax"]}, "named twice"),
         ("at", {"losses": "joint_half", "kappa": 0.5}, "one loss of all photos"),
         ("advprop_d", {"attacks": ["mtax:3"]}, "Extra inputs"),
         ("st_unfrozen", {"batch_norm": "frozen"}, "trained"),

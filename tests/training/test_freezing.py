@@ -68,4 +68,4 @@ def test_a_frozen_trunk_leaves_the_embedding_layer_to_learn(tmp_path: Path) -> N
 def test_a_part_that_the_network_does_not_have_is_told_with_those_it_has(part: str) -> None:
     """``layer`` is no part, though names begin with it; ``relu`` has nothing to freeze."""
     with pytest.raises(UserError, match=rf"train.frozen: resnet18 has no part '{part}' .* layer1, layer2"):
-        freezing.frozen(resnet().trunk, ["layer1", part], "resnet18")
+        freezing.freeze(resnet().trunk, ["layer1", part], "resnet18")

@@ -456,7 +456,7 @@ def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -
         ({"epochs": 3}, "pretrainings.own needs a `kind`; there are: byol, moco_v2."),
         ({"kind": "byol", "tau": 0.9}, "unknown key 'pretrainings.own.tau'"),
         ({"kind": "byol", "blur": [0.1, 100]}, "pretrainings.own.blur"),
-        ({"kind": "byol", "smallest": 80}, "80 is above 72: exchange them"),
+        ({"kind": "byol", "smallest": 80}, "smallest is 80, largest 72: exchange them"),
         (
             {"kind": "byol", "dataset": "square"},
             "pretrainings.own.dataset: 'square' (did you mean 'squares'?)",

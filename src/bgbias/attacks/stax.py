@@ -1,7 +1,5 @@
 """STAX: photos that are embedded as one of another class is ("single-targeted", MDProp's paper; docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 from bgbias.attacks.mtax import objective
 
 __all__ = ["TITLE", "objective", "targets"]

@@ -7,16 +7,17 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bgbias.auditing import (
     embedded,
+    exported,
     findings,
     forecast,
     looks,
@@ -25,7 +26,6 @@ from bgbias.auditing import (
     saved,
     slices,
     workplace,
-    written,
 )
 from bgbias.auditing import masker as masking
 from bgbias.auditing.backgrounds import BackgroundPhotos
@@ -35,7 +35,7 @@ from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import Decoded, Prepared
 from bgbias.auditing.question import Asked, Question
 from bgbias.auditing.resumable import Steps
 from bgbias.errors import UserError
@@ -49,41 +49,8 @@ from bgbias.models.adapters import Adapted
 from bgbias.progress import say, size
 from bgbias.report import queries as asking
 from bgbias.results import leak
-from bgbias.results.uncertainty import Estimate
 
-PHOTOS, EMBEDDINGS = "photos", "embeddings"  # folders of unfinished work
-
-
-class Audit(Measured):
-    """What was found, for whoever reads it: ``print(audit)``, ``audit.drop``, ``audit.classes``, ``audit.write(folder)``."""
-
-    @property
-    def drop(self) -> Estimate:
-        """By which share MAP@R is lower where only the query's background changes, with its interval over classes."""
-        return written.drop(self)
-
-    @property
-    def classes(self) -> pd.DataFrame:
-        """A row a class, the greatest loss first (``Findings.classes``); a UserError without labels."""
-        if self.findings is None:
-            raise UserError(
-                f"{self.collection.name} has no classes, so that nobody knows what should be found."
-            )
-        return self.findings.classes
-
-    def __str__(self) -> str:
-        """What the terminal shows."""
-        return "\n".join(written.told(self))
-
-    def write(self, folder: Path | str) -> list[Path]:
-        """``audit.html``, ``audit.json``, ``verdict.txt``, ``classes.csv``, ``photos.parquet`` and the contact sheets; gives
-        their paths.
-        """
-        folder = Path(folder)
-        page_file = folder / "audit.html"
-        files = saved.write(self, folder)
-        write_text(page_file, page.made(self))
-        return [*files, page_file]
+EMBEDDINGS = "embeddings"  # folder of unfinished work
 
 
 def question(
@@ -111,29 +78,50 @@ def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
     )
 
 
-def run(question: Question, model: Adapted, folder: Path) -> Audit:
-    """Everything from masks to numbers, and the files of ``Audit.write`` in ``folder``, where what is unfinished lies as well."""
+def run(
+    question: Question,
+    model: Adapted,
+    folder: Path,
+    shared: Path | None = None,
+    saving: Path | None = None,
+) -> Measured:
+    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well.
+
+    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
+    a folder for the embeddings, as ``exported.read`` reads them.
+    """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences():
             say(line)
-        steps, photos, prepared = _seen(question, model, work, "embed")
+        steps, photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with steps.step("embeddings", sum(map(len, found.missing))) as done:
+        with steps.step("embeddings", len(found.missing)) as done:
             found.embed(model, photos, done)
+        if saving:
+            exported.write(saving, found, model, workplace.of_question(question, model))
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
-        audit = replace(audit, preparations=preparations)
-        audit.write(folder)
-        workplace.finish(folder, workplace.of_answer(question, model), workplace.of_model(question, model))
+        began = time.perf_counter()
+        answers = workplace.of_model(question, model)
+        seconds = (time.perf_counter() - began) / len(answers)
+        audit = replace(audit, preparations=preparations, seconds_a_photo=seconds)
+        write(audit, folder)
+        workplace.finish(folder, workplace.of_answer(question, model), answers)
         return audit
+
+
+def write(audit: Measured, folder: Path) -> None:
+    """All files of an audit, the page last."""
+    saved.write(audit, folder)
+    write_text(folder / "audit.html", page.made(audit))
 
 
 def of_embeddings(
     question: Question, model: Adapted, vectors: Mapping[View, np.ndarray], folder: Path
-) -> Audit:
+) -> Measured:
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
@@ -144,7 +132,7 @@ def of_embeddings(
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
-        audit.write(folder)
+        write(audit, folder)
         return audit
 
 
@@ -171,9 +159,10 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 
 def _seen(
-    question: Question, model: Adapted, work: Path, does: forecast.Work
+    question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
 ) -> tuple[Steps, EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
+    at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
     table = collection.table
     for line in model.guesses:
@@ -183,19 +172,18 @@ def _seen(
     say("a few photos first, to tell how long all of them take ...")
     each = masks.seconds_each()
     unmasked = masks.missing
-    expected = _expected(question, model, work, does, each * len(unmasked))
-    _room(work, expected.disk)
-    steps = Steps(expected.seconds)
+    expected = _expected(question, model, work, at, does, each * len(unmasked))
+    _room(work, at, expected.disk)
+    steps = Steps()
     with steps.step("masks", len(unmasked)) as done:
-        masks.make(unmasked, done)
-    prepared = Prepared(work / PHOTOS, table, model.look)
+        for _ in masks.make(unmasked):
+            done(1)
 
-    def prepare(row: int) -> None:
-        image_id = table.ids[row]
-        prepared.make(row, pixels.decode(collection.read(image_id), image_id), masks.of(image_id))
+    def decode(image_id: str) -> Decoded:
+        return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
-    with steps.step("photos", len(prepared.missing)) as done:
-        prepared.make_all(prepared.missing, prepare, done)
+    with steps.timed("photos"):
+        prepared = Prepared(at, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -212,7 +200,7 @@ def _seen(
 
 
 def _expected(
-    question: Question, model: Adapted, work: Path, does: forecast.Work, masking: float
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masking: float
 ) -> Forecast:
     """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
     collection, asked = question.collection, question.asked
@@ -221,7 +209,7 @@ def _expected(
     size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
     left = Left(
         masking,
-        Prepared.left(work / PHOTOS, count),
+        Prepared.left(at, count),
         len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         embedded.Views.left(work / EMBEDDINGS, count),
         embedded.objects_left(work, min(asked.objects, count)),
@@ -255,18 +243,19 @@ def _concluded(
     shares: Shares | None,
     looked: looks.Looks,
     steps: Steps,
-) -> Audit:
+) -> Measured:
     """From embeddings to numbers and pictures."""
     collection, table = question.collection, photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
-    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, originals=photos.originals)
-    audit = Audit(
+    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, table.given, photos.originals)
+    audit = Measured(
         collection=collection,
         model=model,
         masker=Masks(collection, question.masker).makers,
+        masker_key=question.masker.key if question.masker else "",
         backgrounds=question.backgrounds,
         asked=question.asked,
         shift=findings.shift(embeddings),
@@ -284,8 +273,8 @@ def _concluded(
 
 
 def _with_classes(
-    audit: Audit, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
-) -> Audit:
+    audit: Measured, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
+) -> Measured:
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
@@ -299,6 +288,8 @@ def _with_classes(
         findings=found,
         queries=measured.queries(found, photos, embeddings, names, qualities),
         portraits=measured.portraits(found, photos),
+        first=measured.first_found(embeddings),
+        pictures=measured.pictures(found, photos),
         thirds=thirds,
         surely=slices.surely_masked(found.photos, properties),
         better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
@@ -317,10 +308,10 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         )
 
 
-def _room(work: Path, needed: int) -> None:
+def _room(work: Path, at: Path, needed: int) -> None:
     """Refuse a disk that is too small before anything is made; what is there already counts as room."""
     exported = work.parent.parent.glob("*-*/*.png")
-    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *exported))
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
     work.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(work).free + there
     if free < needed:

@@ -77,7 +77,8 @@ def find(place: str | None) -> BackgroundPhotos:
         )
     for name, data in pairs:
         pixels.decode(data, name)
-    return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {place}")
+    called = places.source(place).name  # where it lies is nobody's business who gets the page
+    return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {called}")
 
 
 def _drawn() -> list[tuple[str, bytes]]:

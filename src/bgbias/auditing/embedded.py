@@ -22,8 +22,7 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted, embed_unit
 
-CHUNKS = "done.npy"
-PER_CHUNK = 64  # photos: what a kill costs at most
+DONE = "done.npy"
 NAMED = 8  # photos that an error names
 
 
@@ -33,7 +32,7 @@ class Views(Mapping[View, np.ndarray]):
     def __init__(self, folder: Path, asked: Sequence[View], photos: int, dim: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._asked, self._folder, self._shape = tuple(asked), folder, (photos, dim)
-        self._done = mapped(folder / CHUNKS, np.uint8, (-(-photos // PER_CHUNK),))
+        self._done = mapped(folder / DONE, np.uint8, (photos,))
 
     def __getitem__(self, view: View) -> np.ndarray:
         if view not in self._asked:
@@ -49,33 +48,28 @@ class Views(Mapping[View, np.ndarray]):
     @staticmethod
     def left(folder: Path, photos: int) -> int:
         """Of how many of the photos views are missing; makes no file."""
-        chunks = zeros(folder / CHUNKS, -(-photos // PER_CHUNK))
-        return sum(min(PER_CHUNK, photos - PER_CHUNK * chunk) for chunk in chunks)
+        return len(zeros(folder / DONE, photos))
 
     @property
-    def missing(self) -> list[range]:
-        """Rows that are to be embedded, chunk by chunk."""
-        count = self._shape[0]
-        return [
-            range(start, min(start + PER_CHUNK, count))
-            for chunk, start in enumerate(range(0, count, PER_CHUNK))
-            if not self._done[chunk]
-        ]
+    def missing(self) -> list[int]:
+        """Rows that are to be embedded."""
+        return np.flatnonzero(self._done == 0).tolist()
 
-    def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], None]) -> None:
-        """Embed what is missing; ``done`` is told how many more photos are there."""
+    def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], object]) -> None:
+        """Embed what is missing, all views of a photo in one batch; ``done`` is told how many more photos are there."""
         arrays = {view: self[view] for view in self._asked}
-        chunks = self.missing
-        missing = list(itertools.chain.from_iterable(chunks))
+        missing = self.missing
+        at_once = max(1, model.batch.size // len(self._asked))
         processes = model.workers or workers(model.device, len(missing))
         with closing(photos.views(self._asked, processes, missing)) as views:
-            for rows in chunks:
+            for start in range(0, len(missing), at_once):
+                rows = missing[start : start + at_once]
                 whose = (photos.table.ids[row] for row in rows for _ in self._asked)
                 flat = vectors(model, itertools.islice(views, len(rows) * len(self._asked)), whose)
                 of_views = flat.reshape(len(rows), len(self._asked), -1)
                 for number, view in enumerate(self._asked):
-                    arrays[view][rows.start : rows.stop] = of_views[:, number]
-                self._done[rows.start // PER_CHUNK] = 1
+                    arrays[view][rows] = of_views[:, number]
+                self._done[rows] = 1
                 done(len(rows))
 
 

@@ -42,6 +42,7 @@ def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, dige
     the model's name and look. ``digest``: the question, which these embeddings may answer from now on.
     """
     others = {f"{name}-{draw}": array for (name, draw), array in vectors.items() if name != CLEAN}
+    folder.mkdir(parents=True, exist_ok=True)
     with replacing(folder / "clean.npy") as temporary, temporary.open("wb") as file:
         np.save(file, vectors[CLEAN, 0])
     with replacing(folder / "views.npz") as temporary, temporary.open("wb") as file:

@@ -1,15 +1,13 @@
-"""What an audit finds: from embeddings of all views to a drop, what it is made of, and who suffers.
+"""What an audit finds: from embeddings of all views to a drop, what it is made of, and which classes lose most.
 
-Numbers are those of the study (``evaluation.scores``, ``results``): MAP@R and the others, intervals over classes. The verdict
-speaks of changed queries in the catalogue as it is, which is a shop's case; both settings are given.
+The verdict speaks of changed queries in an unchanged catalogue, a shop's case; both settings are given.
 """
 
-from __future__ import annotations
-
 import math
+import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -21,7 +19,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
-from bgbias.results.rows import MAP_AT_R, Values, seen
+from bgbias.results.rows import MAP_AT_R, Values, seen, views_in
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.study.cell import PRETRAINED
 
@@ -40,6 +38,7 @@ class Findings:
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
     class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
+    ``queries``: all of ``scores.of_queries``, which the rest is made of.
     """
 
     levels: pd.DataFrame
@@ -49,6 +48,7 @@ class Findings:
     photos: pd.DataFrame
     conflict: Estimate
     by_chance: float
+    queries: pd.DataFrame
 
 
 def of_labelled(
@@ -60,27 +60,24 @@ def of_labelled(
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    shown = list(dict.fromkeys(condition for condition, _ in asked))
-    times = {name: sum(view == name for view, _ in asked) for name in shown}
-    verdict = seen(queries, MODEL, _views(QUERY_ONLY, times))
+    times = Counter(condition for condition, _ in asked)
+    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, times))
     photos = _photos(verdict, names)
-    chance = decomposition.by_chance(embeddings.labels)
+    chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
         _levels(queries, times),
         _steps(queries, times),
         _drops(queries, times),
         _classes(photos, unsure),
         photos,
-        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
+        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in times else UNKNOWN,
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
+        queries,
     )
 
 
 def shift(embeddings: Embeddings) -> pd.DataFrame:
-    """How near each photo's embedding stays to itself, cosine: a row for each usable photo, a column a condition.
-
-    It needs no labels.
-    """
+    """The cosine of each usable photo's embedding to its clean one: a row a photo, a column a condition; needs no labels."""
     clean = np.asarray(embeddings.views[CLEAN, 0], np.float64)[embeddings.usable]
     found: dict[str, list[np.ndarray]] = {}
     for (condition, _), vectors in embeddings.views.items():
@@ -90,11 +87,6 @@ def shift(embeddings: Embeddings) -> pd.DataFrame:
     means = {condition: np.mean(of_draws, axis=0) for condition, of_draws in found.items()}
     ids = np.array(embeddings.ids, object)[embeddings.usable]
     return pd.DataFrame({"image_id": ids, **means})
-
-
-def _views(setting: str, times: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
-    """Clean queries in the clean gallery are of either setting, and written as symmetric."""
-    return {c: (SYMMETRIC if c == CLEAN else setting, c, n) for c, n in times.items()}
 
 
 def _interval(estimate: Estimate) -> dict[str, float]:
@@ -119,7 +111,7 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = seen(queries, MODEL, _views(setting, times), metric, others)
+            values = seen(queries, MODEL, views_in(setting, times), metric, others)
             for condition in times:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
@@ -145,7 +137,7 @@ def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
 def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        values = seen(queries, MODEL, _views(setting, {c: times[c] for c in ends}))
+        values = seen(queries, MODEL, views_in(setting, {c: times[c] for c in ends}))
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})
@@ -166,32 +158,25 @@ def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
     """A row a class, the greatest loss first: queries, of how many the mask is unsure, MAP@R clean and corrupted, what is lost,
     and the standard deviation of that over its photos: these search for one another, so that it makes no interval.
     """
-    lines = []
-    for name, own in photos[photos["lost"].notna()].groupby("class_name", sort=True):
-        clean, corrupted = float(own[CLEAN].mean()), float(own[RANDOM_BACKGROUND].mean())
-        lines.append(
-            {
-                "class_name": name,
-                "queries": len(own),
-                "unsure_masks": int(own["image_id"].isin(list(unsure)).sum()),
-                "clean": clean,
-                "corrupted": corrupted,
-                "lost": clean - corrupted,
-                "sd": float(own["lost"].std(ddof=1)),
-                "relative": 1 - corrupted / clean if clean else math.nan,
-            }
-        )
-    return pd.DataFrame(lines).sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
+    queries = photos[photos["lost"].notna()]
+    of_classes = queries.assign(unsure=queries["image_id"].isin(list(unsure))).groupby("class_name")
+    made = of_classes.agg(
+        queries=("lost", "size"),
+        unsure_masks=("unsure", "sum"),
+        clean=(CLEAN, "mean"),
+        corrupted=(RANDOM_BACKGROUND, "mean"),
+        lost=("lost", "mean"),
+        sd=("lost", "std"),
+    ).reset_index()
+    made["relative"] = (1 - made["corrupted"] / made["clean"]).where(made["clean"] > 0)
+    return made.sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
 
 
 def without_common_folder(names: Iterable[str]) -> dict[str, str]:
     """Names of classes as people are shown them: without the folders that are around all of them."""
-    known = sorted(set(names))
-    parts = [name.split("/") for name in known]
-    around = sum(
-        1 for _ in takewhile(lambda level: len(set(level)) == 1, zip(*(p[:-1] for p in parts), strict=False))
-    )
-    return {name: "/".join(p[around:]) for name, p in zip(known, parts, strict=True)}
+    parts = {name: name.split("/") for name in names}
+    around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071
+    return {name: "/".join(folders[around:]) for name, folders in parts.items()}
 
 
 def suffering(classes: pd.DataFrame) -> int:

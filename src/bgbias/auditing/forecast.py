@@ -1,7 +1,5 @@
 """What is left of an audit, before it starts: a few photos go all the way, the rest is multiplication."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 
+from bgbias import progress
 from bgbias.auditing import looks, prepared
 from bgbias.auditing.question import Asked
 from bgbias.compute.device import threads
@@ -22,7 +21,6 @@ PATIENCE = 10.0  # seconds in which a thing is done again, and timed when it is 
 WARM = 2  # times at most
 CONCLUDING = 50e6  # bytes of libraries and pictures for the last step, whatever the photos
 PER_VALUE = 100  # bytes of tables, of every query in every view and setting
-MB = 1e6
 FLOAT = 4  # bytes
 Work = Literal[
     "embed", "write", "read"
@@ -31,9 +29,7 @@ Work = Literal[
 
 @dataclass(frozen=True)
 class Size:
-    """How large an audit is: ``photos``, ``largest`` (the photos of the largest class), ``views`` of each, ``backgrounds`` that
-    objects are crossed with.
-    """
+    """Photos, those of the ``largest`` class, views of each, and backgrounds that objects are crossed with."""
 
     photos: int
     largest: int
@@ -55,9 +51,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Forecast:
-    """Seconds by step, and bytes. ``memory`` is the most that the process will show; ``mapped`` of it are pages of files that
-    the system takes back when others need them.
-    """
+    """Seconds by step, and bytes: ``mapped`` of the peak ``memory`` are pages of files, which the system can take back."""
 
     seconds: Mapping[str, float]
     disk: int
@@ -65,20 +59,19 @@ class Forecast:
     mapped: int
 
     def __str__(self) -> str:
-        minutes = sum(self.seconds.values()) / 60
-        steps = ", ".join(f"{name} {value / 60:.1f}" for name, value in self.seconds.items() if value >= 1)
+        minutes, size = progress.minutes, progress.size
+        steps = [f"{name} {minutes(value)}" for name, value in self.seconds.items() if value >= 1]
+        of_steps = f" ({', '.join(steps)})" if steps else ""
         return (
-            f"about {minutes:.1f} minutes ({steps or 'all in seconds'}), {self.disk / MB:,.0f} MB of disk while it runs,"
-            f" {self.memory / MB:,.0f} MB of memory ({self.mapped / MB:,.0f} MB of these may go if others need it)"
+            f"about {minutes(sum(self.seconds.values()))}{of_steps}, {size(self.disk)} of disk while it runs,"
+            f" {size(self.memory)} of memory ({size(self.mapped)} of these may go if others need it)"
         )
 
 
 def measure(
     model: Adapted, does: Work, photos: Sequence[np.ndarray], size: Size, left: Left, asked: Asked
 ) -> Forecast:
-    """From ``photos`` (uint8 [H, W, 3], a few of them), tried by the model; memory is what this took, as it is not given back,
-    and what grows with the photos.
-    """
+    """From a few ``photos`` (uint8 [H, W, 3]) tried by the model; memory is what this took and what grows with the photos."""
     import psutil
 
     look = model.look

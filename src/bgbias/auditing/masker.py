@@ -1,17 +1,9 @@
-"""The masks of an audit's photos: those that somebody drew, those that are kept from before, and those that a masker makes.
+"""The masks of an audit's photos: drawn by somebody, kept from before, or made by a masker that is found by its name."""
 
-A masker is found by name, with weights that are at hand or fetched, and the key under which its masks are kept.
-"""
-
-from __future__ import annotations
-
-import hashlib
-import json
 import math
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -23,36 +15,23 @@ from bgbias import plugins
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared import Prepared
 from bgbias.errors import UserError
-from bgbias.files import checksums, code, fetch, places
-from bgbias.files.fetch import Source
+from bgbias.files import places
 from bgbias.images import drawn_masks, pixels
 from bgbias.masks import quality
 from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import Mask
+from bgbias.masks.predictor import MaskPredictor, find_weights
 from bgbias.settings import Strict, validated
 
 DEFAULT = "u2netp"
 FOLDER = "masks"
-WEIGHTS = "weights"
 NO_NETWORK = "; or do without a network: --masker grabcut"
 
 
-@dataclass(frozen=True)
-class NamedMasker:
-    """Photos to masks. ``make`` loads the network and gives the function, so that whoever finds all masks kept pays nothing.
-
-    ``guesses``: which of its options nobody gave and no file tells.
-    """
-
-    name: str
-    key: str
-    make: Callable[[], Callable[[Sequence[np.ndarray]], list[Mask]]]
-    guesses: str = ""
-
-    def kept(self, upright: bool) -> KeptMasks:
-        """The masks that it has made, whatever for, of photos that were turned as their EXIF says or not."""
-        stored = "" if upright else "-as-stored"
-        return KeptMasks(places.cache() / FOLDER / f"{self.name}-{self.key}{stored}")
+def kept_masks(masker: MaskPredictor, upright: bool) -> KeptMasks:
+    """The masks that it has made, whatever for, of photos that were turned as their EXIF says or not."""
+    stored = "" if upright else "-as-stored"
+    return KeptMasks(places.cache() / FOLDER / f"{masker.kind}-{masker.key}{stored}")
 
 
 def parse_options(texts: Sequence[str]) -> dict[str, Any]:
@@ -67,9 +46,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
 
 
 def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse a masker that there is not, or that does not look at photos, and weights or options that are missing or mean nothing
-    to it; imports nothing large.
-    """
+    """Refuse a masker that does not exist or does not predict, and weights or options that do not fit it."""
     module = plugins.load("maskers", name)
     if not module.PREDICTS:
         able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
@@ -85,66 +62,25 @@ def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | N
 
 def find(
     name: str, weights: Path | None, device: str, options: Mapping[str, Any] | None = None
-) -> NamedMasker:
-    """The masker of this name, one of the files in ``masks/maskers`` that predict; an unknown one is refused with a list.
-
-    Weights are ``weights``, else those that lie in the cache or the shared data, else fetched; where none can be had, the error
-    says where to put them.
-    """
+) -> MaskPredictor:
+    """The masker of this name, with ``weights`` or published ones (``find_weights``); ``check`` refuses what does not fit."""
     check(name, weights, options)
-    module = plugins.load("maskers", name)
+    params: type[Strict] = plugins.load("maskers", name).Params
     chosen = dict(options or {})
-    if has_weights := "weights" in module.Params.model_fields:
-        chosen["weights"] = str(weights or weights_of(name, instead=NO_NETWORK))
-    params: Strict = module.Params.model_validate(chosen)
-    identity = {
-        "code": code.fingerprint(module.__name__),
-        "options": params.model_dump(exclude={"weights", *module.SPEED}),
-        "weights": checksums.sha256(Path(chosen["weights"])) if has_weights else "",
-    }
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-    def make() -> Callable[[Sequence[np.ndarray]], list[Mask]]:
-        try:
-            return module.build(params, device)  # type: ignore[no-any-return]
-        except UserError as error:
-            # Maskers are a study's as well, and speak of its file.
-            said = re.sub(r"['`]weights['`]( in params\.yaml)?", "--mask-weights", str(error))
-            raise UserError(said) from error
-
-    return NamedMasker(name, key, make, getattr(params, "guesses", ""))
+    if "weights" in params.model_fields:
+        chosen["weights"] = str(weights or find_weights(name, "--mask-weights", NO_NETWORK))
+    return MaskPredictor(name, params.model_validate(chosen), device)
 
 
-def weights_of(name: str, option: str = "--mask-weights", instead: str = "") -> Path:
-    """The file of the masker's weights: in the cache or the shared data, else fetched.
-
-    Where none can be had, the error names the ``option`` that takes a file, where to put one, and what can be done ``instead``.
-    """
-    published: Sequence[Source] = getattr(plugins.load("maskers", name), "PUBLISHED", ())
-    if not published:
-        raise UserError(f"Masker '{name}' has no published weights; name its file by {option}.")
-    folder, shared = places.cache() / WEIGHTS, places.source(f"shared:{WEIGHTS}")
-    called = [source.called for source in published]
-    for path in (
-        *(folder / file for file in called),
-        shared / f"{name}.safetensors",
-        *(shared / file for file in called),
-    ):
-        if path.is_file():
-            return path
-    source = published[0]
-    target = folder / source.called
-    kinds = ", ".join(sorted({Path(file).suffix for file in called}))
-    cure = (
-        f"Name a file of them by {option} FILE ({kinds} or .safetensors); or get {source.called}{source.facts} by other"
-        f" means and put it at {target}{instead}"
-    )
-    same = tuple(other for other in published if other.called == source.called)
-    fetch.fetch(same, target, f"the weights of {name}", cure)
-    return target
+def load(masker: MaskPredictor) -> Any:
+    """``MaskPredictor.build``, whose errors name the command's option: maskers are a study's as well, and name its file."""
+    try:
+        return masker.build()
+    except UserError as error:
+        text = re.sub(r"['`]weights['`]( in params\.yaml)?", "--mask-weights", str(error))
+        raise UserError(text) from error
 
 
-AT_ONCE = 16  # photos in memory, decoded
 BY_HAND = "drawn by hand"
 FIRST = 8  # photos to warm up by: as many as the networks take at once
 TRIED = 8  # photos by whose time that of all is told
@@ -153,9 +89,9 @@ TRIED = 8  # photos by whose time that of all is told
 class Masks:
     """Of every photo of ``collection``; ``masker`` None: each came with its own."""
 
-    def __init__(self, collection: PhotoCollection, masker: NamedMasker | None) -> None:
+    def __init__(self, collection: PhotoCollection, masker: MaskPredictor | None) -> None:
         self._collection, self._masker = collection, masker
-        self._kept = masker.kept(collection.upright) if masker else None
+        self._kept = kept_masks(masker, collection.upright) if masker else None
 
     @property
     def missing(self) -> list[str]:
@@ -173,23 +109,22 @@ class Masks:
         drawn = sum(map(self._collection.has_truth, ids))
         if self._masker is None:
             return f"{drawn} {BY_HAND}"
-        named = self._masker.name
+        named = self._masker.kind
         return f"{drawn} {BY_HAND}, {len(ids) - drawn} by {named}" if drawn else named
 
     def seconds_each(self) -> float:
         """What a mask takes, of a few of those that are missing, which are there now; next to 0 if all are."""
         missing = self.missing[: FIRST + TRIED]
-        self._make(missing[:FIRST])
+        list(self.make(missing[:FIRST]))
         began = time.perf_counter()
-        self._make(missing[FIRST:])
+        list(self.make(missing[FIRST:]))
         return (time.perf_counter() - began) / max(1, len(missing) - FIRST)
 
-    def make(self, ids: Sequence[str], done: Callable[[int], None]) -> None:
-        """Mask photos and keep each mask; two photos of the same bytes have one. ``done`` is told how many more are there."""
-        for start in range(0, len(ids), AT_ONCE):
-            some = ids[start : start + AT_ONCE]
-            self._make(some)
-            done(len(some))
+    def make(self, ids: Sequence[str]) -> Iterator[str]:
+        """Mask photos; yields the key of each when its mask is on the disk. Photos of the same bytes have one mask."""
+        new = {self._sum(i): i for i in ids if not self._is_kept(i)}
+        if new and self._kept is not None:
+            yield from self._kept.make(self._network, new, self._decode)
 
     def of(self, image_id: str) -> Mask | None:
         """A photo's own, else the masker's; None where there is neither."""
@@ -198,17 +133,13 @@ class Masks:
             return Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), math.nan)
         return self._kept.read(self._sum(image_id)) if self._kept else None
 
-    def _make(self, ids: Sequence[str]) -> None:
-        new = {self._sum(i): i for i in ids if not self._is_kept(i)}
-        if new and self._kept is not None:
-            photos = [pixels.decode(self._collection.read(i), i) for i in new.values()]
-            for key, mask in zip(new, self._network(photos), strict=True):
-                self._kept.keep(key, mask)
+    def _decode(self, image_id: str) -> np.ndarray:
+        return pixels.decode(self._collection.read(image_id), image_id)
 
     @cached_property
-    def _network(self) -> Callable[[Sequence[np.ndarray]], list[Mask]]:
+    def _network(self) -> Any:
         assert self._masker is not None
-        return self._masker.make()
+        return load(self._masker)
 
     def _is_kept(self, image_id: str) -> bool:
         # Without a masker there is nothing to wait for.
@@ -219,7 +150,7 @@ class Masks:
 
 
 def trusted(
-    prepared: Prepared, usable: frozenset[str], ids: Sequence[str], masker: NamedMasker | None = None
+    prepared: Prepared, usable: frozenset[str], ids: Sequence[str], masker: MaskPredictor | None = None
 ) -> tuple[str, ...]:
     """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)

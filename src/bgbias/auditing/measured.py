@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,15 +17,21 @@ from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Asked
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
+from bgbias.photos import subset
+from bgbias.photos.table import ImageTable
 from bgbias.report import queries as asking
+from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results.leak import Leak
 
 MASKS = 8
+PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
 
 
 @dataclass(frozen=True)
@@ -70,18 +77,49 @@ def queries(
     )
 
 
+def first_found(embeddings: Embeddings) -> pd.DataFrame:
+    """A row a photo: its image id, and that of the photo which it finds first as it is (``first_clean``)
+    and in front of the first random background (``first_changed``), in the gallery as it is.
+    """
+    labels, gallery, ids = embeddings.labels, embeddings.views[CLEAN, 0], np.array(embeddings.ids, object)
+    found = {"image_id": ids}
+    for name, condition in (("first_clean", CLEAN), ("first_changed", RANDOM_BACKGROUND)):
+        ranked = neighbours(np.asarray(embeddings.views[condition, 0]), labels, gallery, labels, 1)
+        found[name] = ids[ranked.indices[:, 0]]
+    return pd.DataFrame(found)
+
+
+def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
+    """JPEGs of the queries, of at most ``PICTURES``, by lot: ``clean/<image id>``, and
+    ``random_background/<image id>`` in front of the first random background.
+    """
+    asked = photos.table.frame[photos.table.frame["image_id"].isin(found.photos["image_id"])]
+    chosen = subset.keyed(ImageTable(asked.reset_index(drop=True)), "audit pictures", PICTURES)
+    made = {}
+    for image_id in chosen.ids:
+        row = photos.table.ids.index(image_id)
+        elsewhere = next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))
+        for condition, view in ((CLEAN, photos.clean(image_id)), (RANDOM_BACKGROUND, elsewhere)):
+            made[f"{condition}/{image_id}"] = jpeg(view, PICTURE)
+    return made
+
+
 @dataclass(frozen=True)
 class Measured:
     """What was found; from ``findings`` on, what needs labels.
 
-    ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos whose clean embedding is also
-    another's. ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
-    of each class that loses most (``portraits``), and masks that are least clear (``doubtful``).
+    ``masker_key``: what masks depend on, "" of drawn ones. ``qualities``: a row a mask. ``remarks``: of
+    masks. ``ties``: photos whose clean embedding is also another's.
+    ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
+    of each class that loses most (``portraits``), and masks that are least clear (``doubtful``). For
+    comparisons: which photo each query finds ``first``, and ``pictures`` of photos, encoded, by name.
+    ``seconds_a_photo``: what preparing and embedding one takes, on this machine.
     """
 
     collection: PhotoCollection
     model: Adapted
     masker: str
+    masker_key: str
     backgrounds: BackgroundPhotos
     asked: Asked
     shift: pd.DataFrame
@@ -101,4 +139,7 @@ class Measured:
     surely: SurelyMasked | None = None
     better: tuple[BetterMasked, ...] = ()
     leak: Leak | None = None
+    first: pd.DataFrame | None = None
+    pictures: Mapping[str, bytes] = field(default_factory=dict)
+    seconds_a_photo: float = math.nan
     preparations: PreparationTrial = field(default_factory=PreparationTrial)

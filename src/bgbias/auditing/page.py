@@ -1,7 +1,5 @@
 """``audit.html``: the audit as a page for people, which needs no other file. Its numbers are those of ``audit.json``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

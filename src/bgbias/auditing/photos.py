@@ -4,68 +4,57 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import tarfile
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-import pandas as pd
-from PIL import Image
-
 from bgbias import progress
-from bgbias.auditing import listing as listings
-from bgbias.auditing import tables
-from bgbias.auditing.listing import TABLES, Listing, Read, ReadMask, why_unlabelled
 from bgbias.errors import UserError
 from bgbias.files.pictures import locator
+from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
-from bgbias.photos import subset
+from bgbias.photos import sources, subset
 from bgbias.photos.examination import SHOWN, Examination, Oddity
-from bgbias.photos.table import ImageTable, Item
+from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
+from bgbias.photos.sources import Source
+from bgbias.photos.table import ImageTable, Item, read_table
+from bgbias.photos.tables import BY_NAME, NamedColumns
+from bgbias.settings import read_yaml
+from bgbias.study.params import load
 
-Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
-"""A folder, archive or table, the name of a dataset of params.yaml, a DataFrame, or a list of paths or pictures."""
-
+PARAMS = Path("params.yaml")
 SAMPLE = "audit sample"  # what it is drawn for
 
 
 @dataclass(frozen=True)
-class PhotoCollection:
+class PhotoCollection(Listing):
     """Photos that can be read, all of the split ``test``, by class and name.
 
-    ``labelled``: whether their classes say who should find whom; if not, each photo's label is a number of its own. ``sums``:
-    SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true mask where it has one. ``left_out``:
-    what lies there and is not taken, with the reason. ``oddities``: what stood out, what was left out among it. ``remarks``: what
-    a person should know of what was chosen. ``near_duplicates``: how many photos of ``left_out`` show the view of another one of
-    their class; ``same_view``: which one those show that have another label. ``upright``: whether photos are turned as their EXIF
-    says. ``truth``: gives a photo's true mask of its size, encoded, its object white; None where nobody drew one.
+    ``sums``: SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true
+    mask where it has one. ``oddities``: what stood out, what was left out among it.
+    ``near_duplicates``: how many photos of ``left_out`` show the view of another one of their class;
+    ``same_view``: which one those show that have another label.
     """
 
-    name: str
-    table: ImageTable
-    labelled: bool
-    sums: Mapping[str, tuple[str, ...]]
-    left_out: Mapping[str, str]
-    oddities: tuple[Oddity, ...]
-    remarks: tuple[str, ...]
-    near_duplicates: int
-    same_view: Mapping[str, str]
-    upright: bool
-    truth: ReadMask
-    _read: Read
+    sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    oddities: tuple[Oddity, ...] = ()
+    near_duplicates: int = 0
+    same_view: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.table)
 
     def read(self, image_id: str) -> bytes:
         """The encoded photo as it lies there; one that carries an EXIF rotation as a person sees it, as PNG."""
-        data = self._read(image_id)
+        data = self.photos[image_id].read()
         return pixels.upright(data, image_id) if self.upright else data
+
+    def truth(self, image_id: str) -> bytes | None:
+        """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
+        return self.photos[image_id].truth()
 
     def has_truth(self, image_id: str) -> bool:
         """Whether somebody drew the photo's mask; reads nothing."""
@@ -84,6 +73,11 @@ class PhotoCollection:
         """How many classes the photos are said to be of; none where nobody said it."""
         return len(set(self.table.frame["class_name"]) - {""})
 
+    @property
+    def places(self) -> dict[str, str]:
+        """Where or when each photo was taken, by its id, of those of which the source says it."""
+        return {i: place for i in self.table.ids if (place := self.photos[i].place)}
+
     def told(self, shown: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
         for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):
@@ -96,6 +90,7 @@ class PhotoCollection:
             "photos": len(self),
             "classes": self.classes,
             "labelled": self.labelled,
+            "places": len(set(self.places.values())),
             "digest": self.digest,
             "left_out": len(self.left_out),
             "near_duplicates": self.near_duplicates,
@@ -109,7 +104,7 @@ def look_at(listing: Listing) -> PhotoCollection:
 
     Of photos of one class that show one view, the first by name is taken.
     """
-    table, remarks = listing.table, listing.remarks
+    table = listing.table
     seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
     sums: dict[str, tuple[str, ...]] = {}
     for item in progress.track(_items(listing, seen), len(table), f"looking at {listing.name}"):
@@ -125,23 +120,21 @@ def look_at(listing: Listing) -> PhotoCollection:
     again, elsewhere = seen.near_duplicates
     independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
     frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
-    why = why_unlabelled(dict(zip(frame["image_id"], frame["class_name"], strict=True)))
-    if why and listing.labelled:
+    # By what a photo shows, backgrounds are the same in every folder, archive and table that has it.
+    frame["key_item"] = [listing.photos[i].key or sums[i][0] for i in frame["image_id"]]
+    why = why_not_labelled(frame["class_name"]) if listing.labelled else ""
+    if why:
         frame = frame.assign(label=range(len(frame)))
-        remarks = (*remarks, f"of the photos that are taken, {why}")
+        listing = replace(
+            listing, labelled=False, remarks=(*listing.remarks, f"of the photos that are taken, {why}")
+        )
+    left_out = seen.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()}
     return PhotoCollection(
-        name=listing.name,
-        table=ImageTable(frame),
-        labelled=listing.labelled and not why,
+        **vars(listing) | {"table": ImageTable(frame), "left_out": left_out},
         sums=independent,
-        left_out=seen.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()},
         oddities=tuple(seen.noticed()),
-        remarks=remarks,
         near_duplicates=len(again),
         same_view={i: first for i, first in elsewhere.items() if first not in again},
-        upright=listing.upright,
-        truth=listing.truth,
-        _read=listing.read,
     )
 
 
@@ -151,19 +144,25 @@ def choose(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
+    named: NamedColumns = BY_NAME,
 ) -> Listing:
     """The photos of a source, by name alone: at once, also of many.
 
-    ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where it has some. ``name``:
-    what the collection is called in messages and in all that is drawn for its photos; that of the folder, table or dataset, if
-    None. ``class_level``: which folder of a path is the class, where folders lie in folders. ``sample``: at most so many photos,
-    of whole classes where these fit (photos/sample.py). What cannot be used at all is a UserError that says what to do.
+    ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where
+    it has some. ``name``: what the collection is called in messages; that of the folder, table or
+    dataset, if None. ``class_level``: which folder of a path is the class, where folders lie in folders.
+    ``sample``: at most so many photos, of whole classes where these fit (photos/sample.py). ``named``:
+    columns of a table whose names say nothing. What cannot be used at all is a UserError that says what
+    to do.
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _listed(source, name, class_level)
+    listing = _listed(source, name, class_level, named)
     if masks is not None:
-        listing = listing.with_masks(locator()(Path(masks)))
+        place = locator()(Path(masks))
+        if not place.exists():
+            raise UserError(f"There is no folder or archive {place} with masks; correct --masks.")
+        listing = listing.with_masks(place, str(place), f"python -m bgbias doctor PHOTOS --masks {place}")
     return _sampled(listing, sample)
 
 
@@ -173,44 +172,35 @@ def collect(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
+    named: NamedColumns = BY_NAME,
 ) -> PhotoCollection:
     """The photos that ``choose`` gives, each looked at."""
-    return look_at(choose(source, masks, name, class_level, sample))
+    return look_at(choose(source, masks, name, class_level, sample, named))
 
 
-def _listed(source: Source, name: str | None, class_level: int | None) -> Listing:
+def _listed(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
-        if isinstance(source, pd.DataFrame):
-            return tables.of_frame(source, name or "photos")
-        # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
-        column = pd.Series(list(source), dtype=object) if len(source) else pd.Series([], dtype=object)
-        return tables.of_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
+        return sources.in_memory(source, name, named)
     place = locator()(Path(source).expanduser())
-    known = listings.datasets() if isinstance(source, str) and "/" not in source else ()
-    if source in known:
+    datasets = _datasets() if isinstance(source, str) and "/" not in source else ()
+    if source in datasets:
         if place.exists():
             raise UserError(
-                f"'{source}' is a dataset of {listings.PARAMS}, and a {'folder' if place.is_dir() else 'file'} here; for the"
+                f"'{source}' is a dataset of {PARAMS}, and a {'folder' if place.is_dir() else 'file'} here; for the"
                 f" latter write ./{source}"
             )
         if name is not None:
             raise UserError(
-                f"{source} is a dataset of {listings.PARAMS}, which has its name already: leave the other one out."
+                f"{source} is a dataset of {PARAMS}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        return listings.of_dataset(str(source))
+        return of_dataset(str(source))
     if not place.exists():
-        raise UserError(_nowhere(place, known))
-    if place.is_dir() or zipfile.is_zipfile(place) or tarfile.is_tarfile(place):
-        return listings.of_folder(place, name, class_level)
-    if place.suffix.lower() in TABLES:
+        raise UserError(_nowhere(place, datasets))
+    if not sources.is_folder(place):
         _refuse(class_level)
-        return tables.of_file(place, name)
-    raise UserError(
-        f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}); name the folder that holds the"
-        " photos."
-    )
+    return sources.at(place, name, class_level, named)
 
 
 def _refuse(class_level: int | None) -> None:
@@ -218,6 +208,43 @@ def _refuse(class_level: int | None) -> None:
         raise UserError(
             "--class-level says which folder of a path is the class: leave it out where no folder is."
         )
+
+
+def _datasets() -> tuple[str, ...]:
+    """The names of the datasets that can be named; none where there is no params.yaml."""
+    written = read_yaml(PARAMS).get("datasets") if PARAMS.is_file() else None
+    return tuple(map(str, written)) if isinstance(written, dict) else ()
+
+
+def of_dataset(dataset: str) -> Listing:
+    """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
+    files = load(PARAMS).files
+    places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
+    absent = next((place for place in places.values() if not place.exists()), None)
+    if absent:
+        raise UserError(
+            f"The photos of {dataset} are not at hand ({absent} is missing); run: python -m bgbias fetch {dataset} and then:"
+            f" python -m bgbias index {dataset}"
+        )
+    table = read_table(places["table"])
+    test = table.split("test")
+    photos, masks = ImageStore(places["photos"]), ImageStore(places["truth"])
+    why = why_not_labelled(map(str, test.labels))
+    beside = len(table) - len(test)
+    of_others = f"{beside} photos of its other splits are not looked at"
+    drawn = {i: partial(masks.read, i) for i in test.ids if i in masks}
+    return Listing(
+        name=dataset,
+        table=test,
+        labelled=not why,
+        photos={
+            i: SourcePhoto(i, partial(photos.read, i), drawn.get(i, no_mask), key=key)
+            for i, (_, key) in zip(test.ids, test.keys, strict=True)
+        },
+        upright=False,
+        others=tuple(set(table.ids) - set(test.ids)),
+        remarks=tuple(filter(None, (why, of_others if beside else ""))),
+    )
 
 
 def _nowhere(place: Path, known: Iterable[str]) -> str:
@@ -253,7 +280,7 @@ def _items(listing: Listing, seen: Examination) -> Iterator[Item]:
     for row in cast("list[dict[str, Any]]", listing.table.frame.to_dict("records")):
         name = row["image_id"]
         try:
-            data, truth = listing.read(name), listing.truth(name)
+            data, truth = listing.photos[name].read(), listing.photos[name].truth()
         except OSError as error:
             seen.leaves_out(name, "unreadable", f"'{name}' cannot be opened ({error.strerror}).")
         except UserError as error:

@@ -3,8 +3,6 @@
 A few labelled photos, as they are, are embedded by each preparation and searched among themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 

@@ -1,17 +1,15 @@
 """What an audit is asked: which photos, in front of what, and what is measured of them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bgbias import plugins
 from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.masker import NamedMasker
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
+from bgbias.masks.predictor import MaskPredictor
 from bgbias.masks.settings import MaskPolicy
 
 CONDITIONS = (
@@ -70,7 +68,7 @@ class Question:
     """
 
     collection: PhotoCollection
-    masker: NamedMasker | None
+    masker: MaskPredictor | None
     backgrounds: BackgroundPhotos
     asked: Asked
     command: str = ""

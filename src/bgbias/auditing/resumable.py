@@ -1,33 +1,32 @@
-"""Work that outlives a kill: arrays in files that are mapped into memory, and the line that says how far it is.
+"""Work that outlives a kill: arrays in files that are mapped into memory, and how long steps take.
 
-Nothing in memory grows with the photos. A row counts when all of it is there. Disks of a machine that lost its power may have
-lost rows; delete the files then.
+A row counts when all of it is there. A machine that lost its power may have lost rows; delete the files then.
 """
 
-from __future__ import annotations
-
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bgbias.progress import SECONDS_BETWEEN_LINES, minutes, say
+from bgbias import progress
 
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     """The array in a file, all 0 where it was not there, or was another kind of array."""
-    if not _is_one(path, kind, shape):
-        partial = path.with_suffix(".partial")
-        np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
-        # A full disk is told now, and not by a signal when a page finds no room.
-        with partial.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
-        partial.replace(path)
+    with suppress(OSError, ValueError):
+        there = np.lib.format.open_memmap(path, mode="r+")
+        if there.dtype == kind and there.shape == shape:
+            return there
+    partial = path.with_suffix(".partial")
+    np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
+    # A full disk is told now, and not by a signal when a page finds no room.
+    with partial.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
+    partial.replace(path)
     return np.lib.format.open_memmap(path, mode="r+")
 
 
@@ -37,14 +36,6 @@ def zeros(path: Path, count: int) -> list[int]:
         return np.flatnonzero(np.load(path, mmap_mode="r", allow_pickle=False) == 0).tolist()
     except (OSError, ValueError, EOFError):
         return list(range(count))
-
-
-def _is_one(path: Path, kind: type, shape: tuple[int, ...]) -> bool:
-    try:
-        there = np.lib.format.open_memmap(path, mode="r")
-    except (OSError, ValueError):
-        return False
-    return there.dtype == kind and there.shape == shape
 
 
 class KeptRows:
@@ -75,36 +66,22 @@ class KeptRows:
 
 
 class Steps:
-    """Steps of work with their forecast seconds; what a step really takes per thing replaces its forecast."""
+    """Steps of work, and the seconds that each took."""
 
-    def __init__(self, seconds: Mapping[str, float]) -> None:
-        self._left = dict(seconds)
+    def __init__(self) -> None:
         self.took: dict[str, float] = {}
 
     @contextmanager
-    def step(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A step over ``total`` things; what is given is told how many more are done."""
-        self._left.pop(name, None)
-        begun = shown = time.monotonic()
-        finished, live = 0, sys.stderr.isatty()
-
-        def done(more: int) -> None:
-            nonlocal finished, shown
-            finished += more
-            now = time.monotonic()
-            if now - shown < (0.5 if live else SECONDS_BETWEEN_LINES) or not finished:
-                return
-            shown = now
-            left = (total - finished) * (now - begun) / finished + sum(self._left.values())
-            text = f"{name}: {finished} of {total}, about {minutes(left)} left in all"
-            if live:
-                print(f"\r\x1b[2K{text}", end="", file=sys.stderr, flush=True)
-            else:
-                say(text)
-
+    def timed(self, name: str) -> Iterator[None]:
+        """A step that shows by itself how far it is."""
+        began = time.monotonic()
         try:
-            yield done
+            yield
         finally:
-            self.took[name] = time.monotonic() - begun
-            if live:
-                print("\r\x1b[2K", end="", file=sys.stderr, flush=True)
+            self.took[name] = time.monotonic() - began
+
+    @contextmanager
+    def step(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+        """A step over ``total`` things; what is given is told how many more are done."""
+        with self.timed(name), progress.showing(total, name) as advance:
+            yield advance

@@ -16,6 +16,7 @@ import pandas as pd
 from bgbias.auditing import findings, workplace, written
 from bgbias.auditing.measured import Measured
 from bgbias.files.atomic import replacing, write_json, write_text
+from bgbias.files.store import writing
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.report import queries as asking
 from bgbias.report.queries import ShownQuery
@@ -47,6 +48,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         },
         "masks": {
             "masker": audit.masker,
+            "key": audit.masker_key,
             "mean_clarity": _known(audit.qualities["clarity"].mean()),
             "mean_area": _known(audit.qualities["area"].mean()),
             "remarks": list(audit.remarks),
@@ -91,34 +93,41 @@ def as_json(audit: Measured) -> dict[str, Any]:
 
 def files(audit: Measured) -> list[str]:
     """The names of all files of an audit, but for ``audit.json``."""
-    absent = set() if audit.findings is not None else {"classes.csv"}
+    absent = set() if audit.findings is not None else {"classes.csv", "queries.parquet", "pictures.zip"}
+    absent |= {"timing.json"} if math.isnan(audit.seconds_a_photo) else set()
     absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
     return [name for name in workplace.WRITTEN if name not in absent]
 
 
-def write(audit: Measured, folder: Path) -> list[Path]:
-    """All files of an audit but the page, each complete or absent; gives their paths. Those of an earlier one that this one has
-    not go.
+def write(audit: Measured, folder: Path) -> None:
+    """All files of an audit but the page, each complete or absent. Those of an earlier one that this one
+    has not go.
     """
     (folder / workplace.FINISHED).unlink(missing_ok=True)
     for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
         (folder / name).unlink(missing_ok=True)
-    made = [folder / "audit.json", folder / "verdict.txt"]
-    write_json(made[0], as_json(audit))
-    write_text(made[1], "\n".join(written.told(audit)) + "\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / workplace.VERDICT, as_json(audit))
+    write_text(folder / "verdict.txt", "\n".join(written.told(audit)) + "\n")
+    of_photos = photos(audit)
+    write_text(folder / "photos.csv", of_photos.to_csv(index=False))
+    with replacing(folder / "photos.parquet") as temporary:
+        of_photos.to_parquet(temporary, index=False)
     if audit.findings is not None:
-        made.append(folder / "classes.csv")
-        write_text(made[-1], audit.findings.classes.to_csv(index=False))
-    made.append(folder / "photos.parquet")
-    with replacing(made[-1]) as temporary:
-        photos(audit).to_parquet(temporary, index=False)
+        write_text(folder / "classes.csv", audit.findings.classes.to_csv(index=False))
+        with replacing(folder / "queries.parquet") as temporary:
+            audit.findings.queries.to_parquet(temporary, index=False, compression="zstd")
+        with writing(folder / "pictures.zip") as store:
+            for name, data in audit.pictures.items():
+                store.add(name, data)
+    if not math.isnan(audit.seconds_a_photo):
+        timing = {"seconds_a_photo": audit.seconds_a_photo, "device": audit.model.device}
+        write_json(folder / "timing.json", timing)
     for title, queries in audit.queries.items():
-        made.append(folder / f"{title}.jpg")
         labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
-        with replacing(made[-1]) as temporary:
+        with replacing(folder / f"{title}.jpg") as temporary:
             shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
             contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
-    return made
 
 
 def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
@@ -141,6 +150,8 @@ def photos(audit: Measured) -> pd.DataFrame:
         of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
         frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
         frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
+    if audit.first is not None:
+        frame = frame.merge(audit.first, on="image_id", how="left")
     frame = frame.merge(
         audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
         on="image_id",

@@ -1,7 +1,5 @@
 """Who loses more: queries in thirds, by how large, central and bright they are and how clear their mask is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +10,7 @@ from bgbias.auditing.prepared import Prepared
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
+from bgbias.results.thirds import in_thirds
 from bgbias.results.uncertainty import Estimate, Statistic
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -22,14 +21,11 @@ PROPERTIES = {
     "clarity": "clarity of the mask (1: one piece, and no pixel in doubt)",
 }
 THIRDS = ("lowest third", "middle third", "highest third")
-FEWEST = 30  # queries of which thirds say something
 
 
 @dataclass(frozen=True)
 class Third:
-    """Queries whose ``prop`` lies in ``least``..``most``: how many, MAP@R on clean photos, and what is lost of it, in points of
-    0..1 with its interval over classes.
-    """
+    """Queries whose ``prop`` lies in ``least``..``most``: their number, clean MAP@R and the points of it that are lost, 0..1."""
 
     prop: str
     name: str
@@ -42,9 +38,7 @@ class Third:
 
 @dataclass(frozen=True)
 class SurelyMasked:
-    """The drop of MAP@R, a share, without the ``others``, whose mask has a clarity below ``UNSURE``. ``queries``: how many are
-    left; ``drawn`` of them have a mask that somebody drew.
-    """
+    """The drop, a share, of ``queries``, ``drawn`` by hand or clear, without ``others`` of a clarity below ``UNSURE``."""
 
     queries: int
     others: int
@@ -54,9 +48,7 @@ class SurelyMasked:
 
 @dataclass(frozen=True)
 class BetterMasked:
-    """The drop of MAP@R, a share, without the third of the queries whose masks are smallest (``prop`` is ``area``): of
-    ``queries``, where it is ``least`` or more, or whose mask is one of the ``drawn`` ones.
-    """
+    """The drop, a share, of ``queries`` whose mask's ``prop`` (``area``) is ``least`` or more, or is one of the ``drawn``."""
 
     prop: str
     queries: int
@@ -94,9 +86,8 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
     for name in PROPERTIES:
         own = known[known[name].notna()]
-        # Equal values stay together: photos are in the order of their classes, which would part them.
-        third = pd.qcut(own[name], len(THIRDS), labels=False, duplicates="drop")
-        if len(own) < FEWEST or third.nunique() < len(THIRDS):
+        third = in_thirds(own[name])
+        if third is None:
             continue
         for number, title in enumerate(THIRDS):
             part = own[third == number].sort_values(name)

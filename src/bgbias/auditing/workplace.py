@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
@@ -36,12 +37,17 @@ WRITTEN = (
     "audit.html",
     "verdict.txt",
     "classes.csv",
+    "photos.csv",
     "photos.parquet",
+    "queries.parquet",
+    "pictures.zip",
+    "timing.json",
     "worst.jpg",
     "doubtful.jpg",
     "random.jpg",
 )
 NOISE = "noise.npy"
+PIXELS = "pixels-"
 SAME_MODEL = 1e-3  # of the largest number: embeddings of one model differ by less from machine to machine
 EXPORTS = "exports"
 QUESTION, PHOTOS = "question.json", "photos.csv"  # of an export
@@ -79,6 +85,23 @@ def made_before(folder: Path) -> frozenset[str]:
         return frozenset()
     # Until 2026 a verdict did not say which files are its own.
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
+
+
+def folder_name(model: str) -> str:
+    """What the folder of a model's audit is called."""
+    name = Path(model).name if Path(model).is_absolute() else model
+    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+
+
+def another_audit(folder: Path, question: Question, model: Adapted) -> str:
+    """Which model and photos the audit in ``folder`` is of, if it is not of these; else nothing."""
+    before = _json(folder / VERDICT) if made_before(folder) else {}
+    if not before:
+        return ""
+    of, photos = before["model"]["name"], before["photos"]
+    collection = question.collection
+    same = (of, photos["name"]) == (model.name, collection.name)
+    return "" if same else f"{of} on {photos['name']}"
 
 
 def finish(folder: Path, digest: str, answers: np.ndarray) -> None:
@@ -120,17 +143,25 @@ def _check_place(folder: Path, photos: object, option: str) -> None:
 
 
 @contextmanager
+def sharing_pixels(folder: Path) -> Iterator[Path]:
+    """A place in ``folder`` for the prepared pixels of several audits, which goes when the block ends well."""
+    place = folder / UNFINISHED
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
 def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
     in ``folder`` is a UserError that names the first. ``noise``: what the model makes of pictures of noise: another model of the
-    same name has a folder of its own.
+    same name has a folder of its own. Prepared pixels, which lie beside it, go with the last of the unfinished audits.
     """
     with _alone(folder):
         root = folder / UNFINISHED
         number = 0
         while (work := root / f"{digest}-{number}").is_dir() and not _same(work / NOISE, noise):
             number += 1
-        others = [other.name for other in root.glob("*") if other != work]
+        others = [other for other in root.glob("*") if other != work and not other.name.startswith(PIXELS)]
         if others:
             say(
                 f"{root} also holds {len(others)} unfinished audits of other questions; delete what you do not want"
@@ -140,8 +171,8 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
         (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
-        if not any(root.iterdir()):
-            root.rmdir()
+        if not others:
+            shutil.rmtree(root)
 
 
 def _same(path: Path, noise: np.ndarray) -> bool:
@@ -196,6 +227,20 @@ def check_exported(digest: str) -> None:
         )
 
 
+def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
+    """The folder of prepared pixels in ``place``: the same for every model of one look, whatever is asked of it."""
+    collection, masker = question.collection, question.masker
+    digest = _hashed(
+        {
+            "photos": [collection.digest, collection.upright],
+            "look": repr(model.look),
+            "masker": masker and [masker.kind, masker.key],
+            "code": code.fingerprint("bgbias.auditing.prepared"),
+        }
+    )
+    return place / f"{PIXELS}{digest}"
+
+
 MADE_BY = (
     "evaluation.photos",
     "evaluation.crossing",
@@ -214,7 +259,7 @@ def of_question(question: Question, model: Adapted) -> str:
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
-            "masker": masker and [masker.name, masker.key],
+            "masker": masker and [masker.kind, masker.key],
             "backgrounds": question.backgrounds.digest,
             "asked": asked.told,
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),

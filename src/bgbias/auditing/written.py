@@ -137,7 +137,7 @@ def _first_hits(found: Findings) -> str:
         100 * rows.loc[rows["condition"] == c, "value"].sum(min_count=1) for c in (CLEAN, RANDOM_BACKGROUND)
     )
     known = math.isfinite(before + after)
-    return f", the first hit right for {before:.0f} and then {after:.0f} of 100 queries" if known else ""
+    return f", the first hit right for {before:.0f} % and then {after:.0f} % of the queries" if known else ""
 
 
 def many_unsure(audit: Measured) -> bool:
@@ -347,10 +347,7 @@ def _share(found: Estimate, abs_value: bool = False, sign: str = " %") -> str:
 
 
 def _interval(row: pd.Series) -> str:
-    if math.isnan(row["value"]):
-        return NOTHING
-    ends = "" if math.isnan(row["low"]) else f" [{100 * row['low']:z.1f}, {100 * row['high']:z.1f}]"
-    return f"{100 * row['value']:z.1f}{ends}"
+    return html.interval(row["value"], row["low"], row["high"], 1)
 
 
 def queries(audit: Measured) -> int:

@@ -3,8 +3,6 @@
 Roles share no picture, and a larger pool begins with the smaller one.
 """
 
-from __future__ import annotations
-
 import colorsys
 from collections.abc import Callable, Iterator
 from dataclasses import replace

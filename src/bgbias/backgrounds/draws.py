@@ -1,7 +1,5 @@
 """Which background stands behind a photo, and which part of it: keyed by names (docs/methods.md, section 2)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ and it does not run along the photo's border as walls, floors and skies do. What
 paper's own photos, and of photos with an object in them (birds, cars, products), stands in docs/results/backgrounds.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

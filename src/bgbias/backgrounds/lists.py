@@ -4,8 +4,6 @@ A list is a CSV with at least the columns ``name``, ``url``, ``licence`` and ``s
 may be unknown. ``data/backgrounds/sources.csv`` lists the 200 backgrounds of Kobs & Hotho (2022).
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import zipfile

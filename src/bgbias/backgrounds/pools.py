@@ -1,7 +1,5 @@
 """Pools of background photos: three disjoint ones, for training, for validation and for the test alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from bgbias.files.pictures import compose
 from bgbias.settings import Strict
 
+Photos = tuple[Annotated[str, AfterValidator(compose)], ...]
 PROCEDURAL = ("colours", "gradients", "textures", "toy_scenes")
 
 
@@ -61,12 +62,8 @@ class Proposal(Strict):
     masker: str = Field(description="whose saliency tells a foreground")
     shares: tuple[float, float, float] = Field((0.4, 0.1, 0.5), description="of train, val and test")
     seed: int = Field(0, ge=0, description="of the random shares")
-    keep: tuple[Annotated[str, AfterValidator(compose)], ...] = Field(
-        (), description="names to take whatever the masker sees"
-    )
-    drop: tuple[Annotated[str, AfterValidator(compose)], ...] = Field(
-        (), description="names to leave out whatever the masker sees"
-    )
+    keep: Photos = Field((), description="names to take whatever the masker sees")
+    drop: Photos = Field((), description="names to leave out whatever the masker sees")
     licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")

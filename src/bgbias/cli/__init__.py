@@ -3,8 +3,6 @@
 Heavy imports stay inside the commands, so that ``--help`` and the light nodes start at once.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shlex
@@ -59,7 +57,7 @@ def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
     signal.signal(signal.SIGTERM, _end)
     # A shell's script ignores it in the background.
-    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")
@@ -91,9 +89,7 @@ def _end_soon(number: int) -> None:
 
 
 def told(command: typer.Typer) -> None:
-    """Run a command line; a UserError, a missing extra, a full disk and a folder without rights end it with their words and exit
-    status 2.
-    """
+    """Run a command line; what a person can put right ends it with words and exit status 2."""
     try:
         command(standalone_mode=True)
         return

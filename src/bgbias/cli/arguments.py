@@ -12,4 +12,6 @@ Params = Annotated[Path, typer.Option(help="The study's file.")]
 Device = Annotated[
     str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
 ]
+ImageColumn = Annotated[str, typer.Option(help="A table's column of photos; path, image, file, ...")]
+LabelColumn = Annotated[str, typer.Option(help="A table's column of classes; class, label, category.")]
 DEFAULT = Path("params.yaml")

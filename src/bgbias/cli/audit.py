@@ -10,23 +10,38 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from bgbias.cli.arguments import Device
+from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.progress import say
 
+if TYPE_CHECKING:
+    from bgbias.auditing.compared import ComparedAudits
+
 app = typer.Typer()
 FAILED = 1
+OF_MODELS = ("references", "save_embeddings", "batch_size", "precision")
 # Options of what --export and --embeddings do not do.
 MEANINGLESS_TO = {
-    "--export": ("weights", "pooling", "mean", "std", "attribution", "out", "fail_above"),
-    "--embeddings": ("weights", "pooling", "mean", "std", "attribution"),
+    "--export": (
+        "weights",
+        "pooling",
+        "mean",
+        "std",
+        "attribution",
+        "out",
+        "fail_above",
+        "references",
+        "save_embeddings",
+    ),
+    "--embeddings": ("weights", "pooling", "mean", "std", "attribution", *OF_MODELS),
 }
 OfColours = Annotated[
     tuple[float, float, float] | None,
@@ -54,15 +69,26 @@ def audit(
     photos: Annotated[
         str,
         typer.Argument(
-            help="Folder with a folder for each class, zip, tar, CSV, Parquet, or a dataset of params.yaml."
+            help="Folder with a folder for each class, zip, tar, CSV, Parquet, COCO file, or a dataset of params.yaml."
         ),
     ],
     model: Annotated[
-        str | None,
-        typer.Option(help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models)"),
+        list[str] | None,
+        typer.Option(
+            help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models);"
+            " repeatable: then models are compared."
+        ),
     ] = None,
+    references: Annotated[
+        bool,
+        typer.Option(
+            "--references", help="Compare with a histogram of colours and a model with shuffled weights."
+        ),
+    ] = False,
     weights: Annotated[Path | None, typer.Option(help="The model's weights.")] = None,
-    out: Annotated[Path, typer.Option(help="Where the verdict goes.")] = Path("audit"),
+    out: Annotated[
+        Path | None, typer.Option(help="Where the verdict goes: audit/<model>, of several models audit.")
+    ] = None,
     sample: Annotated[
         int | None, typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all.")
     ] = None,
@@ -93,10 +119,15 @@ def audit(
     embeddings: Annotated[
         tuple[Path, Path] | None, typer.Option(help="What such a model made: clean.npy views.npz.")
     ] = None,
+    save_embeddings: Annotated[
+        Path | None, typer.Option(help="Keep the embeddings here, for --embeddings and for others.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="The collection's name; the folder's.")] = None,
     class_level: Annotated[
         int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
     ] = None,
+    image_column: ImageColumn = "",
+    label_column: LabelColumn = "",
     size: Annotated[int | None, typer.Option(help="Side of the model's input.")] = None,
     resize: Annotated[int | None, typer.Option(help="Short side before the crop.")] = None,
     squash: Annotated[
@@ -109,6 +140,13 @@ def audit(
     own: Annotated[
         list[Path] | None, typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own.")
     ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Pictures that go through the model at once: 64.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare pictures.")] = None,
+    precision: Annotated[
+        str | None, typer.Option(help="float32, bfloat16 or float16, in which the model computes.")
+    ] = None,
     device: Device = "auto",
 ) -> None:
     """How much does a model lose when only the background changes, where, and is it more than chance?
@@ -119,12 +157,15 @@ def audit(
     from bgbias.auditing import exported, workplace
     from bgbias.auditing import masker as masking
     from bgbias.auditing.audit import export as write_views
-    from bgbias.auditing.audit import is_answered, of_embeddings, question, run
+    from bgbias.auditing.audit import of_embeddings, question
     from bgbias.auditing.backgrounds import find as backgrounds_of
     from bgbias.auditing.photos import choose, look_at
     from bgbias.auditing.question import SAMPLE, Asked
+    from bgbias.auditing.several import audit_each, audit_or_read
     from bgbias.compute.device import pick
     from bgbias.models.adapters import Options, load
+    from bgbias.models.adapters.reference import beside
+    from bgbias.photos.tables import NamedColumns
     from bgbias.results.uncertainty import FEWEST_CLASSES
 
     ways = [
@@ -138,24 +179,41 @@ def audit(
     for option in MEANINGLESS_TO[ways[0]] if not model else ():
         if _is_given(context, option):
             raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
-    if fail_above is not None and not math.isfinite(fail_above):
-        raise UserError(f"--fail-above is {fail_above}; it is a number of per cent.")
+    if fail_above is not None and (not math.isfinite(fail_above) or 0 < fail_above < 1):
+        raise UserError(f"--fail-above is {fail_above:g}; it is a number of per cent: write 20 for a fifth.")
     for path in embeddings or ():
         if not path.is_file():
             raise UserError(f"There is no file {path}; --embeddings takes clean.npy, then views.npz.")
     if own:
         plugins.use(*own)
     asked = Asked(draws=draws, attribution=attribution)
+    models = list(dict.fromkeys(model or ()))
+    if weights and len(models) > 1:
+        raise UserError("--weights is of one model; where several are named, leave it out.")
+    is_comparison = len(models) > 1 or references
+    folder = out or Path("audit")
+    if out is None and not is_comparison:
+        folder /= workplace.folder_name(models[0] if models else "embeddings")
     if export:
         workplace.check_export(export, photos)
     else:
-        workplace.check(out, photos)
+        workplace.check(folder, photos)
     mask_options = masking.parse_options(mask_option or ())
     masking.check(masker, mask_weights, mask_options)
-    options = Options(weights, size, resize, squash, interpolation, mean, std, pooling, device)  # type: ignore[arg-type]
-    chosen = choose(photos, masks, name, class_level, (SAMPLE if sample is None else sample) or None)
+    looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
+    options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
+    most = (SAMPLE if sample is None else sample) or None
+    chosen = choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column))
     behind = backgrounds_of(backgrounds)
-    audited = load(model, options) if model else exported.looking(options)
+    # Whichever cannot be loaded says so before anything else is done.
+    loaded = (
+        [load(spec, options) for spec in models]
+        if models
+        else [exported.looking(options, embeddings and embeddings[0])]
+    )
+    audited = loaded[0]
+    models += beside(models[0], audited) if references else ()
+    del loaded
     collection = look_at(chosen)
     if (
         fail_above is not None
@@ -168,25 +226,83 @@ def audit(
             write_views(asking, audited, export)
         print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
         return
-    with _going_on(out):
+    with _going_on(folder):
+        if is_comparison:
+            del audited
+            loads = {spec: partial(load, spec, options) for spec in models}
+            compared, failed = audit_each(asking, loads, folder, save_embeddings)
+            _show_comparison(compared, folder)
+            if fail_above is not None:
+                for spec in compared.audits:
+                    _fail(folder / workplace.folder_name(spec), fail_above)
+            if failed:
+                raise UserError(
+                    f"Of {len(models)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
+                )
+            return
         if embeddings:
             views = asked.views(collection.labelled)
             given = exported.read(*embeddings, views, len(collection.table))
-            of_embeddings(asking, audited, given, out)
-        elif is_answered(asking, audited, out):
-            say(
-                f"{out} has this audit already, of the same photos, masks, backgrounds and code, and of a model that answers"
-                " alike: nothing was computed. To compute it again, name another folder by --out."
-            )
+            of_embeddings(asking, audited, given, folder)
         else:
-            run(asking, audited, out)
-    say((out / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
-    say(f"the page for people: {out / 'audit.html'}")
+            audit_or_read(asking, audited, folder, saving=save_embeddings)
+    say((folder / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
+    say(f"the page for people: {folder / 'audit.html'}")
     say(
-        f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (out / name).is_file())} in {out}"
+        f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (folder / name).is_file())} in {folder}"
     )
     if fail_above is not None:
-        _fail(out, fail_above)
+        _fail(folder, fail_above)
+
+
+@app.command()
+def compare(
+    audits: Annotated[list[Path], typer.Argument(help="Folders of finished audits of the same photos.")],
+    out: Annotated[Path, typer.Option(help="Where the comparison goes.")] = Path("comparison"),
+) -> None:
+    """Which of several audited models to take, and whether that is more than chance.
+
+    Audits of other photos, masks or backgrounds than the first one's are refused.
+    """
+    from bgbias.auditing.compared import compare as compared
+    from bgbias.auditing.compared import read
+
+    found = compared(read(audits))
+    found.save(out)
+    _show_comparison(found, out)
+
+
+@app.command()
+def leaderboard(
+    audits: Annotated[
+        list[Path], typer.Argument(help="Folders of finished audits, or folders that hold such folders.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("leaderboard.html"),
+) -> None:
+    """One page for many audited models, made on whatever day and machine.
+
+    Models are compared where photos, masks and backgrounds are the same; every collection has its table.
+    """
+    from bgbias.auditing import comparison_page
+    from bgbias.auditing.compared import group, read
+    from bgbias.auditing.workplace import VERDICT
+    from bgbias.files.atomic import write_text
+
+    folders = [path.parent for place in audits for path in sorted(place.rglob(VERDICT))] or audits
+    groups = group(read(folders))
+    for found in groups:
+        print("\n".join((found.about["name"], *comparison_page.lines(found), "")))
+    write_text(out, comparison_page.render(groups))
+    say(f"the page for people: {out}")
+
+
+def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
+    from bgbias.auditing import comparison_page
+    from bgbias.auditing.compared import FILES
+
+    print("\n".join(comparison_page.lines(compared)))
+    say(f"the page for people: {folder / FILES[0]}")
+    say(f"{', '.join(FILES[1:])} in {folder}")
 
 
 def _is_given(context: typer.Context, name: str) -> bool:

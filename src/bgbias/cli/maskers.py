@@ -1,7 +1,5 @@
 """Commands that train a masker: the demo's, and one's own, if that helps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 
@@ -52,10 +50,10 @@ def train_masker(
 ) -> None:
     """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
     gpu_slots.take(load(params).files.at("gpu_slots"), device)
-    from bgbias.auditing import masker
     from bgbias.masks import cross_validation, fine_tuning, saliency
     from bgbias.masks import pairs as mask_pairs
     from bgbias.masks.fine_tuning import Recipe
+    from bgbias.masks.predictor import find_weights
     from bgbias.masks.u2net import NETS
 
     if out.suffix != ".safetensors":
@@ -66,7 +64,7 @@ def train_masker(
     recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
     pairs = mask_pairs.read_pairs(place)
     net = NETS[kind]()
-    saliency.load_weights(net, source(start) if start else masker.weights_of(kind, "--start"), kind)
+    saliency.load_weights(net, source(start) if start else find_weights(kind, "--start"), kind)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
     cross_validation.write(judged, report)
     rows = cross_validation.table(judged.verdicts)

@@ -3,8 +3,6 @@
 The commands are made of what the nodes' files declare: arguments of the subject, help of the function.
 """
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Results that the project's pages show: published by a command, and made again by whoever doubts them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

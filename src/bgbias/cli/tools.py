@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bgbias.attribution.settings import SimilarityScore
-from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
+from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params
 from bgbias.compute.device import pick
 from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
@@ -36,22 +36,25 @@ def doctor(
         str,
         typer.Argument(
             help="Folder, zip or tar of photos with a folder for each class; a table (CSV, Parquet) with the columns path and"
-            " class; or a dataset of params.yaml."
+            " class; a COCO file; or a dataset of params.yaml."
         ),
     ],
     masks: Annotated[Path | None, typer.Option(help="Their masks.")] = None,
     class_level: Annotated[
         int | None, typer.Option(min=1, help="Which folder of a path is the class.")
     ] = None,
+    image_column: ImageColumn = "",
+    label_column: LabelColumn = "",
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
     from bgbias.auditing.photos import collect
     from bgbias.photos.examination import SHOWN
+    from bgbias.photos.tables import NamedColumns
 
     path = Path(photos).expanduser()
     name = path.resolve().name if path.exists() else None
-    photo_set = collect(photos, masks, name, class_level)
+    photo_set = collect(photos, masks, name, class_level, named=NamedColumns(image_column, label_column))
     for line in photo_set.told(sys.maxsize if every else SHOWN):
         say(line, sys.stdout)
     of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"

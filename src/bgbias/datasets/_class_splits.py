@@ -1,7 +1,5 @@
 """Splits that share no class: whole classes go to train, val or test, in a seeded or in sorted order."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 
 from pydantic import Field
@@ -16,9 +14,7 @@ class ClassSplit(Strict):
 
     train_classes: int | None = Field(None, ge=2, description="half of the classes if null")
     val_classes: int | None = Field(None, ge=1, description="a tenth of the classes if null")
-    shuffle: int | None = Field(
-        0, ge=0, description="seed of the order of classes before splitting; null keeps sorted order"
-    )
+    shuffle: int | None = Field(0, ge=0, description="seed of the classes' order; null: sorted")
 
 
 def assign(

@@ -1,7 +1,5 @@
 """What archives in an official layout have in common: lists that name the photos, and photos that have a place in their split."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -21,9 +19,7 @@ Photo = TypeVar("Photo")
 class ArchiveParams(Strict):
     """Where the archive is."""
 
-    source: str | None = Field(
-        None, description="path or URL of the official archive; the official host if null"
-    )
+    source: str | None = Field(None, description="path or URL; the official archive if null")
     sha256: str | None = None
 
     def archive(self, *official: Source, keep: tuple[str, ...] = ()) -> tuple[Source, ...]:
@@ -94,9 +90,7 @@ def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, b
 def listed_photos(
     archive: Path, path_of: Callable[[str], str], listed: Collection[str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Path and bytes of the photos that a list names, each once, in the archive's order; ``path_of`` a member is its name in the
-    list. Photos that are not there are an error.
-    """
+    """Path and bytes of the listed photos, in the archive's order; absent ones are an error."""
     missing = set(listed)
     for member, data in members(archive, lambda name: path_of(name) in missing):
         missing.remove(path_of(member))

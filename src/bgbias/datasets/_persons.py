@@ -1,7 +1,5 @@
 """What datasets of persons have in common: cameras, queries and a gallery (docs/methods.md, section 15)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -27,13 +25,8 @@ class PersonParams(Strict):
 
     source: str | None = Field(None, description="a folder, zip or tar in the official layout")
     sha256: str | None = None
-    val_persons: int = Field(
-        100, ge=2, description="the last so many of the training persons validate; papers train on all"
-    )
-    square: bool = Field(
-        True,
-        description="photos are stretched to squares: networks see a square crop, without heads and feet",
-    )
+    val_persons: int = Field(100, ge=2, description="last training persons that validate")
+    square: bool = Field(True, description="stretch to squares: crops then keep heads and feet")
 
 
 class PersonPhoto(NamedTuple):

@@ -13,8 +13,6 @@ counts photos in the order of these ids. A study has the same ids, and the same 
 as long as a re-upload did not encode the pictures again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import re
@@ -95,14 +93,9 @@ class Params(Strict):
         description="the archive to get; car_ims.tgz goes with cars_annos.mat, cars_train.tgz with cars_test.tgz, the devkit and"
         " cars_test_annos_withlabels.mat",
     )
-    source: str | None = Field(
-        None,
-        description="instead of those: a file, folder or URL that holds photos and annotations, or class folders",
-    )
+    source: str | None = Field(None, description="own photos and annotations, or class folders")
     sha256: str | None = Field(None, description="of `source`")
-    annotations: str | None = Field(
-        None, description="cars_annos.mat, or the one of cars_train and cars_test that `source` lacks"
-    )
+    annotations: str | None = Field(None, description="the .mat file that `source` lacks")
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:

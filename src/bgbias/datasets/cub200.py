@@ -46,10 +46,7 @@ BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 class Params(ArchiveParams):
     """Where the archives are, and which part of them to use."""
 
-    segmentations: bool = Field(
-        False,
-        description="fetch the archive of true masks; those inside the photos' archive are read without it",
-    )
+    segmentations: bool = Field(False, description="fetch the archive of true masks, too")
     classes: int = Field(CLASSES, ge=3, le=CLASSES, description="only the first so many classes")
     split: dict[str, tuple[int, int]] = Field(
         OFFICIAL_SPLIT, description="class numbers [from, to) of train, val and test, 0-based"

@@ -10,8 +10,6 @@ The release is one file of MATLAB's, ``cuhk-03.mat``, with the classic splits; t
 CUHK03-NP is the new protocol's photos in folders like those of Market-1501.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -81,7 +79,6 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
 
 
 def given(params: Params) -> bool:
-    """Who is asked among whom is the dataset's own."""
     return True
 
 
@@ -207,9 +204,7 @@ def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path)
 
 
 def _person_and_camera(name: str) -> tuple[str, str]:
-    """Pair and person, and view, of ``pair_person_view_number.png``: a person is seen by one pair alone. ValueError if named
-    otherwise.
-    """
+    """Person and view of ``pair_person_view_number.png``; ValueError if named otherwise."""
     match = NAME.fullmatch(PurePosixPath(name).name)
     if match is None:
         raise ValueError(f"'{name}' is not named pair_person_view_number.png, like 1_001_1_01.png")

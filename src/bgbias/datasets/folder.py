@@ -1,4 +1,5 @@
-"""Anybody's photos: a folder, or a zip or tar of one, with one folder of pictures for each class.
+"""Anybody's photos: a folder, or a zip or tar of one, with one folder of pictures for each class. An archive may instead have
+labels among its photos: a COCO file, or webdataset's (``photos.sources.by_labels``).
 
 Classes are split into train, val and test by a seeded shuffle, or in sorted order by numbers of classes. Masks, where somebody
 drew them, lie in a folder of their own, with the photos' relative names and the ending ``.png``.
@@ -13,12 +14,10 @@ from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
 from bgbias.datasets._official import names_in
-from bgbias.errors import UserError
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import is_picture, stem, why_not
-from bgbias.images.drawn_masks import white
-from bgbias.photos import by_name
+from bgbias.files.pictures import is_picture, why_not
+from bgbias.photos import folders, sources
 from bgbias.photos.table import Item
 
 # Where folders lie in folders.
@@ -61,38 +60,34 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
 
 
 def truth(params: Params) -> str | None:
-    """Masks, where somebody drew them."""
     return "masks" if params.masks else None
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
-    """The pictures with their path as id and their folder as class; labels follow the sorted names of the folders.
+    """The pictures with their path as id and their folder, or label, as class; numbers follow the sorted names of the classes.
 
     Pictures outside any folder, folders in folders without a ``class_level``, too few classes for three splits, and a mask that
     belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
-    names = names_in(parts["photos"], is_picture)
-    class_of = by_name.classes(names, params.class_level, name, LEVELS.format(name=name))
-    classes = sorted(set(class_of.values()))
+    files = Lookup(parts["photos"], lambda member: True)
+    listing = None if params.class_level else sources.by_labels(files, name)
+    names = [member for member in files.names if is_picture(member)]
+    if listing is None:
+        listing = folders.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
+    if masks := parts.get("masks"):
+        doctor = f"python -m bgbias doctor {parts['photos']} --masks {masks}"
+        listing = listing.with_masks(masks, f"datasets.{name}.options.masks", doctor)
+    classes = sorted({photo.class_name for photo in listing.photos.values()})
     label_of = {c: number for number, c in enumerate(classes)}
     split_of = assign(classes, params, name)
-    masks = Lookup(parts["masks"], is_picture) if "masks" in parts else None
-    if masks and not masks.names:
-        raise UserError(
-            f"{name}: {masks.path} holds no pictures; masks are called like their photo, with the ending .png. To see what is"
-            f" there, run: python -m bgbias doctor {parts['photos']} --masks {masks.path}"
-        )
-    mask_of = by_name.masks(masks.names, names, name, f"datasets.{name}.options.masks") if masks else {}
-    for member, data in members(parts["photos"], is_picture):
-        own = class_of[member]
-        split = split_of[own]
-        mask = mask_of.get(stem(member))
-        truth = white(masks.read(mask), mask) if masks and mask else None
-        yield Item(member, own, label_of[own], split, f"{name}|{split}", member, data, truth)
+    for photo in (listing.photos[member] for member in names if member in listing.photos):
+        split, label = split_of[photo.class_name], label_of[photo.class_name]
+        key = (f"{name}|{split}", photo.image_id)
+        yield Item(photo.image_id, photo.class_name, label, split, *key, photo.read(), photo.truth())
 
 
 def left_out(place: Path) -> dict[str, str]:
     """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
     others: dict[str, str] = {}
-    no_pictures = names_in(place, lambda member: not is_picture(member), others)
+    no_pictures = names_in(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others)
     return others | {member: why_not(member) for member in no_pictures}

@@ -3,8 +3,6 @@
 ImageNet's validation photos are the test: they are of the classes of its training photos (docs/methods.md, section 6).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -31,18 +29,14 @@ PHOTO_BYTES = 110_000  # about
 class Params(ImageNetParams):
     """Where the photos are, and how many of them validate."""
 
-    val_per_class: int = Field(
-        0, ge=0, description="the last so many training photos of each class validate; papers train on all"
-    )
+    val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's folder or archive."""
     return {"photos": (_imagenet.source(params, "imagenet100.tar", HINT, FOLDERS),)}
 
 
 def expected(params: Params) -> dict[str, int]:
-    """Photos of each split."""
     val = len(CLASSES) * params.val_per_class
     return {"train": TRAIN - val, "val": val, "test": len(CLASSES) * VALIDATION}
 

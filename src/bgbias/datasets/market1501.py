@@ -3,8 +3,6 @@
 Queries and gallery are given; a match by the query's own camera is no match (docs/methods.md, section 15).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,13 +32,11 @@ class Params(PersonParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's archive if one is named, else the official one."""
     own = Source(place=params.source, sha256=params.sha256) if params.source else None
     return {"photos": (own or OFFICIAL,)}
 
 
 def given(params: Params) -> bool:
-    """Who is asked among whom is the dataset's own."""
     return True
 
 

@@ -4,8 +4,6 @@ Splits are those of ``Ebay_train.txt`` and ``Ebay_test.txt``; of the training fi
 train and 8489-11317 are the validation (docs/methods.md, section 1). A photo's place in its split is that in its list.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -43,7 +41,6 @@ class ListedPhoto(NamedTuple):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's archive if one is named, else the official one."""
     return {"photos": params.archive(OFFICIAL, keep=(".txt",))}
 
 
@@ -76,9 +73,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 
 def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
-    """What ``Ebay_train.txt`` and ``Ebay_test.txt`` say of each path. Lines of another form, and counts other than the
-    dataset's, are errors.
-    """
+    """What both lists say of each path; other lines or counts than the dataset's are errors."""
     listed: dict[str, ListedPhoto] = {}
     for file in LISTS:
         lines = texts[file].splitlines()

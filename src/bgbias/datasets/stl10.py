@@ -50,11 +50,7 @@ class Params(ArchiveParams):
         description="labelled ones, to train and to test; unlabelled ones, or these and the labelled training photos (`all`),"
         " which all train, as one class: for pretrainings",
     )
-    val_per_class: int = Field(
-        0,
-        ge=0,
-        description="the last so many labelled training photos of each class validate; papers train on all",
-    )
+    val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
 
     @model_validator(mode="after")
     def _is_an_archive_with_labels(self) -> Params:
@@ -68,12 +64,10 @@ class Params(ArchiveParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """The user's archive if one is named, else the official one."""
     return {"photos": params.archive(OFFICIAL)}
 
 
 def expected(params: Params) -> dict[str, int]:
-    """Photos of each split."""
     if params.photos != "labelled":
         return {"train": sum(COUNTS[role] for role in TAKEN[params.photos]), "val": 0, "test": 0}
     val = CLASSES * params.val_per_class

@@ -12,15 +12,14 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any
 
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.datasets._official import names_in
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.files.tables import read_text
@@ -28,7 +27,9 @@ from bgbias.images.drawn_masks import white
 from bgbias.photos.table import SPLITS, Item
 
 NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
+UNREAD = ("place",)  # says something to an audit of the same table
 YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+Row = Any  # a line of the table: its cells by column, and its ``number``, as a spreadsheet shows it
 MOST_TOLD = 10  # mistakes listed at once
 
 
@@ -63,20 +64,6 @@ class Params(ClassSplit):
                 "the pictures lie in the table's folder, which is the project's own; name theirs as `root`"
             )
         return self
-
-
-class Row(NamedTuple):
-    """A line of the table; ``number`` as a spreadsheet shows it, or counted from 1 in a Parquet file."""
-
-    number: int
-    image: str
-    label: str
-    split: str
-    mask: str
-    group: str
-    query: str
-    gallery: str
-    camera: str
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -121,8 +108,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Everything that is wrong with the table is told at once, with row and column.
     """
     rows, columns = read_rows(parts["table"], params.source)
-    names = set(names_in(parts["photos"], is_picture))
-    problems = [*_of_rows(rows, columns, names), *_across_rows(rows, columns, params)]
+    files = Lookup(parts["photos"], is_picture)
+    problems = [*_of_rows(rows, columns, set(files.names)), *_across_rows(rows, columns, params)]
     if problems:
         more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
         raise UserError(
@@ -133,9 +120,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     split_of = _splits(rows, columns, params, name)
     label_of = {label: number for number, label in enumerate(sorted({r.label for r in rows}))}
     by_image = {r.image: r for r in rows}
-    masks = {r.mask for r in rows if r.mask}
-    drawn = Lookup(parts["photos"], masks.__contains__) if masks else None
-    for member, data in members(parts["photos"], by_image.__contains__):
+    for member in filter(by_image.__contains__, files.names):
         row = by_image[member]
         split = split_of[member]
         yield Item(
@@ -145,8 +130,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             split=split,
             key_set=f"{name}|{split}",
             key_item=member,
-            data=data,
-            truth=white(drawn.read(row.mask), row.mask) if drawn and row.mask else None,
+            data=files.read(member),
+            truth=white(files.read(row.mask), row.mask) if row.mask else None,
             query=YES_OR_NO[row.query.lower()] if "query" in columns else True,
             gallery=YES_OR_NO[row.gallery.lower()] if "gallery" in columns else True,
             camera=row.camera,
@@ -161,18 +146,22 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
         )
-    unknown = [c for c in columns if c not in NEEDED + OPTIONAL]
+    unknown = [c for c in columns if c not in NEEDED + OPTIONAL + UNREAD]
     if unknown:
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."
         )
     for absent in [c for c in OPTIONAL if c not in columns]:
         text[absent] = ""
-    values = text[[*NEEDED, *OPTIONAL]].itertuples(index=False, name=None)
-    return [
-        Row(n, _tidy(image), label, split, _tidy(mask), *others)
-        for n, (image, label, split, mask, *others) in enumerate(values, first)
-    ], set(columns)
+    for column in ("image", "mask"):
+        if not text[column].map(lambda cell: isinstance(cell, str)).all():
+            raise UserError(
+                f"{source} holds pictures in its column '{column}'; a study needs their paths: write each as"
+                " a file. An audit takes the table as it is."
+            )
+        text[column] = text[column].map(_tidy)
+    numbered = text.assign(number=range(first, first + len(text)))
+    return list(numbered.itertuples(index=False, name="Row")), set(columns)
 
 
 def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[str]:
@@ -221,7 +210,7 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
             # What is not used meets nothing.
             if not value or row.split not in SPLITS or row.split == "unused":
                 continue
-            other = seen.setdefault(value, row)
+            other: Row = seen.setdefault(value, row)
             if other.split != row.split:
                 hint = "; `closed_set: true` allows it" if column == "label" else ""
                 yield (

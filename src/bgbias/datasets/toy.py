@@ -41,17 +41,14 @@ class Params(Strict):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    """Nothing to fetch: the photos are rendered."""
     return {}
 
 
 def truth(params: Params) -> str:
-    """Every photo comes with its mask."""
     return "masks"
 
 
 def expected(params: Params) -> dict[str, int]:
-    """Photos of each split."""
     return {split: classes * params.photos_per_class for split, classes in _splits(params)}
 
 

@@ -1,7 +1,5 @@
 """What every dataset of a study still needs: which files are there, which can be fetched, which only a person can get."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass

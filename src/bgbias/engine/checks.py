@@ -5,8 +5,6 @@ only emulates. Of public datasets it is known how many photos they have, of all 
 also of which classes.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Collection
@@ -19,12 +17,12 @@ from bgbias.compute import processor
 from bgbias.engine import forecast, freshness, graph, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.evaluation import probed_classes
+from bgbias.evaluation import probes
 from bgbias.files.atomic import write_text
 from bgbias.models import backbones
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
-from bgbias.study.named import NamedBackbone
+from bgbias.study.named import Named
 from bgbias.study.params import Study
 
 Network = TypeVar("Network")
@@ -97,7 +95,7 @@ class Checks:
             return
         self._matched.add((dataset, fitted))
         table, fitted_table = (node.file(self._study, "table") for node in indexed)
-        probed_classes.numbers(table, dataset, fitted_table, fitted)
+        probes.class_numbers(table, dataset, fitted_table, fitted)
 
     def _number_of_photos(self, dataset: str) -> dict[str, int]:
         """Photos of each split, as far as they are known."""
@@ -116,8 +114,8 @@ def check_weights(study: Study, node: Node) -> None:
     owner = _network_of(study, node)
     if not owner:
         return
-    module, params = pretrained.described(study, owner)
-    family, _, name = owner.partition("/")
+    named = pretrained.network(study, owner)
+    module = named.module
     is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
     file = None if is_pretrained else pretrained.file(study, owner)
     if file is not None and not file.exists():
@@ -129,16 +127,15 @@ def check_weights(study: Study, node: Node) -> None:
             )
         file = None  # the node `weights` brings it
 
-    is_masker = family == "maskers"
+    is_masker = named.family == "maskers"
     frozen = study.train.frozen if not is_masker and node.name in ("train", *EMBEDS, "weights") else ()
     builds = hasattr(module, "network" if is_masker else "build")
-    if not pretrained.variant(study, owner) and not (builds and (file is not None or frozen)):
+    if not named.variant and not (builds and (file is not None or frozen)):
         return
 
     stats = [Path(p).stat() for p in (file, module.__file__) if p]
-    kind = study.maskers[name].kind if is_masker else plan.backbone(study, name).kind
     rests_on = [
-        *(owner, kind, str(file), *frozen, params.model_dump(mode="json")),
+        *(owner, named.kind, str(file), *frozen, named.params().model_dump(mode="json")),
         *([stat.st_size, stat.st_mtime_ns] for stat in stats),
         *(version(library) for library in LIBRARIES),
     ]
@@ -147,9 +144,9 @@ def check_weights(study: Study, node: Node) -> None:
     if verdict in passed:
         return
     if is_masker:
-        _check_masker(name, module, file)
+        _check_masker(named.name, module, file)
     else:
-        _check_backbone(plan.backbone(study, name), file, frozen)
+        _check_backbone(named, file, frozen)
     write_text(memory, "\n".join([*passed, verdict]))
 
 
@@ -173,7 +170,7 @@ def _network_of(study: Study, node: Node) -> str:
     return ""
 
 
-def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, ...]) -> None:
+def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.models.backbones import _weights
     from bgbias.training import freezing
@@ -183,7 +180,7 @@ def _check_backbone(named: NamedBackbone, file: Path | None, frozen: tuple[str, 
     if file is None and not frozen:
         return
     trunk = _without_weights(lambda: backbones.build(named.kind, named.params()))
-    freezing.frozen(trunk, frozen, named.name)
+    freezing.freeze(trunk, frozen, named.name)
     if file is not None:
         # timm's own conversions compute with values.
         device = "cpu" if named.variant else "meta"

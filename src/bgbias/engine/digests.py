@@ -6,8 +6,6 @@ that an edited margin or formula reruns that loss's cells and nothing else, and 
 no masks.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

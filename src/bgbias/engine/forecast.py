@@ -1,8 +1,6 @@
-"""What a grid will cost before anything runs: photos, passes through a network, room on the disk.
+"""What a grid will cost before anything runs: photos, passes through a network, room on the disk, time.
 
-Passes are counted exactly where the study fixes them. Trainings stop early, so that theirs are a range: from the epochs that
-patience alone takes to all that are allowed. Disk is an estimate; what it rests on stands beside each constant. So is time:
-a guess by passes, which is held against what finished nodes of the grid took here, kind by kind.
+Trainings stop early: their passes are a range. Disk and time are estimates; finished nodes of a kind correct its time.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
-from bgbias.progress import size
+from bgbias.progress import minutes, size
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, options
@@ -94,9 +92,7 @@ def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
 
 
 def told(study: Study, current: Collection[Node] | None = None) -> str:
-    """The forecast as a text table, and how long the nodes take that have to run, one after the
-    other; ``current`` are those that need not, which are looked for if it is not given.
-    """
+    """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
     each = _each(study)
     costs = _summed(study, each)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
@@ -116,14 +112,7 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
     left, paces = _left(study, each, current)
     if left:
         seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
-        known = [name for name in left if name in paces]
-        by = [f"as finished ones took here ({', '.join(known)})"] if known else []
-        if len(known) < len(left):
-            by.append(
-                "guessed by passes" + ("" if paces else ", as of MobileNetV2 on one core of a processor")
-            )
-        lines.append(f"  time left: about {_duration(seconds)} of steps, one after the other")
-        lines.append(f"    {'; others '.join(by)}")
+        lines.append(f"  time left: about {minutes(seconds)} for one step after the other (estimate)")
     return for_this_study("\n".join(lines))
 
 
@@ -134,9 +123,8 @@ def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[
 
 
 def pace_of(name: str, paces: Paces) -> float:
-    """By how much longer than guessed nodes take, by ``paces``: of each kind, what nodes took in all, and
-    what was guessed. Where none of a kind is finished, all others together, beside a while that was
-    guessed well: a few short nodes, which take as long as Python takes to begin, say little of trainings.
+    """By how much longer than guessed nodes take, by ``paces``: of each kind the seconds taken and those guessed. Where none of
+    a kind is finished, by all others, and ``SETTLED_SECONDS`` that were guessed well: a few short nodes say little.
     """
     settled = (SETTLED_SECONDS, SETTLED_SECONDS)
     took, guessed = zip(*([paces[name]] if name in paces else [settled, *paces.values()]), strict=True)
@@ -146,9 +134,7 @@ def pace_of(name: str, paces: Paces) -> float:
 def _left(
     study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None
 ) -> tuple[dict[str, list[float]], Paces]:
-    """By kind, the guessed seconds of every node that has to run; and what finished ones took beside what was guessed, those
-    included whose results are out of date.
-    """
+    """By kind, the guessed seconds of the nodes to run; and what finished ones took, outdated ones too, beside the guess."""
     from bgbias.engine import freshness
 
     if current is None:
@@ -264,10 +250,3 @@ def _short(number: float) -> str:
         if number >= unit:
             return f"{number / unit:.3g} {name}"
     return f"{number:.0f}"
-
-
-def _duration(seconds: float) -> str:
-    for unit, name in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= 1.5 * unit:
-            return f"{seconds / unit:,.{0 if seconds >= 10 * unit else 1}f} {name}"
-    return f"{seconds:.0f} s"

@@ -7,8 +7,6 @@ compares each record with the plan and with the files that it certifies. A recor
 the plan comes back before that, the record is renamed back.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -152,9 +150,7 @@ def accept(study: Study) -> list[str]:
 
 
 def lacking(findings: Iterable[Finding]) -> Finding | None:
-    """The first of what is not there or not current of all that a grid's tables and figures need; fetched archives may be
-    elsewhere.
-    """
+    """The first that is absent or not current of what tables and figures need, but for archives."""
     return next((f for f in findings if f.state != "current" and f.node.name not in ARCHIVES), None)
 
 

@@ -3,8 +3,6 @@
 Whoever plans a whole grid asks the same again and again: within ``remembered`` it is found out once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

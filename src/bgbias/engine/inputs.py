@@ -1,10 +1,8 @@
 """What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
 
-from __future__ import annotations
-
 from typing import Any
 
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Made, Node, files_of, step
 from bgbias.files.fingerprint import recorded
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
@@ -69,16 +67,28 @@ def model(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
-    """Settings of the node ``reader``: the cell's backbone, whose own weights are known by content. Fetched ones are known by
-    the node that brings them, whatever mirror they are from.
+    """Settings of the node ``reader``: the cell's backbone; what its pretraining made is that node's product."""
+    if plan.pretraining(study, cell.backbone):
+        return _without_weights(study, cell.backbone)
+    return own_backbone(study, cell.backbone, step(reader, cell=cell))
+
+
+def own_backbone(study: Study, name: str, node: Node) -> dict[str, Any]:
+    """Settings of a node: a backbone before any pretraining, whose own weights are known by content. Fetched ones
+    are known by the node that brings them, whatever mirror they are from.
     """
-    chosen, owner = study.backbones[cell.backbone], pretrained.owner("backbones", cell.backbone)
-    of_nodes = ("weights", "sha256", "pretraining")  # whatever comes of these is a node's product
-    if pretrained.fetched(study, owner) or plan.pretraining(study, cell.backbone):
-        return {"backbone": {k: v for k, v in chosen.items() if k not in of_nodes}}
-    before = recorded(step(reader, cell=cell).record(study)).get("backbone", {}).get("weights_sha256", "")
+    owner = pretrained.owner("backbones", name)
+    if pretrained.fetched(study, owner):
+        return _without_weights(study, name)
+    before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
     own = pretrained.own_weights(study, owner, before)
+    chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
+
+
+def _without_weights(study: Study, name: str) -> dict[str, Any]:
+    of_nodes = ("weights", "sha256", "pretraining")  # whatever comes of these is a node's product
+    return {"backbone": {k: v for k, v in study.backbones[name].items() if k not in of_nodes}}
 
 
 def untrained(study: Study, cell: Cell, reader: str) -> dict[str, Any]:

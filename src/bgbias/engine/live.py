@@ -63,9 +63,7 @@ class Course:
     done: int = 0
 
     def seconds_left(self, at_work: Iterable[Work], now: float) -> float | None:
-        """Every job takes what others of its rule took, or, before one has ended, what is guessed
-        and how guesses have fared, as many at once as there were. None if nothing is known.
-        """
+        """By what jobs of each rule took, or are guessed to take, side by side; None if unknown."""
         took = dict(self.took)  # as it is now: jobs end while the screen is drawn
         if not took and not self.guessed:
             return None
@@ -170,9 +168,7 @@ class Screen:
 
 
 def training(work: Work) -> str:
-    """Of a training at work its epoch and the best score so far, of a pretraining, which has no
-    score, its loss; nothing of other jobs, or before the first epoch.
-    """
+    """Epoch and best score of a training at work, or a pretraining's loss; else nothing."""
     folder, logs, _ = work.log.partition(LOGS)
     if work.rule not in ("pretrain", "train") or not logs:
         return ""

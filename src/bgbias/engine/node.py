@@ -7,7 +7,8 @@ A node's file is the only place that says of it
                              called ``<node>_record``. Names are the whole project's: no two nodes use the same;
 ``reads(study, ...)``        role to ``Made``: every file that it reads, by the node that makes it; nothing if it does not say;
 ``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
-``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say.
+``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say,
+                             but for the backbone of a model (a cell) that it runs on a device.
                              Their code, and that of all that the node's own file imports, is in its digest (``files/code.py``);
 ``cost(study, ...)``         what it will take (``engine/forecast.py``); one small file if it does not say;
 ``COLLECTION``               photos, masks or backgrounds that models are made of: what they are called in MLflow, and the output
@@ -106,9 +107,11 @@ class Node:
         return settings
 
     def code(self, study: Study) -> tuple[str, ...]:
-        """The modules that it works by, by name: its own file first."""
+        """The modules that it works by, by name: its own file first, and the backbone of a model that it runs."""
         uses = getattr(self.declared, "uses", None)
-        used = uses(self.study(study), **self.keywords) if uses else ()
+        used = list(uses(self.study(study), **self.keywords)) if uses else []
+        if self.cell and self.takes_device and not plan.folds_of(study, self.cell):
+            used.append(plan.backbone(study, self.cell.backbone).module)
         return (self.declared.__name__, *(m.__name__ for m in used))
 
     @property

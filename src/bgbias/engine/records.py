@@ -5,8 +5,6 @@ lies among the running ones, and a lock keeps a second process from writing the 
 damaged one is never read, and its node is made again.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shlex

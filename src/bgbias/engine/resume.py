@@ -4,8 +4,6 @@ When Snakemake is killed outright its jobs live on and keep writing. They bear i
 ``workflow/rules/common.smk``): a step that somebody runs by hand is not taken for one of them.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 declare them. A job does one step, or several of one model, one after the other in one process.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex
@@ -177,9 +175,7 @@ class Rules:
         return f"(?:{names or '(?!)'})" if asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
 
     def _is_forced(self, node: Node, forced: Collection[str]) -> bool:
-        """Whether a step runs because Snakemake was told to run its rule, or to make one of its files, or those of a step that it
-        reads from.
-        """
+        """Whether Snakemake was told to run a step's rule or to make a file of it or its makers."""
         if not forced:
             return False
         rules = [node.name, *(rule for rule, steps in STEPS.items() if node.name in steps)]

@@ -1,7 +1,5 @@
 """What `bgbias status` prints: how many steps of each kind are current, why the others are not, and the next command."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Test photos, attacked on the network that embeds them (docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import closing

@@ -38,18 +38,15 @@ class Crossed:
     vectors: np.ndarray
 
     def write(self, path: Path) -> None:
-        """As npz, atomically."""
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez(file, ids=np.array(self.ids), backgrounds=self.backgrounds, vectors=self.vectors)
 
 
 def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
     """At most ``count`` of the split's photos with a trusted mask; fewer than two are an error."""
-    rows = (
-        photos.trusted
-        if photos.table.given is None
-        else photos.trusted[photos.table.given.query[photos.trusted]]
-    )
+    rows, given = photos.trusted, photos.table.given
+    if given is not None:
+        rows = rows[given.query[rows]]
     trusted = ImageTable(photos.table.frame.iloc[rows].reset_index(drop=True))
     chosen = subset.keyed(trusted, "crossing", count)
     if len(chosen) < 2:

@@ -1,22 +1,17 @@
 """A model with a cure that needs no training: what it makes of pictures and the masks of their objects, and in what time."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from bgbias.compute.device import autocast
 from bgbias.models.inference import embed_views
-
-if TYPE_CHECKING:
-    from bgbias.models.model import EmbeddingModel
+from bgbias.models.model import EmbeddingModel
 
 # A picture uint8 [S, S, 3] and its object's mask uint8 [S, S]; None where it is not trusted, and the picture stays as it is.
 Seen = tuple[np.ndarray, np.ndarray | None]

@@ -1,7 +1,5 @@
 """A model's embeddings of a test split, and the file that keeps them: all that retrieval needs of a model."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

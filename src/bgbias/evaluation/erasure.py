@@ -4,8 +4,6 @@ n objects, each in front of the same m backgrounds, are embedded; no label is ne
 as they are; an index that exists is mapped once.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

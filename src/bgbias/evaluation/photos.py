@@ -133,7 +133,6 @@ class Photo:
 
     @property
     def image_id(self) -> str:
-        """The photo's name."""
         return self.split._named[self.row][0]
 
     @property
@@ -143,12 +142,10 @@ class Photo:
 
     @property
     def label(self) -> int:
-        """The number of its class."""
         return int(self.split.table.labels[self.row])
 
     @property
     def trusted(self) -> bool:
-        """Whether its mask is."""
         return self.image_id in self.split.usable
 
     @cached_property

@@ -1,8 +1,7 @@
 """Classifiers on a model's embeddings: linear and nearest-neighbour evaluation (docs/methods.md, section 6)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ from bgbias import progress, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
+from bgbias.photos.table import read_table
 
 # How many of the nearest ones vote, and how their votes are weighted (Wu et al. 2018; Caron et al. 2021).
 NEIGHBOURS, TEMPERATURE = 20, 0.07
@@ -157,3 +157,21 @@ def _right(
         for (condition, draw), values in right.items()
     ]
     return pd.concat(tables, ignore_index=True)
+
+
+def class_numbers(table: Path, dataset: str, fitted_table: Path, fitted: str) -> dict[int, int]:
+    """From the labels of a dataset's test classes to those that the training classes of the same names have in the dataset that
+    probes are fitted on; a class of which that has no training photos is an error. Both by their tables' files and names.
+    """
+    own, theirs = (
+        read_table(path).split(split).frame.drop_duplicates("label")
+        for path, split in ((table, "test"), (fitted_table, "train"))
+    )
+    number_of = dict(zip(theirs["class_name"], theirs["label"], strict=True))
+    if strange := sorted(set(own["class_name"]) - set(number_of)):
+        raise UserError(
+            f"{fitted} has no training photos of {len(strange)} classes of {dataset}'s test photos, e.g. '{strange[0]}';"
+            f" name another dataset as datasets.{dataset}.fit_probes_on in params.yaml, or leave it out."
+        )
+    named = zip(own["label"], own["class_name"], strict=True)
+    return {int(label): int(number_of[name]) for label, name in named}

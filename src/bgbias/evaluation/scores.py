@@ -1,7 +1,5 @@
 """From embeddings to metrics: one value a query for every view, and their means."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Test photos as models see them, clean and in front of other backgrounds, each with the mask of its object."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -39,9 +37,7 @@ def pictures(photos: EvaluationPhotos, views: Sequence[View]) -> Iterator[tuple[
 def masked(
     photos: EvaluationPhotos, view: View, masks: ImageStore, policy: MaskPolicy
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Each photo in a view with the mask that was found in that picture, as the policy uses it; None where it is outside the
-    policy's areas.
-    """
+    """Each photo with the mask found in its view, as the policy uses it; None outside its areas."""
     for found, picture, _ in pictures(photos, [view]):
         mask = masks.array(found, "L")
         trusted = policy.keep_all or policy.min_area <= mask.mean() / 255 <= policy.max_area

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.settings import Strict
+from bgbias.settings import Names, Strict, each_once
 
 
 class Evaluation(Strict):
     """Retrieval under several conditions."""
 
-    conditions: tuple[str, ...] = Field(
+    conditions: Names = Field(
         (CLEAN, RANDOM_BACKGROUND), description="what is done to the photos (files in conditions/)"
     )
     draws: int = Field(5, ge=1, description="draws per photo of a condition with chance in it")
@@ -25,42 +25,30 @@ class Evaluation(Strict):
         for name in (CLEAN, RANDOM_BACKGROUND):
             if name not in self.conditions:
                 raise ValueError(f"drops are measured from {CLEAN} to {RANDOM_BACKGROUND}; add {name}")
-        if len(set(self.conditions)) < len(self.conditions):
-            raise ValueError("a condition is named twice")
         return self
 
 
 class Crossing(Strict):
-    """Objects in front of the same backgrounds each: the worst of them, and shares of variance (docs/methods.md, sections 9 and
-    13); only where it is asked for.
-    """
+    """Objects before the same backgrounds (docs/methods.md, sections 9 and 13), if asked for."""
 
     objects: int | None = Field(
         None,
         ge=2,
         description="test photos with a trusted mask, a keyed subset of at most so many; none if null",
     )
-    backgrounds: int = Field(
-        20,
-        ge=2,
-        description="of the pool for testing, a keyed subset of at most so many; each object is put before them all",
-    )
+    backgrounds: int = Field(20, ge=2, description="of the test pool; each for all objects")
 
 
 class Probes(Strict):
     """Linear and nearest-neighbour evaluation of embeddings (docs/methods.md, section 6); only where it is asked for."""
 
-    folds: int | None = Field(
-        None,
-        ge=2,
-        description="parts of each class's test photos, each classified by what was fitted on the others; no probes if null",
-    )
+    folds: int | None = Field(None, ge=2, description="parts of each class; no probes if null")
 
 
 class Attacked(Strict):
     """Attacks on the test photos, of every model of the grid (docs/methods.md, section 8); only where they are asked for."""
 
-    attacks: tuple[str, ...] = Field((), description="names of files in attacks/: [stax, mtax:5]")
+    attacks: Names = Field((), description="names of files in attacks/: [stax, mtax:5]")
     epsilon: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         (0.01, 0.1),
         min_length=1,
@@ -68,12 +56,10 @@ class Attacked(Strict):
     )
     steps: int = Field(20, ge=1, description="of projected gradient descent, of epsilon / steps each")
 
-    @model_validator(mode="after")
-    def _each_once(self) -> Attacked:
-        for named in (self.attacks, self.epsilon):
-            if len(set(named)) < len(named):
-                raise ValueError(f"one of {', '.join(map(str, named))} is named twice")
-        return self
+    @field_validator("epsilon")
+    @classmethod
+    def _each_once(cls, epsilon: tuple[float, ...]) -> tuple[float, ...]:
+        return each_once(epsilon)
 
 
 class Cures(Strict):
@@ -81,7 +67,5 @@ class Cures(Strict):
 
     names: tuple[str, ...] = Field((), description="files in evaluation/cures/")
     draws: int = Field(1, ge=1, description="backgrounds that each test photo is put in front of")
-    objects: int = Field(
-        200, ge=2, description="what is fitted sees a keyed subset of at most so many validation photos"
-    )
+    objects: int = Field(200, ge=2, description="most validation photos that a fit sees")
     backgrounds: int = Field(20, ge=2, description="each in front of so many of the validation pool")

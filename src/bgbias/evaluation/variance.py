@@ -4,8 +4,6 @@ n objects, each in front of the same m backgrounds (docs/methods.md, section 13)
 analysis of variance (Searle, Casella & McCulloch, Variance Components, 1992, section 4.3), their traces over the dimensions.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

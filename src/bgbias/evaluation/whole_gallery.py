@@ -5,8 +5,6 @@ Average precision and CMC speak of whole rankings (docs/methods.md, section 15);
 ``evaluation.retrieval``, and every number here is the same on every machine as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

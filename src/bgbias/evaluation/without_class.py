@@ -4,8 +4,6 @@ A study of other classes would have another gallery, too. So the jackknife over 
 (``results.uncertainty``), as that of a U-statistic does (Arvesen, Jackknifing U-statistics, Ann. Math. Statist. 1969).
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias.evaluation.metrics import map_at_r

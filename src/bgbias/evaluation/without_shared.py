@@ -9,8 +9,6 @@ Levels of two conditions compare only if both galleries lack the same photos: a 
 itself, most in small classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

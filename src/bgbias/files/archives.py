@@ -35,6 +35,11 @@ BLOCK = 1 << 20  # bytes
 LINK = "a link, which is not followed in an archive: pack the file itself (tar --dereference)"
 
 
+def is_archive(path: Path) -> bool:
+    """Whether a file is a zip or a tar."""
+    return zipfile.is_zipfile(path) or (path.is_file() and tarfile.is_tarfile(path))
+
+
 def members(
     path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
 ) -> Iterator[tuple[str, bytes]]:
@@ -72,7 +77,7 @@ class Lookup:
     ) -> None:
         """``passed_over`` takes what ``members`` puts there."""
         self.path = path
-        others = {} if passed_over is None else passed_over
+        self.passed_over = others = {} if passed_over is None else passed_over
         with readable(path):
             if path.is_dir():
                 files, left_out = walk(path)

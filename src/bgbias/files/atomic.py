@@ -1,7 +1,5 @@
 """Files that are either absent or complete: written beside their place, then renamed into it."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import json

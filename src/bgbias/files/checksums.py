@@ -7,8 +7,6 @@ may write it; one that is missing, locked or damaged costs time alone. ``forget`
 again: an edit may leave a file's size and, on some disks, its times as they were.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import os

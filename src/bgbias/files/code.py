@@ -40,7 +40,7 @@ NO_NUMBERS = (
     "compute.vitals",
 )  # fmt: skip
 # Of packages that make none, but for these.
-NUMBERS = ("engine.mask_cache", "study.album", "study.methods", "study.training", "study.truth")
+NUMBERS = ("study.album", "study.methods", "study.training", "study.truth")
 # Folders whose files say how their work is planned, and by which names.
 PLANNED = ("nodes", "tables", "figures")
 PLANNING = {
@@ -87,9 +87,7 @@ def fingerprint(*names: str) -> str:
 
 @cache
 def libraries(*names: str) -> dict[str, str]:
-    """Other people's packages that the code behind some modules imports: name to version, without
-    the build (``+cpu``).
-    """
+    """Other people's packages that modules import: name to version, without the build."""
     imported = {library for name in _followed(names) for library in _module(name).libraries}
     return {library: _version(library) for library in sorted(imported)}
 
@@ -198,9 +196,7 @@ def _below(name: str, places: Iterable[str]) -> bool:
 
 
 def _parsed(source: bytes, name: str, is_package: bool) -> tuple[str, list[str], list[str], list[str]]:
-    """The fingerprint of a source, what it imports of ours and of others, and strings that may name
-    files beside it.
-    """
+    """A source's fingerprint, its imports of ours and others, and strings that may name files."""
     tree = ast.parse(source)
     strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     reader = _Reader(name, is_package)

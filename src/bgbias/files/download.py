@@ -1,7 +1,5 @@
 """A file from a web server: resumed where it broke off, tried again while the failure may pass, never taken unfinished."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import ssl

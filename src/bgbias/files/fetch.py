@@ -1,7 +1,5 @@
 """From a source to a verified local file: a file the user got, a URL, another local file, or a folder that is packed."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import shutil
@@ -132,9 +130,7 @@ def fetch(
 
 
 def partial_download(target: Path, source: Source) -> Path:
-    """Where a URL's bytes gather before they are verified: named after the place, so that another one's beginning is never
-    continued.
-    """
+    """Where a URL's bytes gather until verified, named after it: no other's is continued."""
     place = hashlib.sha256(str(source.place).encode()).hexdigest()[:8]
     return target.with_name(f"{target.name}.{place}.download")
 

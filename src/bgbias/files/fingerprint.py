@@ -1,7 +1,5 @@
 """What lies at a local place outside the project's own folders, as a digest sees it: by content, wherever it was edited."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from functools import cache

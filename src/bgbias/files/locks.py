@@ -1,7 +1,5 @@
 """One process at a time: locks that the kernel frees when their holder ends, however it ends."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

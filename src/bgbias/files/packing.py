@@ -1,7 +1,5 @@
 """Which files of a folder become a dataset's archive."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path

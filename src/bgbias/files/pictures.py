@@ -4,8 +4,6 @@ Names are compared as people read them: ``ü`` is one character or two (``u`` an
 What comes from folders, archives and tables has its composed form (NFC); the disk is asked in the form that lies there.
 """
 
-from __future__ import annotations
-
 import os
 import unicodedata
 from collections.abc import Callable, Collection, Iterable

@@ -1,7 +1,5 @@
 """Where a source lies that params.yaml or a command names."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """JSON that carries a checksum of itself: not one bit of it can change unseen."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

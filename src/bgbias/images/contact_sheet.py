@@ -1,7 +1,5 @@
 """Many small pictures with captions on one sheet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

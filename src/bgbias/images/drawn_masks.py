@@ -1,7 +1,5 @@
 """Masks as people draw them: grey levels, pixels of 0 and 1, palettes and cut-outs, as programs write them."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 from numpy.typing import NDArray

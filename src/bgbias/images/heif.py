@@ -1,7 +1,5 @@
 """HEIC, as telephones write it: Pillow reads it where the library pillow-heif is installed."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 

@@ -3,8 +3,6 @@
 Telea's fast marching (2004), OpenCV's code: it is quick, has no weights, and invents no new things, as learned inpainting does.
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

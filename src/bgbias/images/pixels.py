@@ -5,8 +5,6 @@ training, a centre crop in evaluation. EXIF orientation is ignored where picture
 the loaders of torchvision and timm ignore it; ``index`` counts it, and turns a user's own photos if she asks (``upright``).
 """
 
-from __future__ import annotations
-
 import io
 import math
 import warnings
@@ -126,9 +124,7 @@ def size(data: bytes, name: str) -> tuple[int, int]:
 
 
 def turned(image: Image.Image) -> bool:
-    """Whether a camera says in the picture (EXIF, else XMP) that it is to be shown rotated or mirrored; of a decoded TIFF, which
-    Pillow turns itself, not any more.
-    """
+    """Whether EXIF or XMP turns or mirrors a picture; Pillow turns a decoded TIFF itself."""
     try:
         return image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
     except Exception:  # damaged EXIF is none

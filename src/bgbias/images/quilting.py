@@ -4,8 +4,6 @@ Blocks are laid from left to right and down. Each is one of the best continuatio
 along the line where both differ least. Lengths are told for photos whose short side is 224 pixels, and grow with it.
 """
 
-from __future__ import annotations
-
 import itertools
 import zlib
 

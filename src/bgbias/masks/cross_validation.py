@@ -4,8 +4,6 @@ What is chosen, the share of new weights, is chosen on held-out photos too (the 
 choice that never saw it: else the best of several chances would pass for a gain (Cawley & Talbot, JMLR 2010).
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections import defaultdict

@@ -6,8 +6,6 @@ lies between the published and the new weights (Wortsman et al., Robust fine-tun
 it lies from the published ones, and whether it leaves them at all, ``cross_validation`` chooses on photos that were held out.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

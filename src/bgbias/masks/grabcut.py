@@ -5,8 +5,6 @@ way or the other, and divides the rest so that colours fit and the cut runs alon
 says nothing of where they point: so what is certain is told by shares of the photo's area, not by a map's values.
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

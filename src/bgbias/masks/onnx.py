@@ -4,8 +4,6 @@ Exporters keep the official names of some tensors and number the others. Where b
 exporters do by default), it becomes one that changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

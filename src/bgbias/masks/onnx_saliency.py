@@ -5,17 +5,16 @@ sigmoid where the graph lacks it, then what is done to a U²-Net's (``saliency.m
 255, truncated to bytes, LANCZOS back. The maximum before the stretch is the confidence: near 0 where nothing was found.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from torch import Tensor
 
 from bgbias.errors import UserError
 from bgbias.masks import quality
@@ -23,9 +22,6 @@ from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
 from bgbias.models.adapters import _runtime
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 KINDS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph

@@ -1,7 +1,5 @@
 """Photos with masks drawn by hand, from a folder or a table: what a masker is fine-tuned and judged on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Masks of a dataset: which ones can be trusted, and what is known about their quality."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

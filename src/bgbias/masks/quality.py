@@ -4,8 +4,6 @@ Overlap alone hides false foreground: a mask may cover nearly all of an object, 
 of the mask that lies off the object.
 """
 
-from __future__ import annotations
-
 import math
 from typing import TypedDict
 
@@ -95,12 +93,10 @@ def clarity(alpha: NDArray[np.uint8]) -> float:
     alpha = np.ascontiguousarray(alpha[::step, ::step])
     levels, pixels = np.arange(256), np.bincount(alpha.ravel(), minlength=256)
     count, _, facts, _ = cv2.connectedComponentsWithStats((alpha >= THRESHOLD).astype(np.uint8))
+    if count < 2:
+        return 0.0
     parts = facts[1:, cv2.CC_STAT_AREA]
-    return (
-        float(pixels @ levels**2 / (255 * (pixels @ levels)) * parts.max() / parts.sum())
-        if count > 1
-        else 0.0
-    )
+    return float(pixels @ levels**2 / (255 * (pixels @ levels)) * parts.max() / parts.sum())
 
 
 def overlap(alpha: NDArray[np.uint8], truth: NDArray[np.uint8]) -> float | None:

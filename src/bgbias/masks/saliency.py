@@ -6,8 +6,6 @@ stretched to 0..1 per picture, times 255, truncated to bytes, LANCZOS back. The 
 where nothing is salient, so the maximum before the stretch is kept as a confidence.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat

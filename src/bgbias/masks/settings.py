@@ -20,9 +20,7 @@ class MaskPolicy(Strict):
     threshold: int = Field(128, ge=1, le=255, description="grey level from which a pixel is object")
     min_area: float = Field(0.01, ge=0, le=1, description="least share of the photo that a mask may cover")
     max_area: float = Field(0.95, ge=0, le=1, description="largest share of the photo that a mask may cover")
-    keep_all: bool = Field(
-        False, description="replace backgrounds behind empty and full masks too (as published)"
-    )
+    keep_all: bool = Field(False, description="use empty and full masks, too (as published)")
 
     @model_validator(mode="after")
     def _threshold_is_used(self) -> MaskPolicy:

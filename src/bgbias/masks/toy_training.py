@@ -1,7 +1,5 @@
 """Training the toy dataset's saliency net: U²-Net-p on rendered objects and scenes that no dataset shows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What every training of a saliency net shares: its loss, its loop and the file its weights go to."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path

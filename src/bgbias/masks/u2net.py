@@ -7,6 +7,7 @@ A U whose every stage is itself a small U (an RSU). Module names are those of th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -157,14 +158,6 @@ class U2Net(nn.Module):
         return self
 
 
-def u2net() -> U2Net:
-    """The full net, 176 MB of weights."""
-    return U2Net(FULL)
-
-
-def u2netp() -> U2Net:
-    """The small net, 4.7 MB of weights."""
-    return U2Net(SMALL)
-
-
+# The full net, 176 MB of weights, and the small one, 4.7 MB.
+u2net, u2netp = U2Net, partial(U2Net, SMALL)
 NETS: dict[str, Callable[[], U2Net]] = {"u2net": u2net, "u2netp": u2netp}

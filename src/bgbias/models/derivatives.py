@@ -1,7 +1,5 @@
 """A model whose gradients with respect to its photos can be differentiated again, for penalties on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """From views to embeddings, by a frozen copy of a model that is faster."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Iterator

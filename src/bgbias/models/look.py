@@ -1,7 +1,5 @@
 """How a model looks at a photo: the square of pixels that it sees, before they are normalised."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

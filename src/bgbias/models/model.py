@@ -60,9 +60,7 @@ class EmbeddingModel(nn.Module):
         return self.neck
 
     def add_head_norm(self) -> nn.BatchNorm1d:
-        """Put a batch norm between pooling and embedding layer and return it; it starts without statistics, is never frozen, and
-        is saved and loaded with the model.
-        """
+        """Put a batch norm, never frozen, before the embedding layer, and return it."""
         self.head_norm = nn.BatchNorm1d(self.embedder.in_features)
         return self.head_norm
 

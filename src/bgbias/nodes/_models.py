@@ -32,9 +32,7 @@ class How(NamedTuple):
 def open_model(
     study: Study, cell: Cell, device: str, dataset: str = "", fold: int = 0
 ) -> tuple[EmbeddingModel, Album, How]:
-    """The cell's model on its device, the photos of its dataset (or of another one) as the model sees them, and how to embed
-    them; ``fold``: which classes train and validate.
-    """
+    """The cell's model, the photos as it sees them, and how to embed; ``fold``: of the classes."""
     from bgbias.study.album import Album
 
     model = model_of(study, cell).to(device)
@@ -93,9 +91,7 @@ def network(
     dim: int,
     starts: bool = True,
 ) -> EmbeddingModel:
-    """A backbone with a random embedding layer, ``dim`` numbers long; random by ``key``. ``starts``: with the weights that
-    params.yaml gives it.
-    """
+    """A backbone, with its weights if it ``starts`` so, and a random embedding layer by ``key``."""
     from bgbias.models.model import build_model
 
     named = plan.backbone(study, backbone)

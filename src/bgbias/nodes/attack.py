@@ -1,25 +1,21 @@
 """Node: a model's test photos, attacked on its own network."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    import numpy as np
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -49,11 +45,11 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the attacks, and the metrics of queries and of embeddings."""
+    """The attacks, and the metrics of queries and of embeddings."""
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
-    return [plan.backbone(study, cell.backbone).module, *chosen, *metrics]
+    return [*chosen, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -67,9 +63,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attack(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Attack a cell's test photos on its own network by projected gradient descent, each towards photos of other classes, the
-    same ones for every model; score them among each other, and as queries to the clean gallery.
-    """
+    """Attack test photos on a cell's network; score them alone and in the clean gallery."""
     import pandas as pd
 
     from bgbias.attacks import Strength
@@ -78,10 +72,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     asked = study.attacked
-    if not asked.attacks:
-        raise UserError(
-            f"Grid '{study.grid}' names no attacks; set grids.{study.grid}.attacked.attacks in params.yaml."
-        )
+    chosen = plan.asked(study, "attacked", "attacks", "names no attacks")
     with records.node(study, step("attack", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)
@@ -94,7 +85,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             if name in (CLEAN, RANDOM_BACKGROUND)
         ]
         tables = []
-        every = list(itertools.product(asked.attacks, asked.epsilon))
+        every = list(itertools.product(chosen, asked.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
             vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, *how)

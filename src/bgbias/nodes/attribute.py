@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
@@ -47,11 +46,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         **inputs.untrained(study, cell, "attribute"),
         **inputs.mask_policy(study),
     }
-
-
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
-    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -1,7 +1,5 @@
 """Node: three disjoint pools of background photos."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from typing import Any

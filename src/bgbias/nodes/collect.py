@@ -33,9 +33,7 @@ LIMITS = Limits(minutes=60)
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """The scores of every cell, the attribution of those that are asked where they look, and what is known of each dataset's
-    photos and masks.
-    """
+    """Scores of all cells, attribution, and what is known of each dataset's photos and masks."""
     read: dict[str, Made] = {}
     for cell in plan.cells(study):
         for output in ("scores", "queries"):

@@ -1,14 +1,10 @@
 """Node: a model's test photos, each in front of the same backgrounds."""
 
-from __future__ import annotations
-
-from types import ModuleType
 from typing import Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -37,18 +33,12 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """What is crossed, and how it is seen."""
     return {
         "crossing": study.crossing.model_dump(),
         "precision": study.evaluation.precision,
         **inputs.untrained(study, cell, "cross"),
         **inputs.mask_policy(study),
     }
-
-
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
-    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -60,23 +50,18 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cross(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a keyed subset of a cell's test photos, each in front of the same backgrounds; tell what these do to its retrieval,
-    and how much of what embeddings say is the background.
-    """
+    """Embed test photos on the same backgrounds; tell what these do to a model's retrieval."""
     import pandas as pd
 
     from bgbias.evaluation import crossing, embeddings, variance
     from bgbias.models.inference import for_inference
 
-    if study.crossing.objects is None:
-        raise UserError(
-            f"Grid '{study.grid}' crosses nothing; set grids.{study.grid}.crossing.objects in params.yaml."
-        )
+    count = plan.asked(study, "crossing", "objects", "crosses nothing")
     with records.node(study, step("cross", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
-        shown = crossing.objects(photos, study.crossing.objects)
+        shown = crossing.objects(photos, count)
         crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, *how)
         queries = crossing.of_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))

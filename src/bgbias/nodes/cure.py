@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.errors import UserError
+from bgbias.evaluation.conditions import RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -64,10 +65,9 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the cures, and the metrics."""
     named = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return [plan.backbone(study, cell.backbone).module, *named, *metrics]
+    return [*named, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -82,9 +82,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cure(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score a model with each of the cures that need no training: what fits is fitted on validation photos and backgrounds, and
-    all are judged on test photos in front of others.
-    """
+    """Score a model with cures that need no training; fits see validation photos alone."""
     import pandas as pd
 
     from bgbias.evaluation import cured, embeddings, scores
@@ -92,10 +90,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
 
-    if not study.cures.names:
-        raise UserError(
-            f"Grid '{study.grid}' names no cures; set grids.{study.grid}.cures.names in params.yaml."
-        )
+    names = plan.asked(study, "cures", "names", "names no cures")
     with records.node(study, step("cure", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
         model = for_inference(model)
@@ -115,7 +110,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             return cured.milliseconds(lambda: cured.embed(model, timed, chosen, *how), len(timed))
 
         alone, tables, facts = milliseconds(None), [], []
-        for name in progress.track(study.cures.names, len(study.cures.names), f"cures of {cell.name}"):
+        for name in progress.track(names, len(names), f"cures of {cell.name}"):
             chosen = plugins.load("cures", name)
             if chosen.FITTED:
                 erasure = chosen.fit(fitting.crossed, fitting.judge)
@@ -135,43 +130,45 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
+@dataclass
 class _Fitting:
     """Validation photos in front of backgrounds of the validation pool, embedded once somebody asks."""
 
-    def __init__(self, study: Study, album: Any, model: EmbeddingModel, how: tuple[Any, ...]) -> None:
-        self._study, self._album, self._model, self._how = study, album, model, how
-        self._crossed: np.ndarray | None = None
-        self._embedded: Embeddings | None = None
-
-    def _photos(self) -> EvaluationPhotos:
-        photos: EvaluationPhotos = self._album.evaluation(
-            self._album.table("val"), {"masks", "backgrounds"}, "val"
-        )
-        return photos
+    study: Study
+    album: Any
+    model: EmbeddingModel
+    how: tuple[Any, ...]
 
     @property
+    def photos(self) -> EvaluationPhotos:
+        """The validation photos, with masks and backgrounds."""
+        table = self.album.table("val")
+        return self.album.evaluation(table, {"masks", "backgrounds"}, "val")  # type: ignore[no-any-return]
+
+    @cached_property
     def crossed(self) -> np.ndarray:
         """Embeddings [n, m, d] of a keyed subset of them, each in front of the same backgrounds."""
         from bgbias.evaluation import crossing
 
-        if self._crossed is None:
-            photos, wanted = self._photos(), self._study.cures
-            shown = crossing.objects(photos, wanted.objects)
-            self._crossed = crossing.embed(self._model, photos, shown, wanted.backgrounds, *self._how).vectors
-        return self._crossed
+        photos, wanted = self.photos, self.study.cures
+        shown = crossing.objects(photos, wanted.objects)
+        return crossing.embed(self.model, photos, shown, wanted.backgrounds, *self.how).vectors
+
+    @cached_property
+    def embedded(self) -> Embeddings:
+        """All of them, in front of backgrounds that are drawn for each."""
+        from bgbias.evaluation import embedding
+
+        return embedding.embed(self.model, self.photos, [(RANDOM_BACKGROUND, 0)], *self.how)
 
     def judge(self, erasure: Erasure) -> float:
         """MAP@R of all validation photos, query and gallery in front of backgrounds that are drawn for each."""
         import numpy as np
 
-        from bgbias.evaluation import embedding
-        from bgbias.evaluation.conditions import RANDOM_BACKGROUND
         from bgbias.evaluation.metrics import map_at_r
         from bgbias.evaluation.whole_gallery import among
 
-        view: View = (RANDOM_BACKGROUND, 0)
-        if self._embedded is None:
-            self._embedded = embedding.embed(self._model, self._photos(), [view], *self._how)
-        vectors, labels = erasure(self._embedded.views[view]), self._embedded.labels
-        values = map_at_r.per_query(among(vectors, vectors, labels, self._embedded.given))
-        return float(np.nanmean(values[self._embedded.asked]))
+        before = self.embedded
+        vectors = erasure(before.views[RANDOM_BACKGROUND, 0])
+        values = map_at_r.per_query(among(vectors, vectors, before.labels, before.given))
+        return float(np.nanmean(values[before.asked]))

@@ -1,22 +1,18 @@
 """Node: embeddings of a model's test photos."""
 
-from __future__ import annotations
-
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation import conditions
+from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    from bgbias.evaluation.embeddings import Embeddings
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -40,7 +36,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How test photos are seen."""
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
@@ -48,11 +43,9 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone and the conditions."""
     if plan.folds_of(study, cell):
         return []
-    shown = [plugins.load("conditions", name) for name in study.evaluation.conditions]
-    return [plan.backbone(study, cell.backbone).module, *shown]
+    return [plugins.load("conditions", name) for name in study.evaluation.conditions]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -66,9 +59,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos in all views of the grid's conditions, decoding each photo once. Four folds' models side by
-    side have embedded them already.
-    """
+    """Embed a cell's test photos in all views of the conditions, decoding each photo once."""
     from bgbias.evaluation import embeddings
 
     files = study.files

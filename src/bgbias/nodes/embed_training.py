@@ -1,9 +1,7 @@
 """Node: embeddings of training photos, on which probes are fitted where a dataset says so."""
 
-from __future__ import annotations
-
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import inputs, records
@@ -11,13 +9,11 @@ from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
+from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    from bgbias.evaluation.embeddings import Embeddings
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -48,10 +44,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, and how photos as they are look."""
-    if plan.folds_of(study, cell):
-        return []
-    return [plan.backbone(study, cell.backbone).module, plugins.load("conditions", CLEAN)]
+    return [] if plan.folds_of(study, cell) else [plugins.load("conditions", CLEAN)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -1,7 +1,5 @@
 """Node: one of a dataset's files, brought to data/raw and verified."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import ModuleType
@@ -52,7 +50,6 @@ def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
 
 
 def cost(study: Study, dataset: str, part: str) -> Cost:
-    """Room for the file."""
     return Cost(disk=size_of(study, dataset, sources_of(study, dataset, part)))
 
 

@@ -1,7 +1,5 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 
@@ -21,7 +19,6 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    """The figures of the grid."""
     return [{"figure": name} for name in figures.wanted(study)]
 
 
@@ -39,7 +36,6 @@ def settings(study: Study, figure: str) -> dict[str, Any]:
 
 
 def uses(study: Study, figure: str) -> list[ModuleType]:
-    """The figure's own file."""
     return [figures.load(figure)]
 
 

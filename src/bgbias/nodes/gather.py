@@ -1,7 +1,5 @@
 """Node: the photos that a background set's lists name."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -5,14 +5,14 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import digests, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.study import plan
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
@@ -33,19 +33,16 @@ COLLECTION = ("photos", "photos")
 
 
 def reads(study: Study, dataset: str) -> dict[str, Made]:
-    """The files that the dataset is made of."""
     return inputs.parts(study, dataset)
 
 
 def settings(study: Study, dataset: str) -> dict[str, Any]:
-    """The dataset's kind and its options."""
     described = study.datasets[dataset]
     return {"kind": described.kind, "options": described.options}
 
 
 def uses(study: Study, dataset: str) -> list[ModuleType]:
-    """The dataset's kind."""
-    return [plugins.load("datasets", study.datasets[dataset].kind)]
+    return [study.dataset(dataset).module]
 
 
 def cost(study: Study, dataset: str) -> Cost:
@@ -64,12 +61,11 @@ def index(study: Study, dataset: str) -> None:
     from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
 
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    params = options(study, "datasets", described.kind, described.options)
+    named = study.dataset(dataset)
+    module, params = named.module, named.params()
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-    for named in parts:
-        _check_is_planned(study, dataset, named)
+    for part in parts:
+        _check_is_planned(study, dataset, part)
     with records.node(study, step("index", dataset=dataset)) as made:
         outputs = made.outputs
         rows: list[dict[str, object]] = []
@@ -105,9 +101,9 @@ def index(study: Study, dataset: str) -> None:
         made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
         made.metrics |= {name: len(values) for name, values in seen.findings.items()}
         made.notes |= {name: values[:LISTED] for name, values in seen.findings.items()}
-        for split, part in frame.groupby("split"):
-            made.metrics[f"photos_{split}"] = len(part)
-            made.metrics[f"classes_{split}"] = int(part["label"].nunique())
+        for split, rest in frame.groupby("split"):
+            made.metrics[f"photos_{split}"] = len(rest)
+            made.metrics[f"classes_{split}"] = int(rest["label"].nunique())
 
 
 def _check_is_planned(study: Study, dataset: str, part: str) -> None:
@@ -146,9 +142,7 @@ def _check_given(rows: list[dict[str, object]], given: bool, dataset: str) -> No
 
 
 def _check_splits(study: Study, frame: pd.DataFrame, dataset: str) -> None:
-    """What the grid wants of the splits is told before anything follows from them: photos to train and select, where it trains,
-    and somebody to find, without which ``masks`` goes no further.
-    """
+    """Check that splits have photos to train and select, where the grid does, and to find."""
     trained = next((c for c in plan.cells(study) if c.dataset == dataset and plan.trains(study, c)), None)
     for split in ("train", "val"):
         if trained and not (frame["split"] == split).any():

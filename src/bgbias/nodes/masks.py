@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -17,23 +17,23 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bgbias.engine.mask_cache import MaskCache
     from bgbias.files.store import ImageStore
+    from bgbias.masks.kept import KeptMasks
     from bgbias.masks.policy import Mask
+    from bgbias.masks.predictor import MaskPredictor
     from bgbias.photos.table import ImageTable
 
 
-PHOTOS_PER_CHUNK = 128
-SECONDS_PER_CHUNK = 20.0  # what a kill costs at most, on slow machines
+AT_ONCE = 128  # photos in memory, decoded: a GPU is kept busy
 LISTED = 100  # photos without a mask that the record names
 
-# An image id to its encoded mask and the maker's confidence, NaN where somebody drew it; None where there is no mask.
-Source = Callable[[str], tuple[bytes, float] | None]
+# An image id to its mask, whose confidence is NaN where somebody drew it; None where there is none.
+Source = Callable[[str], "Mask | None"]
 
 SUBJECT = ("dataset", "masker")
 OUTPUTS = {
@@ -71,10 +71,16 @@ def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
-    """Photos that stay in the dataset are not masked again."""
-    from bgbias.engine import mask_cache
+    """Photos that stay in the dataset are not masked again, though their masks came without the cache (``dvc pull``)."""
+    from bgbias.files.store import ImageStore
+    from bgbias.masks.kept import KeptMasks
+    from bgbias.masks.policy import read_mask_table
 
-    mask_cache.adopt(study, dataset, masker, record)
+    key = record.get("notes", {}).get("masker_key")
+    masks, table = (study.files.at(name, dataset=dataset, masker=masker) for name in ("masks", "mask_table"))
+    if key and masks.exists() and table.exists():
+        kept = KeptMasks(study.files.at("mask_cache", masker=masker, key=key))
+        kept.adopt(ImageStore(masks), read_mask_table(table))
 
 
 def threads(study: Study, dataset: str, masker: str) -> int:
@@ -83,15 +89,16 @@ def threads(study: Study, dataset: str, masker: str) -> int:
 
 
 def cost(study: Study, dataset: str, masker: str) -> Cost:
-    """Every photo once through the masker's network."""
+    """Every photo once through the masker's network, whose masks are also kept by photo."""
     images, unknown = photos_of(study, dataset)
-    return Cost(images, (images, images), disk=images * MASK_BYTES, unknown=unknown)
+    copies = 2 if plugins.load("maskers", study.maskers[masker].kind).PREDICTS else 1
+    return Cost(images, (images, images), disk=copies * images * MASK_BYTES, unknown=unknown)
 
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
     """Make the mask of every photo that a split uses, and a table of their quality. Goes on where an interrupted run stopped."""
-    from bgbias.engine.mask_cache import MaskCache, masker_key, photo_key
     from bgbias.files.store import ImageStore
+    from bgbias.masks.kept import KeptMasks
     from bgbias.photos.table import read_table
 
     (subject,) = subjects(study, dataset, masker)
@@ -102,16 +109,16 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
-        described = study.maskers[masker]
-        if plugins.load("maskers", described.kind).PREDICTS:
-            cache = MaskCache(study, dataset, masker)
-            made.notes["masker_key"] = masker_key(study, masker)
-            new = {key: i for i, key in reversed(keys.items()) if key not in cache}
+        if plugins.load("maskers", study.maskers[masker].kind).PREDICTS:
+            predictor = find_predictor(study, masker, device)
+            made.notes["masker_key"] = predictor.key
+            kept = KeptMasks(study.files.at("mask_cache", masker=masker, key=predictor.key))
+            new = {key: i for i, key in reversed(keys.items()) if key not in kept}
             made.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
-            made.device = _predict(study, masker, photos, new, cache, f"masks {dataset}", device)
-            quality = _write(keys, lambda i: cache.read(keys[i]), photos, truth, outputs)
-            cache.finish(outputs["masks"], quality)
-            if guesses := getattr(_params(study, masker), "guesses", ""):
+            made.device = _predict(predictor, photos, new, kept, f"masks {dataset}")
+            quality = _write(keys, lambda i: kept.read(keys[i]), photos, truth, outputs)
+            kept.delete_others()
+            if guesses := predictor.guesses:
                 made.notes["guesses"] = guesses
                 progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
@@ -133,81 +140,58 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         _check_queries(study, quality, table, f"{dataset}: behind the masks of '{masker}'")
 
 
+def photo_key(data: bytes) -> str:
+    """A photo as the mask table knows it: 16 hex digits of the SHA-256 of its encoded bytes."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def find_predictor(study: Study, masker: str, device: str) -> MaskPredictor:
+    """A masker of params.yaml that predicts; fetched weights are the file that the node ``weights`` makes."""
+    from bgbias.masks.predictor import MaskPredictor
+
+    owner = pretrained.owner("maskers", masker)
+    _, params = pretrained.described(study, owner)
+    if pretrained.fetched(study, owner):
+        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
+    return MaskPredictor(study.maskers[masker].kind, params, device)
+
+
 def _predict(
-    study: Study,
-    masker: str,
-    photos: ImageStore,
-    new: dict[str, str],
-    cache: MaskCache,
-    label: str,
-    device: str,
+    masker: MaskPredictor, photos: ImageStore, new: dict[str, str], kept: KeptMasks, label: str
 ) -> str:
-    """Mask the photos that are ``new`` (key to image id) into the cache; gives the device that was used."""
+    """Mask the photos that are ``new`` (key to image id); gives the device that was used."""
     if not new:
         return "cpu"
     from bgbias.compute.device import describe
 
-    make = predictor(study, masker, device)
+    predict = masker.build()
     progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
-    made: dict[str, tuple[str, Mask]] = {}
-    kept = time.monotonic()
-    try:
-        for key, image_id, mask in progress.track(_one_by_one(make, photos, new), len(new), label):
-            made[key] = image_id, mask
-            if len(made) == PHOTOS_PER_CHUNK or time.monotonic() - kept > SECONDS_PER_CHUNK:
-                cache.add(made)
-                made, kept = {}, time.monotonic()
-    finally:  # also where it is interrupted
-        if made:
-            cache.add(made)
-    return describe(str(make.device))
-
-
-def _one_by_one(make: Any, photos: ImageStore, new: dict[str, str]) -> Iterator[tuple[str, str, Mask]]:
-    """Key, image id and mask of each new photo, in the order of the ids."""
-    wanted = sorted(new.items(), key=lambda item: item[1])
-    for start in range(0, len(wanted), PHOTOS_PER_CHUNK):
-        chunk = wanted[start : start + PHOTOS_PER_CHUNK]
-        masks = getattr(make, "one_by_one", make)([photos.array(i) for _, i in chunk])
-        for (key, image_id), mask in zip(chunk, masks, strict=True):
-            yield key, image_id, mask
-
-
-def predictor(study: Study, masker: str, device: str) -> Any:
-    """A masker that predicts, with its weights: photos (uint8 [H, W, 3]) in, masks out; ``device`` says where it runs."""
-    from bgbias.compute.device import pick
-
-    params = _params(study, masker)
-    owner = pretrained.owner("maskers", masker)
-    if pretrained.fetched(study, owner):
-        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    return plugins.load("maskers", study.maskers[masker].kind).build(params, pick(device))
-
-
-def _params(study: Study, masker: str) -> Any:
-    described = study.maskers[masker]
-    return options(study, "maskers", described.kind, described.options)
+    ordered = dict(sorted(new.items(), key=lambda item: item[1]))
+    for _ in progress.track(kept.make(predict, ordered, photos.array, AT_ONCE), len(new), label):
+        pass
+    return describe(str(predict.device))
 
 
 def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids: list[str]) -> Source:
-    from bgbias.images import drawn_masks, pixels
+    from bgbias.images import drawn_masks
+    from bgbias.masks.policy import Mask
 
-    module = plugins.load("maskers", study.maskers[masker].kind)
-    alpha_of = module.given(_params(study, masker), truth, ids)
+    module, params = pretrained.described(study, pretrained.owner("maskers", masker))
+    alpha_of = module.given(params, truth, ids)
 
-    def found(image_id: str) -> tuple[bytes, float] | None:
+    def find(image_id: str) -> Mask | None:
         alpha = alpha_of(image_id)
         if alpha is None:
             return None
         cure = "Set `upright: true` in the dataset's options in params.yaml, or turn the mask."
         drawn_masks.check_turned_alike(photos.read(image_id), alpha, image_id, cure)
-        return pixels.encode_png(alpha), math.nan
+        return Mask(alpha, math.nan)
 
-    return found
+    return find
 
 
 def _write(
-    keys: dict[str, str], found: Source, photos: ImageStore, truth: ImageStore, outputs: dict[str, Path]
+    keys: dict[str, str], mask_of: Source, photos: ImageStore, truth: ImageStore, outputs: dict[str, Path]
 ) -> pd.DataFrame:
     """Masks and their table, one row a photo that has a mask, in the dataset's order."""
     import pandas as pd
@@ -220,11 +204,10 @@ def _write(
     rows: list[dict[str, Any]] = []
     with writing(outputs["masks"]) as store:
         for image_id, key in progress.track(keys.items(), len(keys), "measuring masks"):
-            mask = found(image_id)
+            mask = mask_of(image_id)
             if mask is None:
                 continue
-            data, confidence = mask
-            alpha = pixels.decode(data, image_id, "L")
+            alpha = mask.alpha
             height, width = pixels.size(photos.read(image_id), image_id)
             if alpha.shape != (height, width):
                 raise UserError(
@@ -232,8 +215,9 @@ def _write(
                     " save the mask at the photo's size, then repeat the command."
                 )
             true = truth.array(image_id, "L") if image_id in truth else None
-            store.add(image_id, data)
-            rows.append({"image_id": image_id, "sha256": key, **measure(alpha, confidence, true, image_id)})
+            store.add(image_id, pixels.encode_png(alpha))
+            measured = measure(alpha, mask.confidence, true, image_id)
+            rows.append({"image_id": image_id, "sha256": key, **measured})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     write_text(outputs["mask_table"], frame.to_csv(index=False))
     return frame

@@ -1,17 +1,13 @@
 """Node: what a backbone has learned from photos without their labels, where models of it begin (docs/methods.md, section 6)."""
 
-from __future__ import annotations
-
 import shutil
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import recorded
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import plan
@@ -45,21 +41,15 @@ def settings(study: Study, backbone: str, dataset: str, run: str) -> dict[str, A
     """The pretraining, the backbone, and how masks are used where they are."""
     named = _named(study, backbone)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
-    chosen, owner = study.backbones[backbone], own.owner("backbones", backbone)
-    left_out = {"pretraining"} | ({"weights", "sha256"} if own.fetched(study, owner) else set())
-    before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    file = own.own_weights(study, owner, before)
     return {
         "pretraining": {"kind": named.kind, **named.params().model_dump(exclude={"dataset"})},
-        "backbone": {k: v for k, v in chosen.items() if k not in left_out}
-        | ({"weights_sha256": file} if file else {}),
+        **inputs.own_backbone(study, backbone, node),
         **(inputs.mask_policy(study) if "masks" in named.params().needs else {}),
     }
 
 
 def uses(study: Study, backbone: str, dataset: str, run: str) -> list[ModuleType]:
-    """The backbone and the pretraining."""
-    return [plugins.load("backbones", plan.backbone(study, backbone).kind), _named(study, backbone).module]
+    return [plan.backbone(study, backbone).module, _named(study, backbone).module]
 
 
 def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:

@@ -1,12 +1,9 @@
 """Node: what classifiers on a model's embeddings make of its test photos. It needs no network and no GPU."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
-from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import replacing
 from bgbias.study import plan
@@ -40,21 +37,18 @@ def probe(study: Study, cell: Cell) -> None:
     """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
     import numpy as np
 
-    from bgbias.evaluation import embeddings, probed_classes, probes
+    from bgbias.evaluation import embeddings, probes
 
-    if study.probes.folds is None:
-        raise UserError(
-            f"Grid '{study.grid}' asks for no probes; set grids.{study.grid}.probes.folds in params.yaml."
-        )
+    folds = plan.asked(study, "probes", "folds", "asks for no probes")
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
-            queries = probes.of_queries(embedded, study.probes.folds)
+            queries = probes.of_queries(embedded, folds)
         else:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))
             table, fitted_table = (study.files.at("table", dataset=d) for d in (cell.dataset, fitted))
-            as_fitted = probed_classes.numbers(table, cell.dataset, fitted_table, fitted)
+            as_fitted = probes.class_numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
         with replacing(made.outputs["probed"]) as temporary:

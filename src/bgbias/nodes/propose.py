@@ -8,14 +8,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
-from bgbias.nodes.masks import predictor
+from bgbias.nodes.masks import find_predictor
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -40,7 +40,6 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
-    """The masker's weights."""
     return inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
 
 
@@ -58,8 +57,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def uses(study: Study, pool: str) -> list[ModuleType]:
-    """The masker's kind."""
-    return [plugins.load("maskers", study.maskers[_proposal(study, pool).masker].kind)]
+    return [study.masker(_proposal(study, pool).masker).module]
 
 
 def threads(study: Study, pool: str) -> int:
@@ -115,12 +113,12 @@ def _looked_at(
     from bgbias.backgrounds.foregrounds import look
     from bgbias.images import pixels
 
-    if not plugins.load("maskers", study.maskers[proposal.masker].kind).PREDICTS:
+    if not study.masker(proposal.masker).module.PREDICTS:
         raise UserError(
             f"The masker '{proposal.masker}' predicts nothing and cannot look for foregrounds; name a U²-Net as"
             " `masker` of the proposal in params.yaml."
         )
-    masker = predictor(study, proposal.masker, device)
+    masker = find_predictor(study, proposal.masker, device).build()
     names = sorted(found)
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     for batch in progress.track(batches, len(batches), f"foregrounds ({BATCH} photos each)"):

@@ -5,8 +5,6 @@ object was cut out by would be no cure but the answer. A masker whose masks do n
 can say no more than the mask that the picture was made with.
 """
 
-from __future__ import annotations
-
 import time
 from itertools import islice
 from types import ModuleType
@@ -45,7 +43,7 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
 
 def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
     """How often photos are seen, at which size, and how masks are used."""
-    facts = _facts(study, backbone)
+    facts = plan.backbone(study, backbone).facts
     return {
         "draws": study.cures.draws,
         "size": [facts.resize, facts.input_size],
@@ -55,11 +53,9 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
-    """The masker's kind, and the conditions."""
     from bgbias.evaluation.conditions import clean, random_background
 
-    kind = study.maskers[study.datasets[dataset].masker].kind
-    return [plugins.load("maskers", kind), clean, random_background]
+    return [study.masker_of(dataset).module, clean, random_background]
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:
@@ -76,17 +72,17 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     from bgbias.evaluation.seen import pictures, views_of
     from bgbias.files.store import writing
     from bgbias.images import pixels
-    from bgbias.nodes.masks import predictor
+    from bgbias.nodes.masks import find_predictor
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker
     with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as made:
-        facts = _facts(study, backbone)
+        facts = plan.backbone(study, backbone).facts
         album = Album(study, dataset, facts.resize, facts.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
         predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
-        make = predictor(study, masker, made.on(device)) if predicts else None
+        make = find_predictor(study, masker, made.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
         with writing(made.outputs["seen_masks"]) as store:
@@ -101,10 +97,3 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
         facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
         write_text(made.outputs["remasking"], pd.DataFrame([facts_of]).to_csv(index=False))
         made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}
-
-
-def _facts(study: Study, backbone: str) -> Any:
-    from bgbias.models import backbones
-
-    named = plan.backbone(study, backbone)
-    return backbones.facts(named.kind, named.params())

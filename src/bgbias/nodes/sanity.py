@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import progress, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -32,7 +30,6 @@ NETWORKS = 4  # the model's own, and one of each level that forgot
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks and the model."""
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
 
 
@@ -44,11 +41,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
         "sanity": study.sanity.model_dump(),
         **inputs.mask_policy(study),
     }
-
-
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone."""
-    return [plan.backbone(study, cell.backbone).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -63,9 +55,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score the attribution of a model's copies that forgot, and of maps that saw no photo; and say whether what maps point at
-    is what moves the model's embeddings.
-    """
+    """Score attribution of models that forgot and of blind maps, and how faithful maps are."""
     import numpy as np
     import pandas as pd
     import torch
@@ -76,16 +66,13 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.smoothgrad import attribute_photos
     from bgbias.photos import subset
 
-    if study.sanity.images is None:
-        raise UserError(
-            f"Grid '{study.grid}' doubts no scores; set grids.{study.grid}.sanity.images in params.yaml."
-        )
+    count = plan.asked(study, "sanity", "images", "doubts no scores")
     with records.node(study, step("sanity", cell=cell)) as made:
         device = made.on(device)
         model, album, _ = open_model(study, cell, device)
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
-        photos = album.evaluation(subset.keyed(table, "attribution", study.sanity.images), {"masks"}, "test")
+        photos = album.evaluation(subset.keyed(table, "attribution", count), {"masks"}, "test")
         distance, asked = plan.distance(cell), study.attribution
         networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
         frames, maps = [], {}

@@ -28,12 +28,10 @@ OUTPUTS = {
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """The embeddings."""
     return files_of(step("embed", cell=cell), "embeddings")
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """The metrics that there are."""
     return {"metrics": plugins.names("metrics")}
 
 

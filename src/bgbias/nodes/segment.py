@@ -1,15 +1,11 @@
 """Node: one-shot segmentation of a model's test photos."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
@@ -38,11 +34,8 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, and how the dataset says where its objects are."""
-    return [
-        plan.backbone(study, cell.backbone).module,
-        plugins.load("datasets", study.datasets[cell.dataset].kind),
-    ]
+    """How the dataset says where its objects are."""
+    return [study.dataset(cell.dataset).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
@@ -65,18 +58,15 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.study.truth import of_dataset
 
     settings = study.segmentation
-    if settings.episodes is None:
-        raise UserError(
-            f"Grid '{study.grid}' asks for no segmentation; set grids.{study.grid}.segmentation.episodes in params.yaml."
-        )
+    count = plan.asked(study, "segmentation", "episodes", "asks for no segmentation")
     with records.node(study, step("segment", cell=cell)) as made:
         outputs = made.outputs
         device = made.on(device)
         model, album, how = open_model(study, cell, device)
-        side, size = model.resize, model.input_size
         test, val = album.table("test"), album.table("val")
+        side, size = model.resize, model.input_size
         truth = of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
-        drawn = episodes.draw(test, truth.ids, settings.episodes)
+        drawn = episodes.draw(test, truth.ids, count)
         area = object_truth.mean_area(truth, val.ids)
         photos = album.evaluation(test, set(), "test")
         frame, segments = segment_photos(

@@ -1,7 +1,5 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
-from __future__ import annotations
-
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +22,6 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    """The tables of the grid."""
     return [{"table": name} for name in tables.wanted(study)]
 
 
@@ -42,7 +39,6 @@ def settings(study: Study, table: str) -> dict[str, Any]:
 
 
 def uses(study: Study, table: str) -> list[ModuleType]:
-    """The table's own file."""
     return [tables.load(table)]
 
 

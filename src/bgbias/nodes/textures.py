@@ -3,17 +3,14 @@
 Photos that validate have one, too: in another fold they train.
 """
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, step
-from bgbias.models import backbones
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -32,7 +29,6 @@ LIMITS = Limits(minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
-    """The photos."""
     return inputs.photos(dataset)
 
 
@@ -42,10 +38,9 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
-    """The backbone, and what makes a texture."""
     from bgbias.images import quilting
 
-    return [plugins.load("backbones", plan.backbone(study, backbone).kind), quilting]
+    return [plan.backbone(study, backbone).module, quilting]
 
 
 def threads(study: Study, dataset: str, backbone: str) -> int:
@@ -75,8 +70,7 @@ def textures(study: Study, dataset: str, backbone: str) -> None:
         table = read_table(study.files.at("table", dataset=dataset)).frame
         ids = table.loc[table["split"].isin(SPLITS), "image_id"].tolist()
         store, kept = study.files.at("photos", dataset=dataset), study.files.at("prepared", owner=dataset)
-        named = plan.backbone(study, backbone)
-        photos = prepared.pictures(store, backbones.facts(named.kind, named.params()).resize, kept)
+        photos = prepared.pictures(store, plan.backbone(study, backbone).facts.resize, kept)
 
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))

@@ -1,7 +1,5 @@
 """Node: one trained model."""
 
-from __future__ import annotations
-
 import shutil
 from types import ModuleType
 from typing import Any
@@ -54,10 +52,9 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The backbone, the loss and the method, how these two go together, and what scores the validation photos."""
+    """The loss and the method, how these two go together, and what scores the validation photos."""
     shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
-    backbone = plan.backbone(study, cell.backbone)
-    chosen = [("backbones", backbone.kind), ("losses", cell.loss), ("conditions", shown)]
+    chosen = [("losses", cell.loss), ("conditions", shown)]
     scored = [("metrics", name) for name in METRICS]
     named = plan.method(study, cell)
     repelled = [("repulsions", cell.loss)] * named.repels

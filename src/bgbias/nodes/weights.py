@@ -14,6 +14,7 @@ from bgbias.errors import UserError
 from bgbias.files import fetch
 from bgbias.files.fetch import Source
 from bgbias.study import weights as pretrained
+from bgbias.study.named import Named
 from bgbias.study.params import Study
 from bgbias.study.weights import Published
 
@@ -39,39 +40,38 @@ def settings(study: Study, owner: str) -> dict[str, Any]:
 
 def uses(study: Study, owner: str) -> list[ModuleType]:
     """The network, whose file says how published weights become its own."""
-    return [pretrained.described(study, owner)[0]]
+    return [pretrained.network(study, owner).module]
 
 
 def cost(study: Study, owner: str) -> Cost:
-    """Room for the file."""
     return Cost(disk=MODEL_BYTES)
 
 
 def weights(study: Study, owner: str) -> None:
     """Fetch a network's weights (or take the copy in data/downloads), verify them, and convert what is a .pth."""
-    from bgbias.files import state_dicts as files
+    from bgbias.files import state_dicts
 
     wanted = pretrained.published(study, owner)
     with records.node(study, step("weights", owner=owner)) as made:
         target = made.outputs["weights"]
         unfinished = target.with_name(f"{target.name}.unfinished")
-        state, made.notes["source"] = _state(study, wanted, unfinished)
-        files.write_state_dict(state, target)
+        state, made.notes["source"] = _state(Path(study.paths.downloads), wanted, unfinished)
+        state_dicts.write_state_dict(state, target)
         made.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _state(downloads: Path, wanted: Published, unfinished: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by their published names, and where they are from."""
-    downloads = Path(study.paths.downloads)
+    network = wanted.network
     here = next((downloads / name for name in wanted.files if (downloads / name).is_file()), None)
-    command = f"python -m bgbias weights {wanted.owner}"
+    command = f"python -m bgbias weights {network.owner}"
     if not wanted.sources:
         if here is not None:
-            return _read(study, here, wanted.owner), {"place": str(here)}
-        module, params = pretrained.described(study, wanted.owner)
+            return _read(here, network), {"place": str(here)}
+        module = network.module
         try:
-            return module.published(wanted.variant, params), {"library": module.__name__}
+            return module.published(network.variant, network.params()), {"library": module.__name__}
         except UserError as error:
             names = " or ".join(wanted.files)
             raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error
@@ -85,25 +85,25 @@ def _state(study: Study, wanted: Published, unfinished: Path) -> tuple[dict[str,
         f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
     )
     arrived = unfinished / "arrived"
-    used = fetch.fetch(sources, arrived, wanted.owner, cure)
+    used = fetch.fetch(sources, arrived, network.owner, cure)
     # Only now is it known which of the published files it is.
     file = arrived.replace(unfinished / used.called)
-    return _read(study, file, wanted.owner), used.model_dump(exclude_defaults=True)
+    return _read(file, network), used.model_dump(exclude_defaults=True)
 
 
-def _read(study: Study, file: Path, owner: str) -> dict[str, Tensor]:
-    from bgbias.files import state_dicts as files
-
-    module, _ = pretrained.described(study, owner)
-    if owner.startswith("maskers/") and hasattr(module, "network"):
+def _read(file: Path, network: Named) -> dict[str, Tensor]:
+    is_masker = network.family == "maskers"
+    if is_masker and hasattr(network.module, "network"):
         from bgbias.masks.saliency import published_state
 
-        return published_state(file, module.network(), owner)
-    if owner.startswith("maskers/") and file.suffix == ".onnx":
+        return published_state(file, network.module.network(), network.owner)
+    if is_masker and file.suffix == ".onnx":
         from bgbias.masks.onnx_saliency import packed
 
         return packed(file)
-    return files.read_state_dict(file, owner)
+    from bgbias.files import state_dicts
+
+    return state_dicts.read_state_dict(file, network.owner)
 
 
 def _sums(source: Source) -> str:

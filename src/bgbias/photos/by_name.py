@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable
 from os.path import commonpath
 from pathlib import PurePosixPath
 
 from bgbias.errors import UserError
 from bgbias.files.pictures import stem, unique
-from bgbias.progress import say
 
 
 def around(names: Iterable[str]) -> int:
@@ -38,16 +36,7 @@ def classes(names: list[str], level: int | None, name: str, to_do: str) -> dict[
         )
     shared = around(names)
     if level:
-        class_of = {n: "/".join(folders[n][min(shared, level - 1) : level]) for n in names}
-        above: dict[str, set[str]] = defaultdict(set)
-        for c in set(class_of.values()):
-            above[PurePosixPath(c).name].add(c)
-        twice = sorted(sorted(cs) for cs in above.values() if len(cs) > 1)
-        if twice:
-            say(
-                f"{name}: {len(twice)} folders' names stand for two classes or more, e.g. {' and '.join(twice[0])}"
-            )
-        return class_of
+        return {n: "/".join(folders[n][min(shared, level - 1) : level]) for n in names}
     # What follows the folders around all of them must be the class, and nothing below it.
     different = sorted(set(folders.values()))
     if len(different) > 1 and {len(f) for f in different} != {shared + 1}:

@@ -1,18 +1,13 @@
-"""Pictures decoded and resized once, for every process, epoch, draw and condition that wants them at this size.
+"""Pictures decoded and resized once, for every process, epoch, draw, condition and model that wants them at this size.
 
-A JPEG or a PNG costs milliseconds each time it is decoded. So whoever first needs a collection at some short side writes its
-pixels into one file (npy, one picture after the other) and an index beside it (npz of ``ids``, ``offsets``, ``shapes`` ...), and
-everybody maps the pixels into memory: opening takes no time, and processes on one machine share the pages. It is a cache and no
-product: its name carries a fingerprint of the collection, another one takes its place when the collection changes, and it may
-be deleted at any time. Each picture is compared with its checksum (``checks``) when a process first asks for it, so that nobody
-reads what it does not need.
-
-Raw pixels take about 260 kB a photo at short side 256, eight times a good JPEG's; docs/speed.md has what that buys.
+Who first needs a collection writes its pixels into one file (npy) and an index beside it (npz of ``ids``, ``offsets``,
+``shapes`` and ``checks``). Everybody maps the pixels into memory, so that processes share the pages. It is a cache: its name has
+a fingerprint of the collection, and it may be deleted. A picture's checksum is compared when a process first reads it.
+docs/speed.md has what that buys.
 """
 
-from __future__ import annotations
-
 import hashlib
+import itertools
 import math
 import os
 import shutil
@@ -34,7 +29,7 @@ from bgbias.files.locks import locked
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
-PER_CHUNK = 256  # pictures between two lines of progress
+PER_CHUNK = 64  # pictures that are made ahead of being written
 ROOM_TO_LEAVE = 2**28  # bytes of the disk
 
 Change = Callable[[np.ndarray], np.ndarray]
@@ -90,8 +85,8 @@ def pictures(
 ) -> Pictures:
     """The pictures of a store at short side ``side``, prepared in ``folder`` unless they are there already.
 
-    ``mode``: RGB or L. ``change``, if given, is applied to the decoded picture before it is resized; ``tag`` names it. A second
-    process that wants the same waits for the first. A picture that cannot be decoded and a disk without the room are errors.
+    ``mode``: RGB or L. ``change``, which ``tag`` names, is applied to the decoded picture before it is resized. A second process
+    waits for the first. A picture that cannot be decoded and a disk without the room are errors.
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
@@ -107,7 +102,7 @@ def pictures(
         return pixels.resize_short(change(picture) if change else picture, side)
 
     label = f"{store} at short side {side}"
-    return _kept(folder, family, identity, label, source.ids, sizes, decoded)
+    return prepare(folder, family, identity, label, source.ids, sizes, decoded)
 
 
 def combined(
@@ -117,10 +112,7 @@ def combined(
     masks: Pictures,
     make: Callable[[np.ndarray, np.ndarray], np.ndarray],
 ) -> Pictures:
-    """``make(photo, mask)`` of every photo that has a mask, as large as the photo; prepared in ``folder`` as ``pictures`` are.
-
-    ``name`` is the pictures' own. They are made again when photos, masks or the code of ``make`` are others.
-    """
+    """``make(photo, mask)`` of every photo that has a mask, as large as the photo, prepared under ``name`` in ``folder``."""
     ids = [image_id for image_id in photos.ids if image_id in masks]
 
     def made(image_id: str) -> np.ndarray:
@@ -135,7 +127,7 @@ def combined(
         return [photos.shapes[photos.row(image_id)] for image_id in ids]
 
     identity = f"{_code(make)}|{photos.name}|{masks.name}"
-    return _kept(folder, name, identity, f"{folder.name}/{name}", ids, sizes, made)
+    return prepare(folder, name, identity, f"{folder.name}/{name}", ids, sizes, made)
 
 
 def _code(change: Callable[..., np.ndarray] | None) -> str:
@@ -143,16 +135,19 @@ def _code(change: Callable[..., np.ndarray] | None) -> str:
     return code.fingerprint(__name__, changed_by if changed_by.startswith("bgbias.") else __name__)
 
 
-def _kept(
+def prepare(
     folder: Path,
     family: str,
     identity: str,
     label: str,
     ids: Sequence[str],
-    shapes: Callable[[], list[tuple[int, ...]]],
+    shapes: Callable[[], Sequence[tuple[int, ...]]],
     picture: Callable[[str], np.ndarray],
 ) -> Pictures:
-    """The pictures of a family that ``identity`` names, made unless they are there; those of another identity go."""
+    """The pictures of a family that ``identity`` names, made unless they are there; those of another identity are deleted.
+
+    ``picture`` makes one, uint8, from its id, in threads; ``shapes`` says how large each is. What a killed process wrote stays.
+    """
     path = folder / f"{family}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.npy"
     try:
         return Pictures(path)
@@ -163,47 +158,75 @@ def _kept(
         try:
             return Pictures(path)  # another process has prepared it meanwhile
         except _UNREADABLE:
-            for left in (*folder.glob(f"{family}-*.np[yz]"), *folder.glob(f".{family}-*.partial")):
-                left.unlink()
-            _prepare(path, label, ids, np.array(shapes(), np.int64), picture)
+            partial = path.with_name(f".{path.name}.partial")
+            for other in (*folder.glob(f"{family}-*.np[yz]"), *folder.glob(f".{family}-*.partial")):
+                if other != partial:
+                    other.unlink()
+            try:
+                _write(path, partial, label, ids, np.array(shapes(), np.int64), picture)
+            except Exception:  # what a signal interrupts is gone on with, and what fails is not
+                partial.unlink(missing_ok=True)
+                raise
             return Pictures(path)
 
 
-def _prepare(
-    path: Path, label: str, ids: Sequence[str], shapes: np.ndarray, picture: Callable[[str], np.ndarray]
+def _write(
+    path: Path,
+    partial: Path,
+    label: str,
+    ids: Sequence[str],
+    shapes: np.ndarray,
+    picture: Callable[[str], np.ndarray],
 ) -> None:
     lengths = shapes.prod(axis=1) if len(shapes) else np.zeros(0, np.int64)
     total = int(lengths.sum())
-    free = shutil.disk_usage(path.parent).free
+    checks = _resume(partial, lengths)
+    free = shutil.disk_usage(path.parent).free + partial.stat().st_size
     if (missing := total + ROOM_TO_LEAVE - free) > 0:
         size = progress.size
         raise UserError(
             f"{len(ids)} pictures of {label} take {size(total)}, and {size(ROOM_TO_LEAVE)} are kept free; {path.parent} has"
-            f" {size(free)}: {size(missing)} are missing. Free them, or name a larger disk as paths.work in params.yaml."
+            f" {size(free)}: {size(missing)} are missing. Free them, or name a larger disk: as paths.work in params.yaml,"
+            " or by an audit's --out."
         )
 
-    def decoded(image_id: str) -> bytes:
+    def encoded(image_id: str) -> bytes:
         return picture(image_id).tobytes()
 
-    chunks = [ids[i : i + PER_CHUNK] for i in range(0, len(ids), PER_CHUNK)]
-    label = f"{label} ({PER_CHUNK} pictures each)"
-    checks: list[int] = []
-    with replacing(path) as temporary, temporary.open("wb") as file, ThreadPoolExecutor(threads()) as workers:
-        header = {"descr": "|u1", "fortran_order": False, "shape": (total,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        for chunk in progress.track(chunks, len(chunks), label):
-            for image_id, data in zip(chunk, workers.map(decoded, chunk), strict=True):
-                if len(data) != lengths[len(checks)]:
-                    raise UserError(f"'{image_id}' is not as large as its header says; replace this picture.")
-                file.write(data)
-                checks.append(zlib.crc32(data))
+    missing_ids = ids[len(checks) :]
+    chunks = [missing_ids[i : i + PER_CHUNK] for i in range(0, len(missing_ids), PER_CHUNK)]
+    with partial.open("ab") as file, ThreadPoolExecutor(threads()) as workers:
+        made = itertools.chain.from_iterable(zip(c, workers.map(encoded, c), strict=True) for c in chunks)
+        for image_id, data in progress.track(made, len(missing_ids), label):
+            if len(data) != lengths[len(checks)]:
+                raise UserError(f"'{image_id}' is not as large as its header says; replace this picture.")
+            file.write(data)
+            checks.append(zlib.crc32(data))
         file.flush()
         # Before the name appears: after a power cut it would stand for pictures that are black.
         os.fsync(file.fileno())
+    partial.replace(path)
     # Last, as nothing is read without it.
     with replacing(_index(path)) as temporary, temporary.open("wb") as file:
         known = {"ids": np.array(ids, str), "offsets": np.cumsum(lengths) - lengths, "shapes": shapes}
         np.savez(file, **known, checks=np.array(checks, np.uint32))  # type: ignore[arg-type]
+
+
+def _resume(partial: Path, lengths: np.ndarray) -> list[int]:
+    """The checksums of the whole pictures in an unfinished file, which ends behind them then; begins one that is not there."""
+    checks: list[int] = []
+    with partial.open("r+b" if partial.exists() else "w+b") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": (int(lengths.sum()),)}
+        np.lib.format.write_array_header_1_0(file, header)
+        end = file.tell()
+        for length in lengths.tolist():
+            data = file.read(length)
+            if len(data) < length:
+                break
+            checks.append(zlib.crc32(data))
+            end += length
+        file.truncate(end)
+    return checks
 
 
 def _index(path: Path) -> Path:

@@ -1,7 +1,5 @@
 """Kinds of printed columns: from a table's numbers to words."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -38,9 +36,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Number:
-    """Words for the number in a table's ``column``: with its sign if it is a difference, with the ``ends`` of its interval,
-    with a mark where it is more than chance (``starred``).
-    """
+    """A table's ``column`` in words, with its ``sign``, the ``ends`` of its interval, or a star."""
 
     column: str
     digits: int

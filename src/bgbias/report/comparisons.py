@@ -1,7 +1,5 @@
 """What a grid's models lose in front of other backgrounds, what methods change, and what that says on its page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -92,9 +90,7 @@ class LossBlock:
 
 
 def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
-    """What was found: a headline, of what plain models lose and which methods change that by more than chance; and the rest,
-    which may be nothing.
-    """
+    """A headline of what plain models lose and which methods change that; and the rest, if any."""
     losing, unshown = _losing(blocks)
     models = [model for block in blocks for model in block.models]
     seeds = [m.seeds for m in models if m.method.partition("+")[0] not in names.NOT_TRAINED]

@@ -5,8 +5,6 @@ Seconds and memory are another machine's business each time: no product holds th
 faithfully leaves tables and their checksums as they are. The records have them, and MLflow shows them by run.
 """
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Mapping
@@ -36,9 +34,7 @@ COLUMNS = (
 
 
 def passes(study: Study) -> dict[str, float]:
-    """Of each trained model (``dataset/backbone/loss/method``) a step's passes through the network, a way back counted as two, by
-    those of plain training.
-    """
+    """Passes of a step for each trained model, a way back counting as two, by plain training's."""
     found = {}
     for cell in plan.trained(study):
         chosen, size = plan.method(study, cell), plan.trained_as(study, cell).train.batch_size

@@ -3,8 +3,6 @@
 All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap
@@ -199,17 +197,23 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
-    """The rows of each dataset and backbone: a heading, then a label and (text, whether in bold) for each column."""
+    """The rows of each dataset and backbone: a heading, then a label and (text, whether in bold) for each
+    column. Where rows differ in their backbone alone, those of a dataset stand together.
+    """
     sections = []
-    for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
+    by_backbone = len(table) > 1 and len(table[["loss", "method"]].drop_duplicates()) == 1
+    for _, part in table.groupby(["dataset"] if by_backbone else ["dataset", "backbone"], sort=False):
         rows = records(part)
         plain = {row["loss"] for row in rows if row["method"] == PLAIN}
         lines = []
         for row in rows:
-            label = names.row(row["loss"], row["method"], below_plain=row["loss"] in plain)
+            below_plain = row["loss"] in plain
+            trained = names.row(row["loss"], row["method"], below_plain=below_plain)
+            label = str(row["backbone"]) if by_backbone else trained
             lines.append((label, [(c.text(row), c.is_bold(row)) for c in columns]))
         counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
-        sections.append((" · ".join([names.dataset(str(dataset)), str(backbone), *counts]), lines))
+        of = [names.dataset(str(rows[0]["dataset"])), *([] if by_backbone else [str(rows[0]["backbone"])])]
+        sections.append((" · ".join([*of, *counts]), lines))
     return sections
 
 

@@ -106,9 +106,7 @@ def entries(file: str) -> dict[str, str]:
 
 
 def family(method_name: str) -> str:
-    """The file of methods/ that a method is called after (``sam_triplet`` of ``sam_triplet_8``), or that names it among its
-    entries; empty if there is none.
-    """
+    """The file of methods/ behind a method (``sam_triplet`` of ``sam_triplet_8``), or nothing."""
     files = [file for file in plugins.names("methods") if re.match(rf"{file}([_+]|$)", method_name)]
     naming = (file for file in plugins.names("methods") if method_name.partition("+")[0] in entries(file))
     return max(files, key=len, default="") or next(naming, "")
@@ -155,9 +153,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
-    """``3 seeds``, or ``1–3 seeds`` where rows differ. A backbone's own features have no seeds to speak
-    of.
-    """
+    """``3 seeds``, or ``1–3 seeds`` where rows differ; backbones' own features have none."""
     counted = trained(table["method"])
     numbers = table.loc[counted if counted.any() else ~counted, column]
     low, high = int(numbers.min()), int(numbers.max())
@@ -165,9 +161,7 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows as the paper orders them: datasets and backbones as they come, losses as in Table 1, plain before
-    its cures.
-    """
+    """Rows in the paper's order: datasets and backbones as they come, plain before its cures."""
     losses = sorted(rows["loss"].unique(), key=lambda name: place("losses", name))
     ranks = {
         "dataset": _ranks(rows["dataset"]),

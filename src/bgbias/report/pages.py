@@ -14,8 +14,6 @@ question, ``<!-- {{ ... }} -->answer<!-- end -->``, and ``bgbias publish`` write
 dataset/backbone/loss/method that no other row has.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import re

@@ -13,6 +13,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.photos import subset
+from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
 from bgbias.report.html.pictures import inside
 
@@ -139,11 +140,13 @@ def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: M
     row = embeddings.ids.index(image_id)
     own = int(embeddings.labels[row])
     gallery = np.asarray(embeddings.views[CLEAN, 0])
+    among = embeddings.given or Given.all_among_all(len(gallery))
 
     def finds(condition: str) -> tuple[FoundPhoto, ...]:
         near = gallery @ embeddings.views[condition, 0][row]
-        near[row] = -np.inf
-        first = np.argsort(-near, kind="stable")[: min(FOUND, len(near) - 1)]
+        searched = among.searched(np.array([row]), embeddings.labels)[0]
+        near[~searched] = -np.inf
+        first = np.argsort(-near, kind="stable")[: min(FOUND, int(searched.sum()))]
         labels = [int(embeddings.labels[i]) for i in first]
         return tuple(
             FoundPhoto(names[label], label == own, photos.clean(embeddings.ids[i]))

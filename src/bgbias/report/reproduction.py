@@ -7,8 +7,6 @@ lies outside of it by chance; all of them together are different if more do than
 far outside as none of so many would (Bonferroni).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -65,9 +65,7 @@ def test_splits(study: Study) -> dict[str, ImageTable]:
 
 
 def of_cells(study: Study, read: Mapping[str, Made], output: str) -> pd.DataFrame:
-    """The files of this output among ``read``, CSV or Parquet, one below the other, with the columns dataset, ..., seed of
-    their cells.
-    """
+    """The files of this output, CSV or Parquet, one below the other, with their cells' names."""
     frames = []
     for made in read.values():
         if made.output == output:
@@ -78,9 +76,7 @@ def of_cells(study: Study, read: Mapping[str, Made], output: str) -> pd.DataFram
 
 
 def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
-    """Of each dataset, how many test photos have a mask too empty or too full to replace their background; nothing where the
-    ``mask_report`` is not among what is read.
-    """
+    """Test photos of each dataset that masks exclude; nothing without the ``mask_report``."""
     if "mask_report" not in read:
         return {}
     report = rows.read_csv(read["mask_report"].path(study))
@@ -89,11 +85,9 @@ def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
 
 def album(study: Study, dataset: str, backbone: str) -> tuple[Facts, Album]:
     """A dataset as a backbone sees it, and the facts of that."""
-    from bgbias.models import backbones
     from bgbias.study.album import Album
 
-    named = plan.backbone(study, backbone)
-    facts = backbones.facts(named.kind, named.params())
+    facts = plan.backbone(study, backbone).facts
     return facts, Album(study, dataset, facts.resize, facts.input_size)
 
 

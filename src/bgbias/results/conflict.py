@@ -2,8 +2,6 @@
 (docs/methods.md, 9).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Whether one number of a model tells another: rank correlation over models."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

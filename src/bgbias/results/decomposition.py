@@ -5,8 +5,6 @@ clean -> own_inpainted       what cutting the object out and pasting it costs by
       -> random_background   what the class's backgrounds contributed
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np
@@ -28,13 +26,10 @@ OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
 def matched(queries: pd.DataFrame, model: Model, setting: str, draws: Mapping[str, int]) -> Values:
-    """MAP@R of one model in the conditions that ``draws`` names, each seen so many times, in galleries that lack the same photos
-    in each.
-
-    ``queries``: its rows of ``scores.of_queries``.
+    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions that are seen so many times (``draws``), in
+    galleries that lack the same photos in each.
     """
-    # Clean queries in the clean gallery belong to both settings, and are written as symmetric.
-    views = {name: (rows.SYMMETRIC if name == rows.CLEAN else setting, name, n) for name, n in draws.items()}
+    views = rows.views_in(setting, draws)
     return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
 
 
@@ -52,9 +47,7 @@ def steps(values: Values) -> dict[str, Estimate]:
 
 
 def gap(values: Values) -> Estimate:
-    """MAP@R, 0..1, on backgrounds of the query's class minus on those of other classes (``GAP``); unknown where no query has
-    both.
-    """
+    """MAP@R, 0..1, on backgrounds of the query's class minus on those of others; unknown where no query has both."""
     if not values.has_queries_with(values, GAP):
         return uncertainty.UNKNOWN
     return values.estimate(GAP, uncertainty.difference)

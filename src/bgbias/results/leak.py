@@ -4,8 +4,6 @@ It looks at what lies outside of the masks and nowhere else, and knows neither w
 is: the shape of what was left out must not tell the class.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,9 +27,7 @@ TIES = 1e-5  # far below what a bin of either histogram makes
 
 @dataclass(frozen=True)
 class Leak:
-    """MAP@R of backgrounds alone among backgrounds alone, 0..1: ``by_chance``, and how much ``more`` it is, with its interval
-    over classes.
-    """
+    """MAP@R of backgrounds alone, 0..1: ``by_chance``, and how much ``more``, with its interval."""
 
     by_chance: float
     more: Estimate

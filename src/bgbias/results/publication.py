@@ -5,8 +5,6 @@ pages show, and ``made.json``: commit, date, machine, minutes, libraries, a dige
 captions of the tables. Whether code has changed since is what git says.
 """
 
-from __future__ import annotations
-
 import difflib
 import hashlib
 import json

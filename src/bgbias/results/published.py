@@ -5,8 +5,6 @@ or how many folds' models stand side by side in it (1 where a file has no such c
 way there. A number that was found as ours is goes before one that was not.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

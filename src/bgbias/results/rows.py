@@ -45,9 +45,7 @@ def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
 
 
 def heading(own: pd.DataFrame, values: Values, counted: str) -> dict[str, Any]:
-    """A row's first columns from a model's rows: its names, seeds and folds, and how many queries, ``counted``, and classes
-    there are.
-    """
+    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes."""
     sizes = {counted: len(values.queries), "classes": len(set(values.classes))}
     return named(values.model) | repetitions(own, values.model) | sizes
 
@@ -248,10 +246,15 @@ def seen(
     return Values.of(model, parts, value, of_others, draws_of)
 
 
-def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
-    """The plain model that a method is compared with: of the same loss, and as long where models stand side by side. None for
-    plain itself, and where there is none.
+def views_in(setting: str, repeats: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
+    """``views`` for ``seen`` of conditions in one setting, each seen so often. Clean queries in the clean gallery belong to both
+    settings, and are written as symmetric.
     """
+    return {name: (SYMMETRIC if name == CLEAN else setting, name, n) for name, n in repeats.items()}
+
+
+def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
+    """The plain model of the same loss and length to compare with; None for plain itself."""
     alone, _ = side_by_side(model[-1])
     if alone == PLAIN:
         return None

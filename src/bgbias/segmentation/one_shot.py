@@ -5,8 +5,6 @@ never trained to segment, and no mask of a support is read. Of photos with one o
 photo's own class: its photos are the positives, those of the other class the negatives.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

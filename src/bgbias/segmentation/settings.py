@@ -1,7 +1,5 @@
 """Settings of one-shot segmentation."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bgbias.attribution.settings import SimilarityScore
@@ -11,14 +9,7 @@ from bgbias.settings import Strict
 class Segmentation(Strict):
     """One-shot segmentation by similarity attention, then GrabCut (docs/methods.md, section 7); only where it is asked for."""
 
-    episodes: int | None = Field(
-        None, ge=1, description="test photos to segment, a keyed subset of at most so many; none if null"
-    )
+    episodes: int | None = Field(None, ge=1, description="test photos to segment; none if null")
     score: SimilarityScore = Field("magnitude", description="what similarity attention asks of a photo")
-    sure: float = Field(
-        0.33,
-        gt=0,
-        lt=1,
-        description="what GrabCut starts from: such a share of a map's object is surely object, of the rest surely background",
-    )
+    sure: float = Field(0.33, gt=0, lt=1, description="share of either side that GrabCut never doubts")
     rounds: int = Field(5, ge=1, description="of GrabCut")

@@ -3,8 +3,6 @@
 Truths go through the geometry of the photos: resized to the model's short side, and cropped.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol

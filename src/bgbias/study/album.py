@@ -50,9 +50,7 @@ class Album:
         )
 
     def evaluation(self, table: ImageTable, needed: Collection[str], role: str) -> EvaluationPhotos:
-        """The photos of ``table``, with masks, the backgrounds of pool ``role`` and what remains of photos without their objects
-        where they are ``needed``.
-        """
+        """The photos of ``table`` with what is ``needed`` of masks, pool ``role``, inpainting."""
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool, inpainted = None, None
         if "backgrounds" in needed:

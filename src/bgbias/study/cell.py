@@ -1,7 +1,5 @@
 """One model of the study, by name."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -49,8 +47,6 @@ class Cell:
 
 
 def side_by_side(method_name: str) -> tuple[str, str]:
-    """A method's name without and with nothing but the length of embeddings of all folds: ``dcml_code+512d`` is that of
-    ``dcml_code`` and 512; no length for a model of its own.
-    """
+    """``dcml_code+512d``, folds side by side, as ``dcml_code`` and 512; no length for one model."""
     found = _SIDE_BY_SIDE.search(method_name)
     return (method_name[: found.start()], found[1]) if found else (method_name, "")

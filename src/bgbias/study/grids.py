@@ -9,22 +9,14 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from bgbias.photos.folds import FOLDS
-from bgbias.settings import Strict
+from bgbias.settings import Names, Strict, each_once
 from bgbias.study import variants
 from bgbias.study.cell import PRETRAINED, UNTRAINED
 from bgbias.study.methods import ON_REPLACED
 
-Names = tuple[str, ...]
 Values = Annotated[
     tuple[Annotated[variants.Value, BeforeValidator(variants.value)], ...], Field(min_length=1)
 ]
-
-
-def _each_once(named: tuple[Any, ...]) -> tuple[Any, ...]:
-    twice = next((n for n in named if named.count(n) > 1), None)
-    if twice is not None:
-        raise ValueError(f"{twice} is named twice")
-    return named
 
 
 class Sweep(Strict):
@@ -53,7 +45,7 @@ class Sweep(Strict):
         for key, values in settings.items():
             if key in variants.COMMON:
                 raise ValueError(variants.common(key))
-            _each_once(values)
+            each_once(values)
         return settings
 
 
@@ -83,10 +75,10 @@ class Block(Strict):
     )
     sweep: Sweep | None = Field(None, description="settings with several values, each combination a model")
 
-    @field_validator("datasets", "backbones", "losses", "methods", "seeds", "folds")
+    @field_validator("seeds", "folds")
     @classmethod
-    def _named_once(cls, named: tuple[Any, ...]) -> tuple[Any, ...]:
-        return _each_once(named)
+    def _each_once(cls, named: tuple[int, ...]) -> tuple[int, ...]:
+        return each_once(named)
 
     @model_validator(mode="after")
     def _has_models(self) -> Block:

@@ -4,8 +4,6 @@ A name is an entry of params.yaml's section ``methods`` (``dcml_no_inv_emb: {kin
 set, an option of methods/. ``<name>+bgaugment`` is the same method on photos whose backgrounds were replaced.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,14 +31,11 @@ class NamedMethod(Named):
     @property
     def uses(self) -> list[tuple[str, str]]:
         """Files of other families that it works by, by family and name."""
-        tell = getattr(self.module, "uses", None)
-        return list(tell(self.params())) if tell else []
+        return list(self.fact("uses", ()))
 
     @property
     def needs_batch_norm(self) -> bool:
-        """Whether it can train no network without."""
-        tell = getattr(self.module, "needs_batch_norm", None)
-        return bool(tell and tell(self.params()))
+        return bool(self.fact("needs_batch_norm", False))
 
     @property
     def repels(self) -> bool:
@@ -49,7 +44,6 @@ class NamedMethod(Named):
 
     @property
     def trains(self) -> bool:
-        """Whether there is a model to train."""
         return bool(self.module.TRAINS)
 
     @property
@@ -97,8 +91,7 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
             f"{cell}: train.batch_size is {batch_size}, but {f'method {method.name!r}' if own else f'the loss {loss!r}'} wants"
             f" {per_class} photos a class; set it to a multiple of {per_class} in params.yaml."
         )
-    tell = getattr(method.module, "classes", None)
-    least: int = tell(method.params()) if tell else 1
+    least: int = method.fact("classes", 1)
     if batch_size // per_class < least:
         raise UserError(
             f"{cell}: the method '{method.name}' attacks photos towards {least - 1} other classes of a batch, but a batch of"

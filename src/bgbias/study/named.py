@@ -1,4 +1,5 @@
-"""From a name in params.yaml to its file and its options: backbones and pretrainings (methods: ``methods.py``).
+"""From a name in params.yaml to its file and its options: datasets, maskers, backbones and pretrainings (methods:
+``methods.py``).
 
 A backbone's name is an entry of the section ``backbones``: a file in models/backbones/, with a variant behind a colon where it
 stands for a library (``timm:vit_tiny_patch16_224``), or any other name, whose ``kind`` is such a one
@@ -7,19 +8,27 @@ which it learns from photos without their labels before any training (``tiny_moc
 ``kind`` of such an entry is a file in training/pretraining/.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from bgbias import plugins
 from bgbias.errors import UserError
+from bgbias.models import backbones
+from bgbias.models.backbones import Facts
 from bgbias.settings import Strict, validated
 
 Entries = Mapping[str, Mapping[str, Any]]
+Entry = TypeVar("Entry")
+
+
+def entry_of(entries: Mapping[str, Entry], what: str, name: str) -> Entry:
+    """The entry of params.yaml that is so called; one that is not there is an error."""
+    if name not in entries:
+        raise UserError(f"params.yaml has no {what} '{name}'; there are: {', '.join(entries) or 'none'}.")
+    return entries[name]
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,49 @@ class Named:
         """Its file; one that is not there is an error with the nearest match."""
         return plugins.load(self.family, self.kind)
 
+    @property
+    def key(self) -> str:
+        """Where its options stand in params.yaml."""
+        return f"{self.section}.{self.name}"
+
+    @property
+    def owner(self) -> str:
+        """How its weights are called."""
+        return f"{self.family}/{self.name}"
+
+    @property
+    def variant(self) -> str:
+        """Which network of a library; empty where a file stands for one."""
+        return plugins.variant(self.kind)
+
     def params(self) -> Any:
         """Its options, checked by its file; a file without ``Params`` has none."""
         kind = getattr(self.module, "Params", Strict)
-        return validated(kind, dict(self.options), Path("params.yaml"), f"{self.section}.{self.name}")
+        return validated(kind, dict(self.options), Path("params.yaml"), self.key)
+
+    def fact(self, name: str, default: Any = None) -> Any:
+        """What its file's function ``name`` says of its options; ``default`` if it has none."""
+        tell = getattr(self.module, name, None)
+        return tell(self.params()) if tell else default
+
+
+@dataclass(frozen=True)
+class NamedDataset(Named):
+    """A dataset, whose options stand in a section of their own."""
+
+    section = family = "datasets"
+
+    @property
+    def key(self) -> str:
+        """Where its options stand in params.yaml."""
+        return f"{super().key}.options"
+
+
+@dataclass(frozen=True)
+class MaskerEntry(NamedDataset):
+    """A masker, whose options do so, too."""
+
+    section = family = "maskers"
 
 
 @dataclass(frozen=True)
@@ -70,9 +118,9 @@ class NamedBackbone(Named):
             ) from error
 
     @property
-    def variant(self) -> str:
-        """Which network of a library; empty where a file stands for one."""
-        return plugins.variant(self.kind)
+    def facts(self) -> Facts:
+        """What it was trained to see, and what it gives."""
+        return backbones.facts(self.kind, self.params())
 
 
 @dataclass(frozen=True)
@@ -84,9 +132,7 @@ class NamedPretraining(Named):
 
 def find_backbone(entries: Entries, name: str) -> NamedBackbone:
     """What a name means; ``entries``: the section ``backbones``. A name of one of our files is of no other kind."""
-    if name not in entries:
-        raise UserError(f"params.yaml has no backbone '{name}'; there are: {', '.join(entries)}.")
-    options = dict(entries[name])
+    options = dict(entry_of(entries, "backbone", name))
     kind, pretraining = str(options.pop("kind", name)), str(options.pop("pretraining", ""))
     if plugins.known("backbones", name) and kind != name:
         raise UserError(
@@ -97,10 +143,7 @@ def find_backbone(entries: Entries, name: str) -> NamedBackbone:
 
 def find_pretraining(entries: Entries, name: str) -> NamedPretraining:
     """What a name means; ``entries``: the section ``pretrainings``. One that is not there, or says no kind, is an error."""
-    if name not in entries:
-        there = ", ".join(entries) or "none"
-        raise UserError(f"params.yaml has no pretraining '{name}'; there are: {there}.")
-    options = dict(entries[name])
+    options = dict(entry_of(entries, "pretraining", name))
     if "kind" not in options:
         there = ", ".join(plugins.names("pretraining"))
         raise UserError(f"params.yaml: pretrainings.{name} needs a `kind`; there are: {there}.")

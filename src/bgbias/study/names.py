@@ -4,8 +4,6 @@ Files of plugins are held to the same rule (``plugins.NAME``), and their parts (
 folders that Snakemake's patterns and a shell can spell.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -36,13 +34,9 @@ def check(path: Path, sections: Mapping[str, Collection[str]]) -> None:
             if why:
                 # ascii: a letter of another alphabet looks like one of ours, a line break like nothing.
                 shown = ascii(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")[1:-1]
-                raise UserError(f"{path}: '{section}.{shown}' cannot be a name: {why}.{_hint(section, name)}")
-
-
-def _hint(section: str, name: str) -> str:
-    if section == "methods" and "+" in name:
-        return " '+bgaugment' is added where a grid names a method."
-    return ""
+                added = " '+bgaugment' is added where a grid names a method."
+                hint = added if section == "methods" and "+" in name else ""
+                raise UserError(f"{path}: '{section}.{shown}' cannot be a name: {why}.{hint}")
 
 
 def folder(written: str) -> str:

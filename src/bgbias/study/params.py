@@ -3,10 +3,9 @@
 Unknown keys are refused, and the nearest right one is suggested.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import Named, find_backbone, find_pretraining
+from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
 from bgbias.study.paths import Paths
 from bgbias.training.settings import Train
 
@@ -33,9 +32,7 @@ class Roots(Strict):
     """Where artefacts go; point them at a big disk."""
 
     raw: str = Field("data/raw", description="official files, as they were fetched")
-    downloads: str = Field(
-        "data/downloads", description="where people put official files that they fetched by hand"
-    )
+    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
     checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
     work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
     runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
@@ -62,9 +59,7 @@ class Dataset(Strict):
         description="a name under `datasets`, often its own, whose training photos are of its test photos' classes: probes are"
         " fitted on these (docs/methods.md, section 6); on parts of its own test photos if null",
     )
-    probe_photos: int | None = Field(
-        None, ge=2, description="of its training photos probes are fitted on at most so many; on all if null"
-    )
+    probe_photos: int | None = Field(None, ge=2, description="training photos used; all if null")
     options: dict[str, Any] = Field(default_factory=dict, description="the `Params` of its kind")
 
 
@@ -80,10 +75,7 @@ class Shared(Strict):
 
     grid: str = Field(description="the chosen one: a name under `grids`, here or in a file of grids/")
     paths: Roots = Roots()
-    plugins: tuple[str, ...] = Field(
-        (),
-        description="folders with files of one's own, as in <folder>/losses/my_loss.py; seen from this file",
-    )
+    plugins: tuple[str, ...] = Field((), description="folders of plug-ins, relative to this file")
     datasets: dict[str, Dataset]
     maskers: dict[str, Masker]
     backgrounds: dict[str, Backgrounds]
@@ -131,6 +123,20 @@ class Study(Shared):
     def files(self) -> Paths:
         """The patterns of this study's artefacts."""
         return Paths(**self.paths.model_dump(), grid=self.grid)
+
+    def dataset(self, name: str) -> NamedDataset:
+        """The file and the options of a dataset; one that params.yaml lacks is an error."""
+        described = entry_of(self.datasets, "dataset", name)
+        return NamedDataset(name, described.kind, described.options)
+
+    def masker(self, name: str) -> MaskerEntry:
+        """The file and the options of a masker; one that params.yaml lacks is an error."""
+        described = entry_of(self.maskers, "masker", name)
+        return MaskerEntry(name, described.kind, described.options)
+
+    def masker_of(self, dataset: str) -> MaskerEntry:
+        """The file and the options of a dataset's own masker."""
+        return self.masker(self.datasets[dataset].masker)
 
 
 # What a grid may change, key by key.
@@ -242,9 +248,7 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
-    """A loss's settings for a dataset: the column of its ``losses``, else its name, else its kind, else ``default``; and what the
-    loss's name says beside them.
-    """
+    """A loss's settings for a dataset: of its column, name, kind or ``default``, and its name."""
     loss, changed = variants.own(loss)
     known = study.losses.get(loss, {})
     described = study.datasets[dataset]
@@ -258,14 +262,13 @@ def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
 
 def _check_options(study: Study, path: Path) -> None:
     """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
-    found = [("datasets", d.kind, f"datasets.{n}.options", d.options) for n, d in study.datasets.items()]
-    found += [("maskers", m.kind, f"maskers.{n}.options", m.options) for n, m in study.maskers.items()]
-    found += [("losses", n, f"losses.{n}.{c}", v) for n, cs in study.losses.items() for c, v in cs.items()]
-    for family, kind, key, values in found:
-        if plugins.known(family, kind):
-            validated(plugins.load(family, kind).Params, values, path, key)
+    for loss in filter(partial(plugins.known, "losses"), study.losses):
+        for column, values in study.losses[loss].items():
+            validated(plugins.load("losses", loss).Params, values, path, f"losses.{loss}.{column}")
     _check_columns(study, path)
     entries: Iterator[Named] = chain(
+        map(study.dataset, study.datasets),
+        map(study.masker, study.maskers),
         (find_backbone(study.backbones, name) for name in study.backbones),
         (find_pretraining(study.pretrainings, name) for name in study.pretrainings),
         (named_methods.find(study.methods, name) for name in study.methods),

@@ -4,8 +4,6 @@ The nodes' files declare the patterns of what they make (``OUTPUTS``), this file
 root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else spells a folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cache
@@ -30,7 +28,6 @@ class Paths:
     grid: str
 
     def __getattr__(self, name: str) -> str:
-        """The pattern called ``name``."""
         try:
             pattern = _patterns(plugins.names("nodes"))[name]
         except KeyError:
@@ -54,7 +51,7 @@ UNFINISHED = {
     "partial_pretraining": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/checkpoint.pt",
     "partial_pretraining_history": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/history.csv",
     "prepared": "WORK/prepared/{owner}",
-    "mask_cache": "WORK/mask_cache/{dataset}/{masker}/{key}",
+    "mask_cache": "WORK/mask_cache/{masker}/{key}",
     "running": "WORK/running/{name}.json",
     "vitals": "WORK/running/{name}.csv",
     # what is made again to be compared with published results

@@ -3,13 +3,12 @@
 What a node reads of it stands in the node's own file (``engine/node.py``).
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
@@ -20,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import NamedBackbone, NamedPretraining, find_backbone, find_pretraining
+from bgbias.study.named import NamedBackbone, NamedPretraining, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
@@ -113,8 +112,7 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
         check_cell(study, cell)
         for dataset in photographed(study, cell):
             parts_of(study, dataset)
-            described = study.maskers[study.datasets[dataset].masker]
-            options(study, "maskers", described.kind, described.options)
+            study.masker_of(dataset).params()
     return chosen
 
 
@@ -153,9 +151,7 @@ def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
 
 
 def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
-    """The datasets whose photos a cell's model sees: its own, and, where others are named, that of its backbone's pretraining and
-    that whose training photos its probes are fitted on.
-    """
+    """The datasets that a model sees: its own, its pretraining's, and that of its probes."""
     before = pretraining(study, cell.backbone)
     fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
     named = (cell.dataset, before.params().dataset if before else None, fitted)
@@ -173,48 +169,35 @@ def fitted_cell(study: Study, cell: Cell) -> Cell:
     return replace(cell, dataset=fitted) if fitted and one and cell.method == PRETRAINED else cell
 
 
-def segments(study: Study) -> bool:
-    """Whether the grid asks for one-shot segmentation."""
-    return study.segmentation.episodes is not None
+def _asks(section: str, key: str) -> Callable[[Study], bool]:
+    """Whether a grid asks for what not every study has: whether this setting says something."""
+    return lambda study: bool(getattr(getattr(study, section), key))
 
 
-def crosses(study: Study) -> bool:
-    """Whether the grid puts objects in front of the same backgrounds each."""
-    return study.crossing.objects is not None
+segments = _asks("segmentation", "episodes")
+crosses = _asks("crossing", "objects")
+cures = _asks("cures", "names")
+attacks = _asks("attacked", "attacks")
+doubts = _asks("sanity", "images")
+probes = _asks("probes", "folds")
 
 
-def cures(study: Study) -> bool:
-    """Whether the grid asks for cures without training."""
-    return bool(study.cures.names)
-
-
-def attacks(study: Study) -> bool:
-    """Whether the grid asks for attacks on its test photos."""
-    return bool(study.attacked.attacks)
-
-
-def doubts(study: Study) -> bool:
-    """Whether the grid asks if its attribution scores are worth believing."""
-    return study.sanity.images is not None
-
-
-def probes(study: Study) -> bool:
-    """Whether the grid asks what classifiers on embeddings make of photos."""
-    return study.probes.folds is not None
+def asked(study: Study, section: str, key: str, refusal: str) -> Any:
+    """This setting of a grid; a grid without it is refused, in the words ``refusal``."""
+    if value := getattr(getattr(study, section), key):
+        return value
+    raise UserError(f"Grid '{study.grid}' {refusal}; set grids.{study.grid}.{section}.{key} in params.yaml.")
 
 
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
-    described = study.datasets[dataset]
-    told = getattr(plugins.load("datasets", described.kind), "truth", None)
-    return told(options(study, "datasets", described.kind, described.options)) if told else None
+    known: str | None = study.dataset(dataset).fact("truth")
+    return known
 
 
 def given(study: Study, dataset: str) -> bool:
     """Whether a dataset says who is asked among whom."""
-    described = study.datasets[dataset]
-    told = getattr(plugins.load("datasets", described.kind), "given", None)
-    return bool(told and told(options(study, "datasets", described.kind, described.options)))
+    return bool(study.dataset(dataset).fact("given"))
 
 
 def someone_given(study: Study) -> bool:
@@ -224,8 +207,7 @@ def someone_given(study: Study) -> bool:
 
 def masks_are_found(study: Study) -> bool:
     """Whether the masks of a dataset of the grid are found by a masker, which may be wrong."""
-    kinds = {study.maskers[study.datasets[dataset].masker].kind for dataset in datasets(study)}
-    return any(plugins.load("maskers", kind).PREDICTS for kind in kinds)
+    return any(study.masker_of(dataset).module.PREDICTS for dataset in datasets(study))
 
 
 def check_trains(study: Study, cell: Cell) -> None:
@@ -289,9 +271,7 @@ def method(study: Study, cell: Cell) -> NamedMethod:
 
 
 def trained_as(study: Study, cell: Cell) -> Study:
-    """The study as it is for a cell: its training as the loss's name says. The same study where that says nothing of it, or is
-    so already.
-    """
+    """The study as it is for a cell, whose loss may name other settings of training."""
     changes = variants.of_training(cell.loss)
     if not changes:
         return study
@@ -349,11 +329,7 @@ def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:
 
 def pools(study: Study, pool: str) -> Backgrounds:
     """A background set of params.yaml; an unknown one is an error."""
-    if pool not in study.backgrounds:
-        raise UserError(
-            f"params.yaml has no backgrounds '{pool}'; there are: {', '.join(study.backgrounds)}."
-        )
-    return study.backgrounds[pool]
+    return entry_of(study.backgrounds, "backgrounds", pool)
 
 
 def datasets(study: Study) -> list[str]:

@@ -1,32 +1,26 @@
 """The files that a dataset of params.yaml is made of, where each can come from, and what a digest sees of that."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
 
-from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import fingerprint
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 PART = re.compile("[a-z_]+")
 
 
 def parts_of(study: Study, dataset: str) -> dict[str, tuple[Source, ...]]:
     """The files a dataset is made of, each with the places it can come from, best first; none for one that is rendered."""
-    if dataset not in study.datasets:
-        raise UserError(f"params.yaml has no dataset '{dataset}'; there are: {', '.join(study.datasets)}.")
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
-    parts = dict(module.parts(options(study, "datasets", described.kind, described.options)))
+    named = study.dataset(dataset)
+    parts = dict(named.fact("parts"))
     if wrong := [part for part in parts if not PART.fullmatch(part)]:
         raise UserError(
-            f"{module.__file__} calls a file of its datasets {wrong[0]!a}; the name becomes part of paths and commands: small"
-            " letters and _ only."
+            f"{named.module.__file__} calls a file of its datasets {wrong[0]!a}; the name becomes part of paths and"
+            " commands: small letters and _ only."
         )
     return parts
 
@@ -49,11 +43,9 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
     for source in sources:
         folder = bool(source.place) and places.source(source.place or "").is_dir()
         checksum = None if folder else source.md5 or source.sha256  # a folder has none
-        place = {"place": source.place, "file": source.file, "keep": source.keep}
-        seen = (
-            {"checksum": checksum}
-            if checksum
-            else place | {"listing": fingerprint(source.place or "", database, source.names)}
-        )
+        seen: dict[str, Any] = {"checksum": checksum}
+        if not checksum:
+            seen = {"place": source.place, "file": source.file, "keep": source.keep}
+            seen["listing"] = fingerprint(source.place or "", database, source.names)
         found += [seen] if seen not in found else []
     return found

@@ -67,14 +67,12 @@ class Training:
 
 
 def around(named: NamedMethod, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
-    """The method around a model and a loss."""
     method: BaseMethod = named.module.Method(model, base_loss, named.params(), task)
     method.replaces_backgrounds |= named.replaces
     return method
 
 
 def resolve(study: Study, cell: Cell) -> Training:
-    """What training the cell takes."""
     return Training(
         cell,
         study.train,

@@ -1,17 +1,14 @@
 """Where the objects of a study's photos are, as its datasets know it: true masks, or boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
-from bgbias import plugins
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.images.boxes import in_crop
 from bgbias.segmentation.truth import TrueBoxes, TrueMasks, Truth
 from bgbias.study import plan
 from bgbias.study.album import Album
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 
@@ -21,10 +18,9 @@ def of_dataset(
     """What a dataset knows of the objects of these ``photos``, at the short side and crop of a model."""
     if plan.truth(study, dataset) == "masks":
         return TrueMasks(album.truth(), photos, size)
-    described = study.datasets[dataset]
-    module = plugins.load("datasets", described.kind)
+    named = study.dataset(dataset)
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-    boxes = module.boxes(options(study, "datasets", described.kind, described.options), parts)
+    boxes = named.module.boxes(named.params(), parts)
     store = ImageStore(study.files.at("photos", dataset=dataset))
     found = {
         name: in_crop(boxes[name], pixels.size(store.read(name), name), side, size)

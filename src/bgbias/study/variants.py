@@ -5,8 +5,6 @@ that rate; ``attr_frac+weight=2+bgaugment`` a method with that weight on replace
 tables and commands carry the values, and nobody keeps a list of variants.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -4,22 +4,19 @@ A network that has weights is called by its family and its name in params.yaml: 
 Its file in the family's folder may offer ``PUBLISHED``, the sources of its weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.settings import Strict
-from bgbias.study.named import find_backbone
-from bgbias.study.params import Study, options
+from bgbias.study.named import Named, find_backbone
+from bgbias.study.params import Study
 
 WORD = "published"
 
@@ -28,17 +25,15 @@ WORD = "published"
 class Published:
     """Weights to fetch: from ``sources``, or, where there are none, by the library that knows the network."""
 
-    owner: str
+    network: Named
     sources: tuple[Source, ...]
-    params: Strict
-    variant: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
         """The names under which a copy that was got by other means is looked for."""
         if self.sources:
             return tuple(dict.fromkeys(s.called for s in self.sources))
-        return tuple(f"{self.variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
+        return tuple(f"{self.network.variant}{suffix}" for suffix in (".safetensors", ".pth", ".bin"))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -60,11 +55,11 @@ def fetched(study: Study, owner: str) -> bool:
 
 def published(study: Study, owner: str) -> Published:
     """What to fetch for a network; one that has nothing to fetch is an error."""
-    module, params = described(study, owner)
-    wanted, key = _wanted(study, owner), owner.replace("/", ".")
+    named = network(study, owner)
+    wanted, module = _wanted(study, owner), named.module
     if "://" in wanted:
-        source = Source(place=wanted, sha256=getattr(params, "sha256", None))
-        return Published(owner, (source,), params)
+        source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
+        return Published(named, (source,))
     if wanted != WORD:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
@@ -73,9 +68,9 @@ def published(study: Study, owner: str) -> Published:
     sources: tuple[Source, ...] = getattr(module, "PUBLISHED", ())
     if not sources and not hasattr(module, "published"):
         raise UserError(
-            f"params.yaml: {key}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
+            f"params.yaml: {owner.replace('/', '.')}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
         )
-    return Published(owner, sources, params, variant(study, owner))
+    return Published(named, sources)
 
 
 def file(study: Study, owner: str) -> Path | None:
@@ -87,26 +82,24 @@ def file(study: Study, owner: str) -> Path | None:
 
 
 def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
-    """The file that implements a network, and the network's options; an owner that params.yaml lacks is an error."""
+    """The file that implements a network, and the network's options."""
+    named = network(study, owner)
+    return named.module, named.params()
+
+
+def network(study: Study, owner: str) -> Named:
+    """A network of params.yaml by how its weights are called; one that is not there is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
-        backbone = find_backbone(study.backbones, name)
-        return backbone.module, backbone.params()
+        return find_backbone(study.backbones, name)
     if family == "maskers" and name in study.maskers:
-        masker = study.maskers[name]
-        return plugins.load(family, masker.kind), options(study, family, masker.kind, masker.options)
+        return study.masker(name)
     there = [*(f"backbones/{n}" for n in study.backbones), *(f"maskers/{n}" for n in study.maskers)]
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def variant(study: Study, owner: str) -> str:
-    """Which network of a library it is; empty where a file stands for one."""
-    family, _, name = owner.partition("/")
-    return find_backbone(study.backbones, name).variant if family == "backbones" else ""
-
-
 def _wanted(study: Study, owner: str) -> str:
-    return str(getattr(described(study, owner)[1], "weights", None) or "")
+    return str(getattr(network(study, owner).params(), "weights", None) or "")
 
 
 def own_weights(study: Study, owner: str, before: str = "") -> str:
@@ -123,8 +116,8 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
 
     ``before``: what a record has in its place; of files that are elsewhere, it is what they are known by.
     """
-    chosen, known = study.maskers[masker], before or {}
-    module = plugins.load("maskers", chosen.kind)
+    chosen, known = study.masker(masker), before or {}
+    module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
     weights = own_weights(study, owner("maskers", masker), known.get("weights", ""))
     listing = dict(known.get("listing", {}))

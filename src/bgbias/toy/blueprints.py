@@ -4,8 +4,6 @@ Lengths are arbitrary (the camera frames the object), ``y`` points up and things
 1 the second, 2 and 3 accents.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

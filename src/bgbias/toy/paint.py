@@ -3,8 +3,6 @@
 Classes share a few palettes, so that one flat colour never tells a class: shape, which part wears what, and pattern do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Everything of a photo but its scene is a ``Shot``; ``expose`` lays it over an em
 and mask can stand in front of any scene.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

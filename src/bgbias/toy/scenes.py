@@ -1,7 +1,5 @@
 """Scenes: what an object stands before, and how one photo after another shows the same one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

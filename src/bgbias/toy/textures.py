@@ -4,8 +4,6 @@ A texture is a pure function of plane coordinates (the picture is about one unit
 anywhere at any resolution: another crop is other coordinates. ``Cloth.noise`` is the scene's own table of random numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

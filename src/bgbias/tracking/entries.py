@@ -1,7 +1,5 @@
 """What MLflow shows of a step, made of its record: parameters, metrics, tags, files, curves. MLflow itself is not here."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Why a store did not take the records, in a line that says what to do: wrong address, no answer, another version."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import re
 import urllib.error

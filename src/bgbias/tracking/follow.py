@@ -4,8 +4,6 @@ Steps know nothing of MLflow: they write records and histories, and one process 
 the workflow runs, ``sync`` at any time). A store that is slow, locked or down delays the show, never a step.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import random

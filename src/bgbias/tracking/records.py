@@ -1,7 +1,5 @@
 """The records below some folders as MLflow shows them: one entry a step, and one a model that joins those of its steps."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging
@@ -133,9 +131,7 @@ def _order(entry: Entry) -> tuple[int, str, bool]:
 
 
 def collections_behind(entry: Entry, finished: Mapping[str, Entry]) -> tuple[Collection, ...]:
-    """The photos, masks and backgrounds that a model's step was made of, as far as the records of ``finished`` steps (by digest)
-    lead to them.
-    """
+    """The photos, masks and backgrounds of a model's step, by the records of ``finished`` steps."""
     collections: dict[str, Collection] = {}
     waiting = [*entry.upstream.values()] if entry.is_of_model else []
     while waiting:

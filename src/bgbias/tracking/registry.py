@@ -45,9 +45,7 @@ DESCRIPTION = (
 
 
 def register(client: MlflowClient, run: Run, entry: Entry) -> None:
-    """Make the entry's weights the ``current`` version of its model, e.g. ``demo-toy_090-tiny-contrastive-plain-seed0``; the same
-    ones are not registered twice.
-    """
+    """Make the entry's weights the ``current`` version of its model; the same ones only once."""
     assert entry.model is not None
     weights, checksum = entry.model
     *parts, seed = (entry.params[k] for k in CELL_PARAMS)

@@ -1,7 +1,5 @@
 """MLflow's pages of the store at hand, opened where models are compared."""
 
-from __future__ import annotations
-
 import http.client
 import os
 import socket

@@ -5,8 +5,6 @@ MLflow's own table of runs shows neither parameters nor metrics until they are c
 A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which charts.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping
@@ -73,9 +71,7 @@ def name(cell: Mapping[str, Any]) -> str:
 
 
 def named(values: Mapping[str, float]) -> dict[str, float]:
-    """Values by the names that a model's run has, in the tables' units, as long as a column is wide; what has no such name stays
-    as it is.
-    """
+    """Values by the names and in the units of a model's run; others stay as they are."""
     ours = {NAMED[key][0]: round(NAMED[key][1] * value, 4) for key, value in values.items() if key in NAMED}
     return ours | {key: value for key, value in values.items() if key not in NAMED}
 

@@ -5,8 +5,6 @@ After every epoch the whole state is saved outside the declared outputs; since a
 that was killed ends with the same weights, bit for bit on a CPU, as one that was not.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A model that has found all places by which it compares photos cannot compare the
 (Zheng et al. 2020, equations 3 to 5). Tuples are rows of the batch's photos, int64 [T, roles].
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,18 +1,26 @@
 """Settings of training, which a grid may change key by key."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field
 
 from bgbias.settings import Strict
 
-METRICS = (
-    "map_at_r",
-    "precision_at_1",
-)  # of validation photos, after each epoch; the first one stops and picks
+# Of validation photos, after each epoch; the first one stops and picks.
+METRICS = ("map_at_r", "precision_at_1")
 Positive = Annotated[float, Field(gt=0)]
+Part = Annotated[float, Field(gt=0, le=1)]
+
+
+def in_order(range_: tuple[float, float]) -> tuple[float, float]:
+    """A range from a smaller number to a larger one; another one is refused."""
+    if range_[0] > range_[1]:
+        raise ValueError("the smaller number comes first")
+    return range_
+
+
+Ratio = Annotated[tuple[Positive, Positive], AfterValidator(in_order)]
+Shares = Annotated[tuple[Part, Part], AfterValidator(in_order)]
 
 
 class Train(Strict):
@@ -30,9 +38,7 @@ class Train(Strict):
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="of all learning rates over max_epochs; cosine ends near 0"
     )
-    embedder_lr: float | None = Field(
-        None, gt=0, description="of the linear embedding layer; `lr` if not given"
-    )
+    embedder_lr: float | None = Field(None, gt=0, description="of the embedding layer, if not `lr`")
     momentum: float = Field(0.9, ge=0, lt=1, description="of rmsprop and sgd")
     weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
     frozen: tuple[str, ...] = Field(
@@ -44,18 +50,5 @@ class Train(Strict):
         description="validation photos whose score stops and picks; published: corrupted for methods that replace backgrounds",
     )
     precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
-    crop_scale: tuple[Positive, Positive] = Field(
-        (0.16, 1.0), description="share of a photo that a random crop has"
-    )
-    crop_ratio: tuple[Positive, Positive] = Field(
-        (0.75, 4 / 3), description="width of a random crop by its height"
-    )
-
-    @field_validator("crop_scale", "crop_ratio")
-    @classmethod
-    def _from_to(cls, range_: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-        if range_[0] > range_[1]:
-            raise ValueError("the smaller number comes first")
-        if info.field_name == "crop_scale" and range_[1] > 1:
-            raise ValueError("a crop is a share of the photo, 1 at most")
-        return range_
+    crop_scale: Shares = Field((0.16, 1.0), description="share of a photo that a random crop has")
+    crop_ratio: Ratio = Field((0.75, 4 / 3), description="width of a random crop by its height")

@@ -3,8 +3,6 @@
 Lengths are told for photos of 224 pixels, and are in proportion for others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

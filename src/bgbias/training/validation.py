@@ -1,7 +1,5 @@
 """The score that stops a training and picks its best epoch: retrieval among the validation photos."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import numpy as np

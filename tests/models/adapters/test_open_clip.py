@@ -162,7 +162,7 @@ def test_what_is_not_there_is_told(which: str, said: str) -> None:
 
 def test_a_model_without_its_library_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "open_clip", None)
-    with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open_clip\]'"):
+    with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open-clip\]'"):
         load("open_clip:Small-8")
 
 

@@ -7,8 +7,6 @@ gallery); and ``view(photo, draw)``, the picture that the model sees, uint8 [S, 
 One that takes backgrounds from other photos says which in ``donor(photo, draw)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from bgbias import plugins
@@ -24,9 +22,13 @@ View = tuple[str, int]
 
 
 def views(conditions: Iterable[str], draws: int) -> tuple[View, ...]:
-    """The views of each photo under these conditions: ``draws`` of one with chance in it, one of any other."""
-    repeats = {name: draws if plugins.load("conditions", name).DRAWS else 1 for name in conditions}
-    return tuple((name, draw) for name, count in repeats.items() for draw in range(count))
+    """The views of each photo under these conditions, each as often as ``repeats`` says."""
+    return tuple((name, draw) for name, count in repeats(conditions, draws).items() for draw in range(count))
+
+
+def repeats(conditions: Iterable[str], draws: int) -> dict[str, int]:
+    """How often a photo is seen under each of these conditions: ``draws`` times with chance in it, else once."""
+    return {name: draws if plugins.load("conditions", name).DRAWS else 1 for name in conditions}
 
 
 def needs(conditions: Iterable[str]) -> frozenset[str]:

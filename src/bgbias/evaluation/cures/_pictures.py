@@ -1,7 +1,5 @@
 """The picture is changed outside of its object, and goes through the model anew."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias.images import pixels

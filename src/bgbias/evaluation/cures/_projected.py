@@ -1,7 +1,5 @@
 """Directions in which backgrounds move embeddings are projected out (``evaluation.erasure``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The background becomes grey: what is not there cannot mislead."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias.images.composite import on_grey

@@ -1,8 +1,6 @@
 """NMI: how well k-means finds the classes, by normalised mutual information (Manning, Raghavan & Schütze 2008, section 16.3;
 docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias import seeds
@@ -21,9 +19,7 @@ def of_embeddings(embeddings: np.ndarray, labels: np.ndarray) -> float:
 
 
 def clusters(embeddings: np.ndarray, number: int, start: int = 0) -> np.ndarray:
-    """Which of so many clusters each of the embeddings, float32 [N, d], is in, int64 [N]: faiss's k-means, whose first
-    centres are drawn by N, ``number`` and ``start`` alone.
-    """
+    """Clusters of embeddings float32 [N, d], int64 [N]: faiss's k-means, keyed by ``start``."""
     import faiss
 
     count, dim = embeddings.shape

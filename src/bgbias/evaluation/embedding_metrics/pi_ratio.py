@@ -1,8 +1,6 @@
 """Embedding space density: how far photos of a class lie apart, by how far classes do (Roth et al., ICML 2020; docs/methods.md,
 section 8)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 TITLE = "Density"

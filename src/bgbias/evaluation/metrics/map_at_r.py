@@ -1,7 +1,5 @@
 """Mean average precision at R (Musgrave, Belongie & Lim, A Metric Learning Reality Check, ECCV 2020)."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias.evaluation.retrieval import Neighbours

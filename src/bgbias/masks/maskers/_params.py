@@ -1,7 +1,5 @@
 """Options of the networks that predict masks, apart from them: planning must not import torch."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 from pydantic import Field

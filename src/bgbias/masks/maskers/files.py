@@ -1,7 +1,5 @@
 """Masks that somebody drew or exported: PNGs in a folder or zip under their photos' names, or a COCO-style JSON of outlines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Self
 
@@ -20,13 +18,9 @@ FILES = ("folder", "zip", "coco")
 class Params(Strict):
     """Exactly one place."""
 
-    folder: str | None = Field(
-        None, description="of pictures <path of the photo>.png or <path of the photo>_mask.png"
-    )
+    folder: str | None = Field(None, description="of <photo's path>.png or <photo's path>_mask.png")
     zip: str | None = Field(None, description="zip (or tar) of such a folder")
-    coco: str | None = Field(
-        None, description="JSON with images, annotations and their polygons or run lengths"
-    )
+    coco: str | None = Field(None, description="JSON in COCO's format: polygons or run lengths")
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:

@@ -1,7 +1,5 @@
 """The masks that come with the photos: exact where rendered, hand-drawn elsewhere. Nothing is predicted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

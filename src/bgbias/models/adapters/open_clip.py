@@ -30,7 +30,7 @@ def adapt(which: str, options: Options) -> Adapted:
     """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
     from torch import nn
 
-    open_clip = needed("open_clip", "open_clip")
+    open_clip = needed("open_clip", "open-clip")
     name = f"open_clip:{which}"
     told: tuple[str, ...]
     guesses: tuple[str, ...] = ()

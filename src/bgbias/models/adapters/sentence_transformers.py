@@ -19,7 +19,7 @@ OPTIONS: frozenset[str] = frozenset()
 
 def adapt(which: str, options: Options) -> Adapted:
     """The model on the device."""
-    library = needed("sentence_transformers", "sentence_transformers")
+    library = needed("sentence_transformers", "sentence-transformers")
     source = folder_or_page(which, "" if "/" in which else f"sentence-transformers/{which}")
     name, device = f"sentence-transformers:{which}", pick(options.device)
     model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)

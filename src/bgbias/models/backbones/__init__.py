@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Options that share a file.
 SHARED = {
     "_torchvision": ("resnet18", "resnet50", "resnet50_96", "resnet152"),
-    "mobilenet_v2_tf": ("mobilenet_v2_tf_112",),
+    "mobilenet_v2": ("mobilenet_v2_tf", "mobilenet_v2_tf_112"),
     "tiny": ("tiny_batch_norm",),
 }
 
@@ -50,10 +50,7 @@ class Pretrained(Strict):
     weights: str | None = Field(
         description="a state dict (.safetensors or .pth; shared:<file>), a URL, `published`, or null: random weights"
     )
-    sha256: str | None = Field(
-        None,
-        description="of the file behind a URL: all of it, or its beginning as published file names give it",
-    )
+    sha256: str | None = Field(None, description="of a URL's file, or its first 8 digits or more")
 
     @model_validator(mode="after")
     def _checksum_of_a_url(self) -> Pretrained:

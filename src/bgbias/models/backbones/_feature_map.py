@@ -1,7 +1,5 @@
 """The last features of a network of timm as a map, whatever form they come in."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

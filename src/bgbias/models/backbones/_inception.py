@@ -1,7 +1,5 @@
 """The layers of BN-Inception: paths of convolutions and pools side by side, with flat names as Caffe has them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Layers that PyTorch does not have: those of our own small networks, and TensorFlow's padding."""
 
-from __future__ import annotations
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 

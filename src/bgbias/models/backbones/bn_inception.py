@@ -9,15 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bgbias.files.fetch import Source
-from bgbias.models.backbones import Facts
-from bgbias.models.backbones import Pretrained as Params
+from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["FACTS", "HEAD", "PUBLISHED", "Params", "build"]
-
+Params = Pretrained
 FACTS = Facts(227, 256, Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr"), channels=1024)
 PLACE = "http://data.lip6.fr/cadene/pretrainedmodels/bn_inception-52deb4733.pth"
 PUBLISHED = (Source(place=PLACE, sha256="52deb4733"),)

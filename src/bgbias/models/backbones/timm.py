@@ -32,9 +32,7 @@ USUAL_SIZE, USUAL_CROP = 224, 0.9
 class Params(Pretrained):
     """Weights, and the size of the photos."""
 
-    img_size: int | None = Field(
-        None, ge=16, description="side of the photos in pixels; as the weights were trained if not given"
-    )
+    img_size: int | None = Field(None, ge=16, description="side in pixels; as trained if null")
 
 
 def facts(variant: str, params: Params) -> Facts:

@@ -1,8 +1,6 @@
 """The attention net of DCML, and the net with the mean of several nets' weights (Deng & Zhang, ICML 2022;
 docs/methods.md, section 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -12,8 +12,6 @@ A file says of its figure
 Planning imports every file: matplotlib, torch and OpenCV are imported by the functions that need them.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from bgbias import plugins

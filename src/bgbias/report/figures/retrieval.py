@@ -67,9 +67,7 @@ def draw(study: Study) -> look.Figure:
 
 
 def trusted(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame) -> np.ndarray:
-    """Those of the usable queries on whose mask a picture can rest: it is clear, and it holds enough to be seen;
-    all of them where there is none.
-    """
+    """The usable queries on whose mask a picture can rest, clear and large; else all of them."""
     areas, unsure = masks.set_index("image_id")["area"], queries.unsure(masks)
     good = np.array([i not in unsure and areas.get(i, 0) >= SMALLEST for i in ids])
     return usable & good if (usable & good).any() else usable

@@ -4,8 +4,6 @@
 people is escaped.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -14,11 +14,21 @@ OUTLINE = (255, 64, 160)  # seen on most photos
 
 def inside(picture: np.ndarray, side: int) -> str:
     """A picture uint8 [H, W, 3], no larger than ``side``, as a URL that holds it."""
+    return url(jpeg(picture, side))
+
+
+def jpeg(picture: np.ndarray, side: int) -> bytes:
+    """The same as the bytes of a file."""
     shown = Image.fromarray(np.ascontiguousarray(picture))
     shown.thumbnail((side, side), Image.Resampling.LANCZOS)
     data = io.BytesIO()
     shown.save(data, "JPEG", quality=QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(data.getvalue()).decode()}"
+    return data.getvalue()
+
+
+def url(data: bytes, kind: str = "image/jpeg") -> str:
+    """A file's bytes as a URL that holds them."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def outlined(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:

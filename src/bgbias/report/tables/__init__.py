@@ -20,8 +20,6 @@ The words of our captions are templates, ``<table>.j2`` beside a table's file an
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """
 
-from __future__ import annotations
-
 from types import ModuleType
 
 from bgbias import plugins

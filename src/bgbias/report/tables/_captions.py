@@ -1,7 +1,5 @@
 """Captions from templates: ``<table>.j2`` beside a table's file, and what they share, ``_captions.j2``."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -47,9 +45,7 @@ def caption(
     columns: Sequence[Column] = (),
     **own: Any,
 ) -> str:
-    """The caption of a table, from its template; ``columns``: those of which it explains what is printed,
-    ``own``: what this template names beside ``fields``.
-    """
+    """A table's caption from its template, ``columns`` that it explains and ``own`` values."""
     values = fields(study, table, excluded, columns) | own
     return "\n\n".join(prose.paragraphs(template, values, SHARED))
 

@@ -1,7 +1,5 @@
 """Table 2, the paper's: how much of a model's attribution lies on the object (Kobs & Hotho 2022), a row a model."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any

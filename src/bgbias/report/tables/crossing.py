@@ -3,8 +3,6 @@
 docs/methods.md, sections 9 and 13. Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 

@@ -1,9 +1,4 @@
-"""Table 5: what the drop is made of, step by step from the original photo to random backgrounds (``results.decomposition``).
-
-Percentages are 0..100.
-"""
-
-from __future__ import annotations
+"""Table 5: what the drop is made of, from the original photo to random backgrounds, in percent (``results.decomposition``)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -87,7 +82,7 @@ def table(
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in shown}
+    times = conditions.repeats(shown, draws)
     alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
     lines = []
     for model, own in sources.models(queries):

@@ -1,10 +1,7 @@
-"""Table 10: what is lost by queries whose masks are better or worse (docs/methods.md, section 13).
+"""Table 10: what queries lose whose masks are better or worse, in percent (docs/methods.md, section 13).
 
-A mask that misses a part of its object leaves it in the picture where the background is its own, and takes it away with every
-other background, so that its loss counts as one of background. Percentages are 0..100.
+A mask that misses a part of its object takes it away with every other background: its loss counts as one of background.
 """
-
-from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -22,6 +19,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
 from bgbias.results import rows, uncertainty
 from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched
+from bgbias.results.thirds import in_thirds
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -35,7 +33,6 @@ ABOUT = (
 # of results have the masker's confidence.
 MEASURES = {"iou": "IoU", "clarity": "clarity", "confidence": "confidence"}
 WORST, BEST = "worst", "best"
-FEWEST = 30  # queries of which thirds say something
 PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=True))
 
 
@@ -82,30 +79,29 @@ def reads(study: Study) -> sources.Sources:
 
 
 def make(study: Study) -> pd.DataFrame:
-    files, seen = reads(study), study.evaluation
+    files = reads(study)
     masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
-    return table(sources.queries(study, OF_QUERIES), masks, seen.conditions, seen.draws, plan.cells(study))
+    return table(sources.queries(study, OF_QUERIES), masks, study.evaluation.draws, plan.cells(study))
 
 
 def table(
     queries: pd.DataFrame,
     masks: Mapping[str, pd.DataFrame],
-    shown: Sequence[str],
     draws: int,
     cells: Sequence[Cell] = (),
 ) -> pd.DataFrame:
-    """Table 10 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times,
-    and each dataset's table of masks.
+    """Table 10 from the values a query of models that saw conditions with chance in them ``draws`` times, and each dataset's
+    table of masks.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` and ``classes``, of all thirds;
     ``measure``, a name of ``MEASURES``; of the third with the worst and that with the best masks, the measure's ends
     ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R, query and gallery alike, ``drop_worst`` and
     ``drop_best``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop minus the second, with
     ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
-    ``FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
+    ``thirds.FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = {name: sum(view == name for view, _ in conditions.views(shown, draws)) for name in PATH}
+    times = conditions.repeats(PATH, draws)
     lines = []
     for model, own in sources.models(queries):
         values = matched(own, model, rows.SYMMETRIC, times)
@@ -130,23 +126,18 @@ def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
 
 
 def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
-    """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none. Equal values stay
-    together.
-    """
+    """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none."""
     for measure in ("iou", "clarity"):
         known = masks[measure]
-        if len(known) >= FEWEST and known.notna().all():
-            third = pd.qcut(known, 3, labels=False, duplicates="drop").to_numpy()
-            if set(third) == {0, 1, 2}:
-                return measure, third
+        if known.notna().all() and (third := in_thirds(known)) is not None:
+            return measure, third
     return "", np.full(len(masks), -1)
 
 
 def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
-    """By how much the mean over some queries falls on the way, if there are others ``among`` the queries minus the same of them.
+    """By how much the mean over some queries falls on the way; minus the same of others if ``among`` names two groups.
 
-    A mean over some is the mean of their values over all queries by the share that they are. What a class means for the values
-    of others is taken to be as much for each of these.
+    A mean over some is the mean of their values over all queries by the share that they are.
     """
     if not all(chosen.any() for chosen in among):
         return uncertainty.UNKNOWN

@@ -6,8 +6,6 @@ batches for both. What training took stands in ``report/costs.py``: this table i
 on replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

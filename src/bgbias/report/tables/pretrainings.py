@@ -5,8 +5,6 @@ Models are paired by query and seed, whatever their training; every p is correct
 each difference on its own. docs/methods.md, section 6.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

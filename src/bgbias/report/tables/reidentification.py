@@ -3,8 +3,6 @@
 docs/methods.md, section 15. Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Percentages are 0..100. The spread over training seeds and the spread over background draws are two columns.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

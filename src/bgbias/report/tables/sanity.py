@@ -3,8 +3,6 @@
 docs/methods.md, section 3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

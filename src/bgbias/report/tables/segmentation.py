@@ -3,8 +3,6 @@
 The paper's protocol with this project's photos, one object each (docs/methods.md, section 7). Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

@@ -4,8 +4,6 @@ After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a clas
 Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

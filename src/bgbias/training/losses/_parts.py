@@ -1,7 +1,5 @@
 """What the losses are made of: torch and pytorch-metric-learning, which planning must not import."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 
@@ -127,10 +125,11 @@ class Quadruplets(nn.Module):
         foreign = ~same[positive[:, 0]]
         apart = to_positive[: len(positive)] - distances[strangers[:, 0], strangers[:, 1]] + self.margin / 2
         elsewhere = foreign[:, strangers[:, 0]] & foreign[:, strangers[:, 1]]
-        return _mean_of_violations(to_negative, ~same[anchors[:, 0]]) + _mean_of_violations(apart, elsewhere)
+        return mean_of_violations(to_negative, ~same[anchors[:, 0]]) + mean_of_violations(apart, elsewhere)
 
 
-def _mean_of_violations(excess: Tensor, counts: Tensor) -> Tensor:
+def mean_of_violations(excess: Tensor, counts: Tensor | int = 1) -> Tensor:
+    """The mean of those numbers that are above 0 and count, a scalar; 0 if none does."""
     violations = excess.relu() * counts
     return violations.sum() / (violations > 0).sum().clamp(min=1)
 

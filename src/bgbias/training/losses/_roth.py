@@ -24,10 +24,7 @@ class ArcFace(Strict):
     margin: float = Field(0.5, ge=0, le=math.pi / 2, description="radians")
     scale: float = Field(16.0, gt=0)
     lr: float = Field(5e-4, gt=0, description="learning rate of the class weights")
-    bug: bool = Field(
-        False,
-        description="the margin moves all logits of a photo alike, which leaves a softmax without margin",
-    )
+    bug: bool = Field(False, description="the margin moves all logits alike: a softmax without one")
 
 
 class MultiSimilarity(Strict):

@@ -96,8 +96,7 @@ class BaseMethod:
         return 0
 
     def photos(self, batch: Batch) -> Tensor:
-        """What the model is to see, float [B, 3, S, S]: the batch's photos, normalised, and with their backgrounds replaced if
-        the method is combined with that."""
+        """The normalised batch, float [B, 3, S, S], on other backgrounds if these are replaced."""
         return self.model.preprocess(self.grey_levels(batch))
 
     def grey_levels(self, batch: Batch) -> Tensor:

@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
+from bgbias.settings import Names
 from bgbias.training.methods import BaseMethod, plain
 
 if TYPE_CHECKING:
@@ -66,14 +67,10 @@ class AttackParams(NormParams, Strength):
         return self
 
     @property
-    def named(self) -> tuple[str, ...]:
-        """The attacks' names: STAX alone, unless the options have others."""
-        return ("stax",)
-
-    @property
     def used(self) -> tuple[str, ...]:
-        """Those that are made; none if they may change nothing or count for nothing."""
-        return self.named if self.epsilon and self.kappa else ()
+        """The attacks that are made: STAX, or those of the options; none that change or count for nothing."""
+        named: tuple[str, ...] = getattr(self, "attacks", ("stax",))
+        return named if self.epsilon and self.kappa else ()
 
 
 class StaxParams(AttackParams):
@@ -87,23 +84,14 @@ class AtParams(AttackParams):
 
     SEPARATE_NORMS = False
 
-    attacks: tuple[str, ...] = Field(
-        ("stax",), min_length=1, description="names of files in attacks/: stax, mtax:3"
-    )
+    attacks: Names = Field(("stax",), min_length=1, description="names of files in attacks/: stax, mtax:3")
 
     @field_validator("attacks")
     @classmethod
     def _are_attacks(cls, chosen: tuple[str, ...]) -> tuple[str, ...]:
         for attack in chosen:
             attacks.targets(attack)
-        if len(set(chosen)) < len(chosen):
-            raise ValueError("each attack is named once")
         return chosen
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """Those of the options."""
-        return self.attacks
 
 
 class MdpropParams(AtParams):
@@ -111,14 +99,13 @@ class MdpropParams(AtParams):
 
     SEPARATE_NORMS = True
 
-    attacks: tuple[str, ...] = Field(
+    attacks: Names = Field(
         ("mtax:3",), min_length=1, description="names of files in attacks/: [stax, mtax:5]"
     )
     batch_norm: BatchNorm = Field("trained", description=BATCH_NORM)
 
 
 def uses(params: NormParams) -> list[tuple[str, str]]:
-    """The files of its attacks, by family and name."""
     return [("attacks", name) for name in params.used]
 
 
@@ -154,7 +141,6 @@ class Standard(BaseMethod):
         return self.base_loss(self.model.embed_features(features), labels)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Scalar ``loss`` of the batch."""
         return {"loss": self.judge(self.model.pooled_map(self.photos(batch)), batch.labels)}
 
 
@@ -165,7 +151,6 @@ class TwiceTheBatch(Standard):
 
     @classmethod
     def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
-        """Both batches."""
         return 2 * batch_size, 2 * batch_size
 
 
@@ -242,11 +227,9 @@ class Adversarial(Standard):
         return found, rows
 
     def modules(self) -> dict[str, nn.Module]:
-        """Beside model and loss the attacked photos' batch norms."""
         return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        """Gains and offsets of those norms."""
         trained = self.norms.trained() if self.norms else []
         return [{"params": trained}] if trained else []
 

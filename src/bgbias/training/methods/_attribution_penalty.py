@@ -41,11 +41,7 @@ class PenaltyParams(Strict):
     """Options of a method with a penalty that lies in 0..1."""
 
     weight: float = Field(1.0, ge=0, description="lambda")
-    photos: int | None = Field(
-        None,
-        ge=1,
-        description="penalise so many photos of each batch, evenly spread over its classes; all if null",
-    )
+    photos: int | None = Field(None, ge=1, description="of a batch, evenly spread; all if null")
 
 
 class LossParams(PenaltyParams):

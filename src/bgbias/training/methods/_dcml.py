@@ -64,21 +64,12 @@ class Params(Strict):
     same_start: bool = Field(
         True, description="all nets start with the same weights, so that their mean is a net like them"
     )
-    passes: int = Field(
-        5, ge=1, description="over the training photos an update; the released code stops at 1"
-    )
+    passes: int = Field(5, ge=1, description="over the training photos per update; 1 as released")
     environment_lr: float = Field(0.5, gt=0, description="of the environments' logits")
     environment_batch: int = Field(64, ge=2)
-    images_per_class: int | None = Field(
-        4,
-        ge=1,
-        description="in a batch, without which there is nothing to differ; the loss's own number if null",
-    )
+    images_per_class: int | None = Field(4, ge=1, description="per batch; the loss's own if null")
 
-    head_bn: bool = Field(
-        False,
-        description="a batch norm before the embedding layer, as the released code has it and the paper does not",
-    )
+    head_bn: bool = Field(False, description="batch norm before the embedding layer, as released")
 
     @model_validator(mode="after")
     def _attended_somewhere(self) -> Params:
@@ -152,17 +143,13 @@ class Dcml(BaseMethod):
         return AttentionNet(self.map_size.channels, self.map_size.positions, generator)
 
     def attended_alike(self, features: Tensor) -> Tensor:
-        """Feature maps [B, channels, h, w] as they are attended where all photos are alike, if there are
-        nets: by the net of test time, whose gradients reach all nets.
-        """
+        """Maps [B, channels, h, w] attended by the net of test time; gradients reach all nets."""
         from bgbias.models.necks._attention_net import mean_attention
 
         return mean_attention(self.nets, features)
 
     def distance_of_nets(self) -> Tensor:
-        """How different the environments' attention nets are, a scalar: squared distances to the mean,
-        summed.
-        """
+        """How different the attention nets are, a scalar: squared distances to the mean, summed."""
         from bgbias.training.methods._invariance import distance
 
         return distance(self.nets)
@@ -177,9 +164,7 @@ class Dcml(BaseMethod):
         return spread_between_pairs(attended, labels)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss``, and beside it its terms without their coefficients: ``base_loss`` of all photos alike, ``environments``,
-        ``irm``, ``task`` and ``attention``.
-        """
+        """``loss``, ``base_loss`` of all photos alike, and the terms without their coefficients."""
         import torch
 
         features = self.model.features(self.photos(batch))
@@ -198,7 +183,6 @@ class Dcml(BaseMethod):
         return {"loss": total, "base_loss": empirical, **terms}
 
     def modules(self) -> dict[str, nn.Module]:
-        """Beside model and loss the nets and the environments."""
         return {**super().modules(), "dcml": self._own}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
@@ -314,7 +298,6 @@ class DcmlCode(Dcml):
             self._own["empirical_net"] = self._empirical_net
 
     def attended_alike(self, features: Tensor) -> Tensor:
-        """By a net of its own."""
         return self._empirical_net(features)
 
     def distance_of_nets(self) -> Tensor:

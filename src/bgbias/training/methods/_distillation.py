@@ -1,8 +1,6 @@
 """Self-distillation between embeddings of several widths: S2SD's heads and its losses, on plain tensors
 (Roth et al., ICML 2021; docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -7,8 +7,6 @@ in which the present class weights and attention are farthest from the best (eq.
 what a classification loss hands to its cross-entropy, with scale and margin.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 

@@ -34,13 +34,8 @@ class NegativeParams(Strict):
         ge=0,
         description="by which similarities to them are multiplied in an exponent, of losses that have one; 0: there are none",
     )
-    scope: Literal["own", "all"] = Field(
-        "own", description="an anchor's negatives: the one of its own photo, or those of the whole batch"
-    )
-    ns_grad: bool = Field(
-        False,
-        description="whether the network learns from these negatives' places too, not only from the anchors'",
-    )
+    scope: Literal["own", "all"] = Field("own", description="its own photo's, or the whole batch's")
+    ns_grad: bool = Field(False, description="learn from these negatives' places, too")
 
     @property
     def count(self) -> bool:
@@ -88,7 +83,6 @@ class WithNegatives(BaseMethod):
         raise NotImplementedError(type(self))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss`` and, beside it, ``base_loss``."""
         import torch
 
         from bgbias.models.norms import learning_nothing
@@ -133,7 +127,6 @@ class Textures(WithNegatives):
     """Textures that were quilted of the photos as they are, in their photos' crops."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Each photo's texture; all count."""
         if batch.textures is None:
             raise ValueError("textures as negatives need batches with textures")
         return self.model.preprocess(batch.textures), batch.labels >= 0
@@ -149,7 +142,6 @@ class Surroundings(WithNegatives):
     """Whether the box around the object is covered, or its outline."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """The photos' backgrounds."""
         from bgbias.training import tiles
 
         if batch.masks is None:

@@ -24,33 +24,21 @@ TRAINS = True
 
 
 class PairParams(Strict):
-    """Weight and shape of similarity mining (docs/methods.md, section 7), as published, where the paper says; the margins are
-    the base loss's own.
-    """
+    """Weight and shape of similarity mining, as published; margins are the base loss's own."""
 
     gamma: float = Field(0.25, ge=0, description="weight of the mining loss; 0 is the base loss alone")
     a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
     b: float = Field(0.5, ge=0, le=1, description="attention from which a place is wiped out")
-    score: SimilarityScore = Field(
-        "published", description="what is asked of a photo; see attribution/similarity.py"
-    )
-    w_detach: bool = Field(
-        True, description="a dimension's weight is a constant, not to be differentiated through"
-    )
-    first_order: bool = Field(
-        False, description="a channel's importance is a constant too: no second derivative of the head"
-    )
-    anchors: int | None = Field(
-        None, ge=1, description="mine so many random tuples of a batch; one for each photo if null"
-    )
+    score: SimilarityScore = Field("published", description="see attribution/similarity.py")
+    w_detach: bool = Field(True, description="a dimension's weight counts as a constant")
+    first_order: bool = Field(False, description="a channel's importance is a constant, too")
+    anchors: int | None = Field(None, ge=1, description="tuples to draw; one a photo if null")
 
 
 class TupleParams(PairParams):
     """Those of tuples with negatives."""
 
-    only_satisfied: bool = Field(
-        False, description="mine only where the positive already is closer than the negatives"
-    )
+    only_satisfied: bool = Field(False, description="only tuples whose positive is closer")
 
 
 class SimilarityMining(BaseMethod):
@@ -64,7 +52,6 @@ class SimilarityMining(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: PairParams, batch_size: int) -> tuple[int, int]:
-        """The batch, and the masked photos of its tuples."""
         tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
         seen = batch_size + tuples * (2 + cls.NEGATIVES)
         return seen, seen

@@ -1,7 +1,5 @@
 """BGAugment: every training photo's object stands before a random background (Kobs & Hotho 2022; docs/methods.md, section 2)."""
 
-from __future__ import annotations
-
 from bgbias.training.methods import REPLACING, plain
 
 TITLE = "BGAugment"

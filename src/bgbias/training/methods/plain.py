@@ -31,5 +31,4 @@ class Method(BaseMethod):
     """The base loss on the photos' embeddings."""
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Scalar ``loss`` of the batch."""
         return {"loss": self.base_loss(self.model(self.photos(batch)), batch.labels)}

@@ -1,7 +1,5 @@
 """No training at all: the backbone's pooled features as they come, the zero line of every table."""
 
-from __future__ import annotations
-
 TITLE = "Backbone alone"
 PLACE = 0
 NEEDS: frozenset[str] = frozenset()

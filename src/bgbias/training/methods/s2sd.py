@@ -61,7 +61,6 @@ class Params(plain.Params):
         return self
 
     def inner(self) -> Any:
-        """The options of the method."""
         try:
             return _params(self.method).model_validate(self.options)
         except ValidationError as error:
@@ -85,17 +84,14 @@ def _of_method(params: Params, fact: str, default: Any) -> Any:
 
 
 def uses(params: Params) -> list[tuple[str, str]]:
-    """The method, and what it works by."""
     return [("methods", params.method), *_of_method(params, "uses", ())]
 
 
 def classes(params: Params) -> int:
-    """That a batch must have, for the method."""
     return int(_of_method(params, "classes", 1))
 
 
 def needs_batch_norm(params: Params) -> bool:
-    """If the method does."""
     return bool(_of_method(params, "needs_batch_norm", False))
 
 
@@ -123,12 +119,10 @@ class Method(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
-        """Those of the method."""
         found: tuple[int, int] = _class(params.method).photos_a_step(params.inner(), batch_size)
         return found
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The method's losses, by its names."""
         self.inner.replaces_backgrounds = self.replaces_backgrounds
         found = self.inner.loss(batch)
         if self.heads is not None:
@@ -182,11 +176,9 @@ class Method(BaseMethod):
         return groups
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:
-        """What the method does before an epoch."""
         self.inner.start_epoch(epoch, passes)
 
     def end_epoch(self) -> None:
-        """What the method does after an epoch."""
         self.inner.end_epoch()
 
 

@@ -3,8 +3,6 @@
 It stands between the backbone's pooled features, which have many more dimensions, and what training made of them.
 """
 
-from __future__ import annotations
-
 TITLE = "Backbone, random layer"
 PLACE = 0.5
 NEEDS: frozenset[str] = frozenset()

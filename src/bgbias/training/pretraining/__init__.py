@@ -57,9 +57,7 @@ class BasePretraining(BaseMethod):
         raise NotImplementedError(type(self))
 
     def two_layers(self, channels: int, purpose: str, norm: bool) -> nn.Module:
-        """Such a head: a hidden layer as wide as params say, with a batch norm or without one, and a linear layer, as PyTorch
-        begins layers.
-        """
+        """A hidden layer, perhaps with a batch norm, and a linear one, as PyTorch begins layers."""
         import torch
         from torch import nn
 

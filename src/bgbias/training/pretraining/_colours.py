@@ -2,19 +2,14 @@
 grey, blur, as in MoCo v2 (docs/methods.md, section 6). Each change is that of torchvision's function for one picture.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
-
-if TYPE_CHECKING:
-    from bgbias.training.pretraining._settings import PretrainingParams
 
 LUMA = (0.2989, 0.587, 0.114)
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
@@ -115,9 +110,7 @@ def _turned(x: Tensor, turn: Tensor) -> Tensor:
 
 
 def blurred(x: Tensor, sigma: Tensor, reach: int) -> Tensor:
-    """Photos [N, 3, S, S] blurred with standard deviations of their own, [N], by kernels that look ``reach`` pixels far; pictures
-    go on as in a mirror.
-    """
+    """Photos [N, 3, S, S] blurred by deviations [N], by kernels of ``reach``; rims are mirrored."""
     count, channels, *_ = x.shape
     place = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
     weights = (-0.5 * (place / sigma.to(x)[:, None]).square()).exp()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bgbias.errors import UserError
 from bgbias.settings import Strict
-from bgbias.training.settings import Positive, Train
+from bgbias.training.settings import Ratio, Shares, Train, in_order
 
 Share = Annotated[float, Field(ge=0, le=1)]
 Sigma = Annotated[float, Field(gt=0, le=32)]  # a wider one would look beyond a photo's mirror image
@@ -28,23 +28,21 @@ class PretrainingParams(Strict):
         None,
         description="whose training photos; those of the dataset that its models are trained on, if none is named",
     )
-    epochs: int = Field(
-        200, ge=1, description="passes over the training photos; the last one's weights are kept"
-    )
+    epochs: int = Field(200, ge=1, description="passes over the training photos; the last is kept")
     batch_size: int = Field(512, ge=2, description="photos per step, of each of which there are two views")
     optimizer: Literal["sgd", "adamw"] = Field("sgd", description="sgd as published")
     lr: float = Field(0.8, gt=0, description="learning rate at its peak; it falls to 0 as a cosine")
     momentum: float = Field(0.9, ge=0, lt=1, description="of sgd")
     weight_decay: float = Field(1e-4, ge=0, description="of the optimizer")
     precision: Literal["fp32", "bf16"] = Field("fp32", description="what the network computes in")
-    crop_scale: tuple[Positive, Positive] = Field((0.2, 1.0), description="share of a photo that a view has")
-    crop_ratio: tuple[Positive, Positive] = Field((0.75, 4 / 3), description="width of a view by its height")
+    crop_scale: Shares = Field((0.2, 1.0), description="share of a photo that a view has")
+    crop_ratio: Ratio = Field((0.75, 4 / 3), description="width of a view by its height")
     jitter: tuple[Share, Share, Share, Annotated[float, Field(ge=0, le=0.5)]] = Field(
         (0.4, 0.4, 0.4, 0.1), description="strength of changes of brightness, contrast, saturation and hue"
     )
     jitter_share: Share = Field(0.8, description="of the views whose colours are changed")
     grey_share: Share = Field(0.2, description="of the views that are grey")
-    blur: tuple[Sigma, Sigma] = Field(
+    blur: Annotated[tuple[Sigma, Sigma], AfterValidator(in_order)] = Field(
         (0.1, 2.0), description="standard deviation of a blur, in pixels of a photo of 224"
     )
     blur_share: Share = Field(0.5, description="of the views that are blurred")
@@ -63,21 +61,12 @@ class PretrainingParams(Strict):
 
     @model_validator(mode="after")
     def _in_order(self) -> PretrainingParams:
-        for name, (low, high) in {
-            "crop_scale": self.crop_scale,
-            "crop_ratio": self.crop_ratio,
-            "blur": self.blur,
-            "smallest and largest": (self.smallest, self.largest),
-        }.items():
-            if low > high:
-                raise ValueError(f"{name}: {low:g} is above {high:g}: exchange them")
-        if self.crop_scale[1] > 1:
-            raise ValueError("crop_scale: a view is a share of the photo, 1 at most")
+        if self.smallest > self.largest:
+            raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
         return self
 
     @property
     def active_negatives(self) -> Negatives:
-        """The negatives that count."""
         return self.negatives if self.alpha else "none"
 
     @property
@@ -104,19 +93,11 @@ class PretrainingParams(Strict):
         return photos // self.batch_size
 
     def as_training(self, photos: int) -> Train:
-        """The same for the training loop."""
         return Train(
-            batch_size=self.batch_size,
+            **self.model_dump(include=set(Train.model_fields)),
             iterations_per_epoch=self.steps(photos),
             max_epochs=self.epochs,
             patience=self.epochs,
-            optimizer=self.optimizer,
-            lr=self.lr,
             schedule="cosine",
-            momentum=self.momentum,
-            weight_decay=self.weight_decay,
             freeze_batch_norm=False,
-            precision=self.precision,
-            crop_scale=self.crop_scale,
-            crop_ratio=self.crop_ratio,
         )

@@ -53,7 +53,6 @@ class Pretraining(BasePretraining):
         return batch_size * (4 + 2 * (params.active_negatives != "none")), 2 * batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
-        """A hidden layer with a batch norm and a linear one."""
         return self.two_layers(channels, purpose, norm=True)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

@@ -26,11 +26,7 @@ TITLE = "MoCo v2"
 class Params(PretrainingParams):
     """Beside what every pretraining is told: the temperature, the teacher and the queue."""
 
-    alpha: float = Field(
-        2.0,
-        ge=0,
-        description="by which similarities to the negatives are multiplied in the exponent; 0: there are none",
-    )
+    alpha: float = Field(2.0, ge=0, description="factor of similarities to negatives; 0: none")
     temperature: float = Field(0.2, gt=0, description="by which similarities are divided")
     queue: int = Field(16384, ge=1, description="views of earlier batches that a view is kept away from")
     keep: float = Field(0.99, ge=0, lt=1, description="share of its weights that the teacher keeps in a step")
@@ -70,11 +66,9 @@ class Pretraining(BasePretraining):
         return batch_size * (2 + (params.active_negatives != "none")), batch_size
 
     def head(self, channels: int, purpose: str) -> nn.Module:
-        """A hidden layer and a linear one."""
         return self.two_layers(channels, purpose, norm=False)
 
     def modules(self) -> dict[str, nn.Module]:
-        """The queue is kept, too."""
         return {**super().modules(), "memory": self.memory}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

@@ -16,16 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 # What they are to our own losses stands in one file.
-SHARED = {
-    "_ours": (
-        "arcface",
-        "contrastive",
-        "cosface",
-        "multi_similarity",
-        "normalized_softmax",
-        "triplet",
-    )
-}
+SHARED = {"_ours": ("arcface", "contrastive", "cosface", "multi_similarity", "normalized_softmax", "triplet")}
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,20 @@ ALPHA = True
 
 def contrastive(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss plus kappa times the mean of non-zero [neg_margin - d(anchor, negative)]+."""
+    from bgbias.training.losses._parts import mean_of_violations
+
     excess = (base.loss.neg_margin - further.distances(embeddings))[further.counts]
-    return base(embeddings, labels) + further.kappa * _mean_of_violations(excess)  # type: ignore[no-any-return]
+    return base(embeddings, labels) + further.kappa * mean_of_violations(excess)  # type: ignore[no-any-return]
 
 
 def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss plus kappa times the mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+."""
+    from bgbias.training.losses._parts import mean_of_violations
+
     anchors, positives = (labels[:, None] == labels[None]).fill_diagonal_(False).nonzero(as_tuple=True)
     near = (embeddings[anchors] - embeddings[positives]).norm(dim=1, keepdim=True)
     excess = (near - further.distances(embeddings)[anchors] + base.loss.margin)[further.counts[anchors]]
-    return base(embeddings, labels) + further.kappa * _mean_of_violations(excess)  # type: ignore[no-any-return]
+    return base(embeddings, labels) + further.kappa * mean_of_violations(excess)  # type: ignore[no-any-return]
 
 
 def multi_similarity(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
@@ -55,12 +59,6 @@ def cross_entropy(base: Any, embeddings: Tensor, labels: Tensor, further: Furthe
     added = scale * further.alpha * further.similarities(embeddings) + math.log(further.kappa)
     added = added.masked_fill(~further.counts, -torch.inf)
     return F.cross_entropy(torch.cat((class_logits(base, embeddings, labels), added), 1), labels)
-
-
-def _mean_of_violations(excess: Tensor) -> Tensor:
-    """The mean of those numbers that are above 0, a scalar; 0 if none is."""
-    violations = excess.relu()
-    return violations.sum() / (violations > 0).sum().clamp(min=1)
 
 
 SOFTMAX = {

@@ -24,3 +24,9 @@ for (const button of document.querySelectorAll("th button")) {
     body.append(...known, ...unknown);
   });
 }
+for (const field of document.querySelectorAll("input.filter")) {
+  const table = document.getElementById(field.getAttribute("aria-controls"));
+  field.addEventListener("input", () => {
+    for (const row of table.tBodies[0].rows) row.hidden = !row.cells[0].dataset.value.toLowerCase().includes(field.value.toLowerCase());
+  });
+}

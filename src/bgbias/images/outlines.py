@@ -4,8 +4,6 @@ Coordinates are pixels of the photo, x before y; runs go down its columns, from 
 that lies elsewhere shows in no table.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

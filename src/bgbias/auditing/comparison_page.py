@@ -1,0 +1,138 @@
+"""Several audits in words: the lines of the terminal, and ``comparison.html``, which needs no other file."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from bgbias.report import html, prose
+from bgbias.report.columns import with_interval
+from bgbias.report.html.pictures import url
+from bgbias.results import comparison, decomposition
+from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+from bgbias.version import VERSION
+
+if TYPE_CHECKING:
+    from bgbias.auditing.side_by_side import SideBySide
+
+TEMPLATE = "choice.j2"
+STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
+
+
+def headline(group: SideBySide) -> str:
+    """Which model to take, and whether that is more than chance."""
+    best = next(row for row in _rows(group) if row["model"] == group.comparison.choice.best)
+    choice = group.comparison.choice
+    return " ".join(
+        prose.fill_macro(TEMPLATE, "headline", choice=choice, changed=_estimate(best, "changed", 100))
+    )
+
+
+def details(group: SideBySide) -> list[str]:
+    """What else to know before one is taken: who is ahead on original photos, who is fastest, and whether
+    the order of the drops holds.
+    """
+    choice = group.comparison.choice
+    candidates = [row for row in _rows(group) if not row["is_reference"]]
+    may_be_best = [row for row in candidates if row["model"] in (choice.best, *choice.as_good)]
+    timed = [row for row in may_be_best if not math.isnan(row["seconds_a_photo"])]
+    return prose.fill_macro(
+        TEMPLATE,
+        "details",
+        choice=choice,
+        on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
+        fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
+        stability=group.comparison.stability,
+    )
+
+
+def lines(group: SideBySide) -> Iterator[str]:
+    """What the terminal shows."""
+    yield headline(group)
+    yield from details(group)
+    yield ""
+    yield f"{'MAP@R, %':<36}{'original':>10}{'elsewhere':>11}{'drop, % [95 %]':>20}{'against the best':>22}"
+    against = _against_best(group)
+    for row in _rows(group):
+        name = row["model"] if len(row["model"]) < 36 else f"...{row['model'][-32:]}"
+        drop = _said(_estimate(row, "drop", 100))
+        difference = against.get(row["model"])
+        more = "" if difference is None else _said(difference[0]) + " *" * difference[1]
+        yield f"{name:<36}{100 * row['clean']:>10.1f}{100 * row['changed']:>11.1f}{drop:>20}{more:>22}"
+    yield "[ ]: 95 %, over classes; *: more than chance among all pairs (Holm)"
+
+
+def render(groups: Sequence[SideBySide]) -> str:
+    """The page: a section for each group of audits of the same photos."""
+    return html.render(
+        "comparison.html",
+        {
+            "title": "Which model leans least on the background?",
+            "groups": [_of_page(group, number) for number, group in enumerate(groups)],
+            "steps": STEPS,
+            "trusted_tau": comparison.TRUSTED_TAU,
+            "version": VERSION,
+        },
+    )
+
+
+def _of_page(group: SideBySide, number: int) -> dict[str, Any]:
+    against = _against_best(group)
+    rows = [
+        row
+        | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
+        | {"steps": {name: _estimate(row, name) for name in STEPS if name in row}}
+        | {"against": against.get(row["model"])}
+        for row in _rows(group)
+    ]
+    return {
+        "id": f"photos-{number}",
+        "about": group.about,
+        "headline": headline(group),
+        "details": details(group),
+        "rows": rows,
+        "has_steps": any(row["steps"] for row in rows),
+        "stability": group.comparison.stability,
+        "disputed": [
+            {
+                "query": query,
+                "photo": url(query.photo),
+                "elsewhere": url(query.elsewhere),
+                "answers": [
+                    (answer, [(name, right, data and url(data)) for name, right, data in answer.first])
+                    for answer in query.answers
+                ],
+            }
+            for query in group.disputed()
+        ],
+        "downloads": {
+            "models.csv": url(group.models.to_csv(index=False).encode(), "text/csv"),
+            "pairs.csv": url(group.comparison.pairs.to_csv(index=False).encode(), "text/csv"),
+            "comparison.json": url(json.dumps(group.as_json()).encode(), "application/json"),
+        },
+    }
+
+
+def _rows(group: SideBySide) -> list[dict[str, Any]]:
+    return [{str(k): v for k, v in row.items()} for row in group.models.to_dict("records")]
+
+
+def _against_best(group: SideBySide) -> dict[str, tuple[Estimate, bool]]:
+    """What other models find more of in front of other backgrounds than the best one, in points of MAP@R,
+    and whether that is more than chance.
+    """
+    found = comparison.differences(group.comparison.pairs, group.comparison.choice.best)
+    return {
+        name: (Estimate(100 * e.value, 100 * e.low, 100 * e.high), e.p < SIGNIFICANT)
+        for name, e in found.items()
+    }
+
+
+def _estimate(row: dict[str, Any], name: str, scale: float = 1) -> Estimate:
+    return Estimate(*(scale * row[f"{name}{end}"] for end in ("", "_low", "_high")))
+
+
+def _said(found: Estimate) -> str:
+    return with_interval(found.value, found.low, found.high, 1)

@@ -1,0 +1,157 @@
+"""A finished audit as a person holds it in Python: its files, and what they say."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bgbias.auditing import workplace
+from bgbias.errors import UserError
+from bgbias.evaluation.conditions import QUERY_ONLY
+from bgbias.files.atomic import replacing
+from bgbias.report.html.pictures import url
+from bgbias.results.uncertainty import Estimate
+
+REFERENCE = "reference:"
+
+
+class Audit:
+    """What an audit found: ``print(audit)`` shows what the terminal shows, a notebook the verdict, the
+    levels and the queries that lose most. ``audit.save(folder)`` writes its files, ``Audit.load(folder)``
+    reads them.
+    """
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        """``files``: those that docs/audit.md names, by name."""
+        self._files = dict(files)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Audit:
+        """The audit that was written to ``folder``; a UserError if there is none, or a file of it is gone."""
+        folder = Path(folder)
+        names = workplace.made_before(folder)
+        if not names:
+            raise UserError(
+                f"{folder} holds no audit. Name the folder of one, or make it: bgbias audit PHOTOS --model"
+                f" MODEL --out {folder}"
+            )
+        missing = sorted(name for name in names if not (folder / name).is_file())
+        if missing:
+            raise UserError(f"{folder / missing[0]} is missing; run the same audit again with --out {folder}")
+        return cls({name: (folder / name).read_bytes() for name in sorted(names)})
+
+    def save(self, folder: Path | str) -> list[Path]:
+        """All files of it in ``folder``, the page for people among them; gives their paths."""
+        folder = Path(folder)
+        workplace.check(folder, None)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in workplace.made_before(folder) - self._files.keys():
+            (folder / name).unlink(missing_ok=True)
+        (folder / workplace.FINISHED).unlink(missing_ok=True)
+        for name, data in self._files.items():
+            with replacing(folder / name) as temporary:
+                temporary.write_bytes(data)
+        return [folder / name for name in self._files]
+
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """What ``audit.json`` holds (docs/audit.md)."""
+        numbers: dict[str, Any] = json.loads(self._files[workplace.VERDICT])
+        return numbers
+
+    @property
+    def name(self) -> str:
+        """The model's, of a file without its folders."""
+        name = str(self.numbers["model"]["name"])
+        return Path(name).name if Path(name).is_absolute() else name
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the model was asked for comparison alone."""
+        return self.name.startswith(REFERENCE)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two."""
+        return str(self.numbers["verdict"])
+
+    @property
+    def drop(self) -> Estimate:
+        """By which share MAP@R is lower where only the query's background changes, 0..1, with its interval
+        over classes; unknown without labels.
+        """
+        return self.estimate("drop", setting=QUERY_ONLY, unit="relative")
+
+    def estimate(self, entry: str, **where: str) -> Estimate:
+        """The number of an ``entry`` of ``numbers`` (``attribution``, ``cue_conflict``), or of its row that
+        has these values (``drop``, ``levels``, ``steps``); unknown where there is none.
+        """
+        found = self.numbers[entry]
+        for row in [found] if isinstance(found, dict) else found or ():
+            if all(row[key] == value for key, value in where.items()):
+                return Estimate(*(_number(row.get(key)) for key in ("value", "low", "high", "p")))
+        return Estimate(math.nan)
+
+    @cached_property
+    def classes(self) -> pd.DataFrame:
+        """A row a class, the greatest loss first (docs/audit.md); a UserError without labels."""
+        if "classes.csv" not in self._files:
+            name = self.numbers["photos"]["name"]
+            raise UserError(f"{name} has no classes, so that nobody knows what should be found.")
+        text = io.BytesIO(self._files["classes.csv"])
+        return pd.read_csv(text, dtype={"class_name": str}, keep_default_na=False, na_values=[""])
+
+    def to_frame(self) -> pd.DataFrame:
+        """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is
+        lost, and which photos it finds first.
+        """
+        return self._table("photos.parquet")
+
+    @cached_property
+    def queries(self) -> pd.DataFrame:
+        """A row for each query and view, with every metric (``evaluation.scores.of_queries``)."""
+        return self._table("queries.parquet")
+
+    @property
+    def seconds_a_photo(self) -> float:
+        """What preparing and embedding a photo took on the machine of the audit; NaN if the model ran
+        elsewhere.
+        """
+        timing = json.loads(self._files.get("timing.json", b"{}"))
+        return _number(timing.get("seconds_a_photo"))
+
+    @property
+    def pictures(self) -> bytes:
+        """A zip of small pictures of queries (docs/audit.md)."""
+        return self._files["pictures.zip"]
+
+    def _table(self, name: str) -> pd.DataFrame:
+        return pd.read_parquet(io.BytesIO(self._files[name]))
+
+    def __str__(self) -> str:
+        return self._files["verdict.txt"].decode().removesuffix("\n")
+
+    def __repr__(self) -> str:
+        return (
+            f"<Audit of {self.numbers['model']['name']} on {self.numbers['photos']['name']}: {self.verdict}>"
+        )
+
+    def _repr_html_(self) -> str:
+        from markupsafe import escape
+
+        parts = [f"<p><strong>{escape(self.verdict)}</strong></p>", f"<pre>{escape(str(self))}</pre>"]
+        if "worst.jpg" in self._files:
+            caption = "The queries that lose most: as they are, elsewhere, and what each finds first"
+            parts.append(f'<img alt="{caption}" src="{url(self._files["worst.jpg"])}">')
+        return "\n".join(parts)
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)

@@ -1,0 +1,66 @@
+"""What models are compared with: ``reference:colours``, a histogram of colours, and
+``reference:shuffled:<model>``, a model whose weights are shuffled, layer by layer.
+
+The one has learned nothing, the other forgot it: a model that leaves neither behind is not looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from bgbias import plugins, seeds
+from bgbias.errors import UserError
+from bgbias.models import adapters
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+
+TAKES = "colours, or shuffled:<model>"
+OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
+COLOURS, SHUFFLED = "colours", "shuffled"
+BINS = 4  # of each of R, G and B
+
+
+def adapt(which: str, options: Options) -> Adapted:
+    """The histogram is of what the options say that a model sees; a shuffled model sees what it saw."""
+    name = f"reference:{which}"
+    kind, _, spec = which.partition(":")
+    if which == COLOURS:
+        looks = {field: getattr(options, field) for field in LOOKS}
+        return plugins.load("adapters", "python").of_object(_histograms, Options(**looks), name)  # type: ignore[no-any-return]
+    if kind != SHUFFLED or not spec:
+        raise UserError(f"There is no {name}; references are {TAKES}.")
+    return _shuffled(adapters.load(spec, options), name)
+
+
+def beside(spec: str, model: Adapted) -> list[str]:
+    """The references to compare a model with: the histogram, and the model itself if it has weights that
+    can be shuffled.
+    """
+    has_weights = model.module is not None and any(True for _ in model.module.parameters())
+    shuffled = [f"reference:{SHUFFLED}:{spec}"] if has_weights else []
+    return [f"reference:{COLOURS}", *shuffled]
+
+
+def _histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Square roots of the shares of 64 colours, float32 [N, 64], whose products are Bhattacharyya's."""
+    vectors = []
+    for picture in pictures:
+        bins = picture.reshape(-1, 3) // (256 // BINS)
+        of_pixels = bins @ np.array([BINS**2, BINS, 1])
+        vectors.append(np.bincount(of_pixels, minlength=BINS**3) / len(of_pixels))
+    return np.sqrt(np.stack(vectors)).astype(np.float32)
+
+
+def _shuffled(model: Adapted, name: str) -> Adapted:
+    import torch
+
+    if model.module is None:
+        raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
+    generator = seeds.generator("shuffled weights")
+    with torch.no_grad():
+        for weights in model.module.parameters():
+            order = torch.from_numpy(generator.permutation(weights.numel())).to(weights.device)
+            weights.copy_(weights.flatten()[order].view_as(weights))
+    return replace(model, name=name, guesses=(), alternatives={})

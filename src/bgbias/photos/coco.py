@@ -1,0 +1,144 @@
+"""COCO's format (cocodataset.org/#format-data): photos by ``file_name``, the objects in each with their class and outline."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bgbias.errors import UserError
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import compose
+from bgbias.images import outlines, pixels
+from bgbias.photos.folders import is_readable
+from bgbias.photos.listing import Listing, SourcePhoto, no_mask, title
+
+Coco = dict[str, list[dict[str, Any]]]
+PARTS = ("images", "annotations")
+WITHOUT = "no object is drawn in it: draw one, or remove the photo"
+
+
+def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
+    """The photos below the folder, or in the archive, that a COCO file of it names.
+
+    A photo's class is the category of its largest object, whose outline is its true mask, where it has
+    one. Photos without an object, and those that the file does not name, are left out.
+    """
+    place = f"{files.path}/{member}"
+    described = parse(files.read(member), place)
+    pictures = [n for n in files.names if is_readable(n)]
+    entry_of = entries(place, described, pictures)
+    categories = {c.get("id"): str(c.get("name", "")) for c in described.get("categories", [])}
+    objects: dict[Any, list[dict[str, Any]]] = defaultdict(list)
+    for annotation in described["annotations"]:
+        if not annotation.get("iscrowd"):
+            objects[annotation["image_id"]].append(annotation)
+    photos, several = [], 0
+    for image_id, entry in entry_of.items():
+        if drawn := objects[entry["id"]]:
+            largest = max(drawn, key=_area)
+            several += len(drawn) > 1
+            where = f"{place}: '{image_id}', annotation {largest.get('id', '')},"
+            truth = partial(_png, largest, entry, where) if largest.get("segmentation") else no_mask
+            kind = categories.get(largest.get("category_id"), "")
+            photos.append(SourcePhoto(image_id, partial(files.read, image_id), truth, kind))
+    if not photos:
+        raise UserError(f"{place} draws no object in any of its {len(entry_of)} photos; export it again.")
+    named = {photo.image_id for photo in photos}
+    left_out = {n: WITHOUT if n in entry_of else f"not named by {member}" for n in pictures if n not in named}
+    remarks = [f"photos, classes and masks are those of {member}"]
+    if several:
+        remarks.append(f"{several} photos show several objects: the largest is the one that counts")
+    why = "" if any(photo.class_name for photo in photos) else f"{member} names no categories"
+    listing = Listing.of(name or title(files.path), photos, why)
+    others, remarks = tuple(left_out), [*listing.remarks, *remarks]
+    return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
+
+
+def mask_of(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> NDArray[np.bool_]:
+    """The object of an annotation of this image, bool [H, W]; an outline that cannot be so is an error."""
+    return outlines.mask_of(annotation["segmentation"], entry["height"], entry["width"], where)
+
+
+def _png(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> bytes:
+    return pixels.encode_png(mask_of(annotation, entry, where) * np.uint8(255))
+
+
+def _area(annotation: dict[str, Any]) -> float:
+    """In pixels; that of the box where the object's is not given."""
+    *_, width, height = annotation.get("bbox") or (0, 0)
+    return float(annotation.get("area") or width * height)
+
+
+def parse(data: bytes, path: Path | str, keys: tuple[str, ...] = ("image_id",)) -> Coco:
+    """The lists of ``images`` and ``annotations``, checked to have what is needed; ``keys``: of each annotation."""
+    try:
+        described = json.loads(data)
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON ({error}); export it again.") from error
+    needed = {"images": ("id", "file_name", "height", "width"), "annotations": keys}
+    for part, needed_keys in needed.items():
+        rows = described.get(part) if isinstance(described, dict) else None
+        if not isinstance(rows, list):
+            raise UserError(f"{path} has no list '{part}'; export the annotations in COCO's format.")
+        for number, row in enumerate(rows):
+            missing = [key for key in needed_keys if not isinstance(row, dict) or key not in row]
+            if missing:
+                raise UserError(f"{path}: {part}[{number}] has no '{missing[0]}'; export it again.")
+            sides = [row[key] for key in ("height", "width") if key in needed_keys]
+            if not all(isinstance(side, int) and side > 0 for side in sides):
+                raise UserError(
+                    f"{path}: {part}[{number}] is of {sides} pixels (height, width); export it again."
+                )
+    numbers = Counter(row["id"] for row in described["images"])
+    if numbers and max(numbers.values()) > 1:
+        twice = numbers.most_common(1)[0][0]
+        raise UserError(f"{path}: two images have the id {twice}, and would share masks; number them anew.")
+    return dict(described)
+
+
+def entries(path: Path | str, described: Coco, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """The image of each photo that is described, by the photo's id.
+
+    ``file_name`` is the id, or the end of it; one that ends several ids, two entries for one photo, and a file that names none of
+    the photos are errors.
+    """
+    entry_of: dict[str, dict[str, Any]] = {}
+    ends = _ends(ids)
+    for entry in described["images"]:
+        fitting = ends.get(compose(str(entry["file_name"])).removeprefix("./"), [])
+        if len(fitting) > 1:
+            raise UserError(
+                f"{path}: file_name '{entry['file_name']}' fits the photos '{fitting[0]}' and '{fitting[1]}';"
+                " write more of the path into file_name."
+            )
+        if fitting and entry_of.setdefault(fitting[0], entry) is not entry:
+            raise UserError(
+                f"{path} lists the photo '{fitting[0]}' twice, as images {entry_of[fitting[0]]['id']} and {entry['id']};"
+                " unite or remove one of them."
+            )
+    if not entry_of:
+        names = [str(e["file_name"]) for e in described["images"]]
+        raise UserError(
+            f"{path} describes no photo that is here: photos are named like '{ids[0]}',"
+            f" the file's like '{names[0] if names else '(no images)'}'; correct file_name."
+        )
+    return entry_of
+
+
+def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
+    """Every id by each of its ends at a folder's border: itself, without its first folder, ..., the bare name."""
+    ids_by_end: dict[str, list[str]] = defaultdict(list)
+    for image_id in ids:
+        parts = PurePosixPath(image_id).parts
+        for start in range(len(parts)):
+            ids_by_end["/".join(parts[start:])].append(image_id)
+    # The whole id is meant even where it is also another one's end.
+    return {end: [end] if end in fitting else fitting for end, fitting in ids_by_end.items()}

@@ -1,0 +1,116 @@
+"""Photos of a folder, or of a zip or tar of one: a folder for each class, or a label beside each photo."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+from bgbias.errors import UserError
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import PICTURES, has_suffix, locator, stem, why_not
+from bgbias.images import heif
+from bgbias.photos import by_name
+from bgbias.photos.listing import TABLES, Listing, SourcePhoto, title
+
+LABELS = ("label", "class", "class_name", "category", "cls")  # what JSON beside a photo calls its class
+LEVELS = (
+    "Say which by --class-level: {levels}. If the first ones are splits, name the one to look at instead"
+    " of the folder around them."
+)
+
+
+def is_readable(name: str) -> bool:
+    """Whether a file of this name is a photo that can be read here."""
+    return has_suffix(name, PICTURES) or (has_suffix(name, heif.ENDINGS) and heif.readable())
+
+
+def why_left(name: str) -> str:
+    """Why a file of this name is not taken, and what to do."""
+    return f"{why_not(name)}, {heif.STEP}" if has_suffix(name, heif.ENDINGS) else why_not(name)
+
+
+def in_folder(files: Lookup, name: str | None = None, class_level: int | None = None) -> Listing:
+    """The photos of a folder or archive, with their paths as ids. Photos beside the folders of the
+    classes are left out; where all are loose there are no classes.
+
+    Folders in folders without a ``class_level``, and a place without photos, are errors.
+    """
+    place, left_out = files.path, dict(files.passed_over)
+    name = name or title(place)
+    pictures = [n for n in files.names if is_readable(n)]
+    left_out |= {n: why_left(n) for n in files.names if not is_readable(n)}
+    if not pictures:
+        raise UserError(_empty(place, left_out))
+    depth = {n: len(PurePosixPath(n).parent.parts) for n in pictures}
+    # An archive of a folder has that folder around all that lies in it.
+    is_enclosed = not place.is_dir() and by_name.around(pictures) > 0 and max(depth.values()) > 1
+    loose = [n for n in pictures if depth[n] < (class_level or 1 + is_enclosed)]
+    inside = sorted(set(pictures) - set(loose))
+    if class_level and not inside:
+        raise UserError(
+            f"{name}: '{loose[0]}' lies in no folder of level {class_level}; say a lower --class-level, or none."
+        )
+    if inside:
+        beside = "beside the folders of the classes: put it into its own class's folder"
+        left_out |= dict.fromkeys(loose, beside)
+    listing = of_names(files, inside or pictures, name, class_level if inside else 0, LEVELS)
+    locate = locator()
+    folders = sorted({str(f) for n in listing.photos for f in PurePosixPath(n).parents} - {"."})
+    linked = tuple(folder for folder in folders if locate(place / folder).is_symlink())
+    return replace(listing, left_out=left_out, others=tuple(left_out), linked=linked)
+
+
+def of_names(files: Lookup, names: list[str], name: str, class_level: int | None, to_do: str) -> Listing:
+    """These files as photos, whose folders down to ``class_level`` are their classes (``by_name.classes``); 0: none are."""
+    is_loose = class_level == 0
+    class_of = {} if is_loose else by_name.classes(names, class_level, name, to_do)
+    photos = [SourcePhoto(n, partial(files.read, n), class_name=class_of.get(n, "")) for n in names]
+    return Listing.of(
+        name, photos, "photos lie in no folders, which would say their classes" if is_loose else ""
+    )
+
+
+def with_labels(files: Lookup, name: str) -> Listing | None:
+    """The photos with their class in a file beside them, as webdataset has it: ``7.cls`` holds that of
+    ``7.jpg``; where all lie in one folder, so may ``7.json`` under a name of ``LABELS``. None where there
+    is no such file.
+    """
+    pictures, there = [n for n in files.names if is_readable(n)], set(files.names)
+    are_loose = len({PurePosixPath(n).parent for n in pictures}) == 1
+    label_of: dict[str, str] = {}
+    for n in pictures:
+        if (label := f"{stem(n)}.cls") in there:
+            label_of[n] = files.read(label).decode("utf-8", "replace").strip()
+        elif are_loose and (sample := f"{stem(n)}.json") in there:
+            label_of[n] = _label_in(files.read(sample), f"{files.path}/{sample}")
+    photos = [SourcePhoto(n, partial(files.read, n), class_name=c) for n, c in label_of.items() if c]
+    if not photos:
+        return None
+    samples = {stem(photo.image_id) for photo in photos}
+    left_out = files.passed_over | {n: why_left(n) for n in files.names if stem(n) not in samples}
+    left_out |= {n: "no label lies beside it" for n in pictures if not label_of.get(n)}
+    return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
+
+
+def _label_in(data: bytes, place: str) -> str:
+    try:
+        sample = json.loads(data)
+    except ValueError as error:
+        raise UserError(f"{place} is not valid JSON ({error}); write it anew.") from error
+    named = sample if isinstance(sample, dict) else {}
+    return str(next((named[key] for key in LABELS if key in named), ""))
+
+
+def _empty(place: Path, left_out: dict[str, str]) -> str:
+    if not left_out:
+        return f"{place} is empty; name the folder that holds a folder of photos for each class."
+    tables = [n for n in left_out if has_suffix(n, TABLES)]
+    if tables:
+        return f"{place} holds no photos, but a table: name that one, {place / tables[0]}."
+    example, reason = min(left_out.items(), key=lambda of: (of[1].startswith("hidden"), of[0]))
+    return (
+        f"{place} holds no photos ({', '.join(PICTURES)}), not even in folders below it, but {len(left_out)} other files:"
+        f" '{example}' is {reason}."
+    )

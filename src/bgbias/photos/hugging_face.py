@@ -1,0 +1,80 @@
+"""Photos of Hugging Face's library ``datasets``: its objects, and folders that ``save_to_disk`` made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from bgbias.errors import UserError
+
+SAVED = ("dataset_dict.json", "dataset_info.json")  # one of them describes a folder of ``save_to_disk``
+
+
+def is_saved(place: Path) -> bool:
+    """Whether ``save_to_disk`` made a folder."""
+    return any((place / name).is_file() for name in SAVED)
+
+
+def load(place: Path) -> Any:
+    """The dataset, or the ``DatasetDict``, of a folder; it is mapped, and not read into memory."""
+    try:
+        from datasets import load_from_disk
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"{place} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
+        ) from error
+    try:
+        return load_from_disk(str(place))
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
+        ) from error
+
+
+def is_dataset(source: object) -> bool:
+    """Whether an object is a ``Dataset``, or a ``DatasetDict`` of some."""
+    one = next(iter(source.values()), None) if isinstance(source, Mapping) else source
+    return hasattr(one, "features") and hasattr(one, "cast_column")
+
+
+def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str]:
+    """A dataset's table, and its column of pictures: functions that give one, so that nothing is read before it is asked for.
+
+    Of several splits ``test`` is taken, or the only one. Numbers of classes have their names.
+    """
+    if isinstance(source, Mapping):
+        if "test" not in source and len(source) > 1:
+            raise UserError(
+                f"{place} has the splits {', '.join(source)}, and none is called test; take one of them."
+            )
+        source = source["test"] if "test" in source else next(iter(source.values()))
+    kinds = {name: type(feature).__name__ for name, feature in source.features.items()}
+    image = next((name for name, kind in kinds.items() if kind == "Image"), None)
+    if image is None:
+        raise UserError(
+            f"{place} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
+        )
+    undecoded = source.cast_column(image, type(source.features[image])(decode=False))
+    columns: dict[str, Any] = {
+        name: _named(list(source[name]), getattr(source.features[name], "names", None))
+        for name, kind in kinds.items()
+        if kind in ("ClassLabel", "Value")
+    }
+    columns[image] = [partial(_picture, undecoded, row, image) for row in range(len(source))]
+    return pd.DataFrame(columns), image
+
+
+def _picture(dataset: Any, row: int, column: str) -> bytes:
+    cell = dataset[row][column]
+    return cell["bytes"] or Path(cell["path"] or "").read_bytes()
+
+
+def _named(values: list[Any], names: list[str] | None) -> list[Any]:
+    """Classes by their names; a negative number, and None, stands for none."""
+    if names is None:
+        return values
+    return [None if value is None or value < 0 else names[value] for value in values]

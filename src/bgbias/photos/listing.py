@@ -1,0 +1,152 @@
+"""The photos of a source by name, before anybody has looked at one: what every kind of source gives to an audit and a study."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+import pandas as pd
+
+from bgbias.errors import UserError
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import compose, is_picture, stem, why_not
+from bgbias.images.drawn_masks import is_cut_out, white
+from bgbias.photos import by_name
+from bgbias.photos.table import COLUMNS, ImageTable
+
+ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
+TABLES = (".csv", ".parquet", ".pq")
+KEY_SET = "photos|test"  # of all that is no dataset of params.yaml: what is drawn hangs on no folder's name
+
+
+def no_mask() -> None:
+    """Of a photo whose mask nobody drew."""
+
+
+@dataclass(frozen=True)
+class SourcePhoto:
+    """A photo that a source names: ``read`` and ``truth`` give it and its true mask, encoded; None where
+    nobody drew one.
+
+    What nobody says is empty: its ``class_name``; its ``key``, which names it in all that is drawn for
+    it; its ``place``, where or when it was taken. ``query``: whether it is asked; ``gallery``: whether it
+    is among those to be found.
+    """
+
+    image_id: str
+    read: Callable[[], bytes]
+    truth: Callable[[], bytes | None] = no_mask
+    class_name: str = ""
+    key: str = ""
+    place: str = ""
+    query: bool = True
+    gallery: bool = True
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a source names: ``photos`` by id, and their ``table``; ``labelled``: whether classes say who should find whom.
+
+    ``left_out``: what lies there and is no photo, with the reason; ``linked``: folders that were entered through a link;
+    ``others``: photos beside the table's to which masks may belong; ``remarks``: what a person should know of the choice;
+    ``upright``: whether photos are turned as their EXIF says.
+    """
+
+    name: str
+    table: ImageTable
+    labelled: bool
+    photos: Mapping[str, SourcePhoto]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    linked: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    upright: bool = True
+
+    @classmethod
+    def of(cls, name: str, photos: Iterable[SourcePhoto], why_unlabelled: str = "") -> Self:
+        """A test split of these photos, by class and name.
+
+        Where classes do not say who should find whom (``why_unlabelled``), each photo's label is a
+        number of its own, and a remark says why.
+        """
+        ordered = sorted(photos, key=lambda photo: (photo.class_name, photo.image_id))
+        number = {c: n for n, c in enumerate(sorted({photo.class_name for photo in ordered}))}
+        why = why_unlabelled or why_not_labelled([photo.class_name for photo in ordered])
+        labels = range(len(ordered)) if why else [number[photo.class_name] for photo in ordered]
+        shared = by_name.around([photo.image_id for photo in ordered])
+        rows = [
+            (p.image_id, label, p.class_name, "test", KEY_SET, p.key or by_name.inside(p.image_id, shared))
+            for p, label in zip(ordered, labels, strict=True)
+        ]
+        frame = pd.DataFrame(rows, columns=list(COLUMNS))
+        if not all(p.query and p.gallery for p in ordered):
+            asked, searched = [p.query for p in ordered], [p.gallery for p in ordered]
+            frame = frame.assign(query=asked, gallery=searched, camera="")
+        by_id = {photo.image_id: photo for photo in ordered}
+        return cls(name, ImageTable(frame), not why, by_id, remarks=(why,) if why else ())
+
+    def with_masks(self, place: Path, option: str, command: str) -> Self:
+        """With the true masks in a folder, or in a zip or tar of one, which are called like their photos.
+
+        A mask of no photo, two of one photo, and a place without any are errors; ``option`` is what people name the masks by, and
+        ``command`` what shows what is there.
+        """
+        others: dict[str, str] = {}
+        files = Lookup(place, lambda name: True, others)
+        drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
+        others |= {name: why_not(name) for name in files.names if not is_picture(name)}
+        if not drawn:
+            there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
+            raise UserError(
+                f"{self.name}: {place} holds no pictures{there}. Masks are called like their photo, with the"
+                f" ending .png. To see what is there, run: {command}"
+            )
+        # What lies beside a photo under its name, as its raw file or a note, has no mask of its own.
+        stems = set(map(stem, self.photos))
+        others_of = {stem(name): name for name in self.others if stem(name) not in stems}
+        mask_of = by_name.masks(drawn, self.photos, self.name, option, others_of.values())
+
+        def with_mask(photo: SourcePhoto) -> SourcePhoto:
+            mask = mask_of.get(stem(photo.image_id))
+            if mask is None:
+                return replace(photo, truth=no_mask)
+
+            def truth() -> bytes | None:
+                data = files.read(mask)
+                # Where the photos themselves are named, those that are cut out are their own masks, and no
+                # other is one.
+                is_opaque_photo = data == photo.read() and not is_cut_out(data, mask)
+                return None if is_opaque_photo else white(data, mask)
+
+            return replace(photo, truth=truth)
+
+        left_out = {**self.left_out} | {f"{name} (masks)": reason for name, reason in others.items()}
+        photos = {image_id: with_mask(photo) for image_id, photo in self.photos.items()}
+        return replace(self, photos=photos, left_out=left_out)
+
+    def _has_no_folder(self, mask: str) -> bool:
+        """Whether the folder of a mask's photo could not be opened, and is named for that reason already."""
+        parts = PurePosixPath(mask).parent.parts
+        ends = ("/".join(parts[a:b]) for b in range(1, len(parts) + 1) for a in range(b))
+        return any(end in self.left_out for end in ends)
+
+
+def title(place: Path) -> str:
+    """What a folder, or an archive or table of it, is called: the same for ``shop``, ``shop.tar.gz`` and ``shop.csv``."""
+    name = compose(place.resolve().name)
+    while not place.is_dir() and PurePosixPath(name).suffix.lower() in ARCHIVES + TABLES:
+        name = PurePosixPath(name).stem
+    return name
+
+
+def why_not_labelled(classes: Iterable[str]) -> str:
+    """Why these classes, one a photo, say nothing of who should find whom; empty where they do."""
+    sizes = Counter(classes)
+    if len(sizes) == 1:
+        return f"all photos are of one class ('{next(iter(sizes))}'), so that nobody could be mistaken for another"
+    if sizes and max(sizes.values()) == 1:
+        return "no class has two photos, so that there is nobody to find"
+    return ""

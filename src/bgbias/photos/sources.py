@@ -1,0 +1,101 @@
+"""Every kind of source of photos, told apart by what is there: the one way in, for audits and for the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+
+from bgbias.errors import UserError
+from bgbias.files.archives import Lookup, is_archive
+from bgbias.files.pictures import hidden
+from bgbias.photos import by_name, coco, folders, hugging_face, tables
+from bgbias.photos.listing import TABLES, Listing, title
+from bgbias.photos.tables import BY_NAME, NamedColumns
+
+Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
+"""A folder, archive or table, the name of a dataset of params.yaml, a DataFrame, or a list of paths or pictures."""
+
+OWN_TABLES = ("photos.csv", "photos.parquet")  # what a table among its photos is called
+COCO = ".json"
+
+
+def in_memory(source: Any, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
+    """The photos of a DataFrame, a ``datasets.Dataset``, or a list of paths or pictures."""
+    if isinstance(source, pd.DataFrame):
+        return tables.in_frame(source, name or "photos", named=named)
+    if hugging_face.is_dataset(source):
+        return _of_dataset(source, name or "photos", "the dataset", named)
+    # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
+    column = pd.Series(list(source), dtype=object)
+    return tables.in_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
+
+
+def is_folder(place: Path) -> bool:
+    """Whether a place is a folder of photos, or an archive of one."""
+    return is_archive(place) or (place.is_dir() and not hugging_face.is_saved(place))
+
+
+def at(
+    place: Path, name: str | None = None, class_level: int | None = None, named: NamedColumns = BY_NAME
+) -> Listing:
+    """The photos of a folder, archive, table, COCO file, or folder of ``save_to_disk``; another place is an error.
+
+    In a folder or archive a table of a name of ``OWN_TABLES`` says what photos are, or else what
+    ``by_labels`` finds, unless a ``class_level`` does.
+    """
+    if is_folder(place):
+        files = Lookup(place, lambda name: True)
+        if class_level is None and (member := _table_in(files)):
+            return tables.in_member(files, member, name, named)
+        listing = by_labels(files, name or title(place)) if class_level is None else None
+        return listing or folders.in_folder(files, name, class_level)
+    if place.is_dir():
+        return _of_dataset(hugging_face.load(place), name or title(place), str(place), named)
+    if place.suffix.lower() in TABLES:
+        return tables.in_file(place, name, named)
+    if place.suffix.lower() == COCO:
+        return coco.in_coco(Lookup(place.parent, lambda name: True), place.name, name)
+    raise UserError(
+        f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
+        " folder that holds the photos."
+    )
+
+
+def by_labels(files: Lookup, name: str) -> Listing | None:
+    """The photos of a folder or archive with their labels among them: in the only COCO file beside all photos, or in a file
+    beside each photo. None where there are no such.
+    """
+    if member := _coco_in(files):
+        return coco.in_coco(files, member, name)
+    return folders.with_labels(files, name)
+
+
+def _of_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Listing:
+    frame, image = hugging_face.frame_of(dataset, place)
+    named = replace(named, image=named.image or image)
+    return tables.in_frame(frame, name, place=place, named=named)
+
+
+def _table_in(files: Lookup) -> str:
+    return next((n for n in _outermost(files) if PurePosixPath(n).name in OWN_TABLES), "")
+
+
+def _coco_in(files: Lookup) -> str:
+    described = [n for n in _outermost(files) if PurePosixPath(n).suffix.lower() == COCO]
+    is_coco = len(described) == 1 and all(
+        f'"{part}"'.encode() in files.read(described[0]) for part in coco.PARTS
+    )
+    return described[0] if is_coco else ""
+
+
+def _outermost(files: Lookup) -> list[str]:
+    """Files that lie in no folder but those around all files."""
+    names = [name for name in files.names if not hidden(name)]
+    around = by_name.around(names) if names else 0
+    return [name for name in names if len(PurePosixPath(name).parent.parts) == around]

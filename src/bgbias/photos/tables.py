@@ -1,0 +1,244 @@
+"""Photos that a table names or holds: a CSV or Parquet file, a pandas DataFrame, or a mere list."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BytesIO
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias.errors import UserError
+from bgbias.files.archives import Lookup
+from bgbias.files.pictures import is_photo
+from bgbias.files.tables import parse, read_text
+from bgbias.images.drawn_masks import white
+from bgbias.photos.cells import Find, encoded, in_archive, is_empty, on_disk, path, text
+from bgbias.photos.folders import is_readable, why_left
+from bgbias.photos.listing import Listing, SourcePhoto, title
+
+# What a column may be called, the first of them first, in capitals or small letters.
+COLUMNS = {
+    "photo": ("path", "image", "file", "filename", "file_name", "filepath", "image_path", "photo"),
+    "class": ("class", "label", "class_name", "category"),
+    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "part")},
+}
+PARTS = {"": (True, True), "query": (True, False), "gallery": (False, True)}  # asked, and searched
+SHOWN = 3
+OF_GROUP = "of each class one photo of a group is taken; leave out the column 'group' to take all"
+GONE = "no file is there: correct its path in the table, or put it there"
+Row = dict[str, Any]  # a cell by what its column means, and the row's number
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """Columns that a person names: that of the photos, and that of their classes; by ``COLUMNS`` if empty."""
+
+    image: str = ""
+    label: str = ""
+
+
+BY_NAME = NamedColumns()
+
+
+def in_file(place: Path, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
+    """The photos that a CSV or Parquet file names; relative paths start at its folder."""
+    frame, first = read_text(place, str(place))
+    return in_frame(frame, name or title(place), place.resolve().parent, str(place), first, named)
+
+
+def in_member(files: Lookup, table: str, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
+    """The photos that a table inside a folder or archive names."""
+    place = f"{files.path}/{table}"
+    frame, first = parse(BytesIO(files.read(table)), table, place)
+    start = files.path / PurePosixPath(table).parent
+    listing = in_frame(frame, name or title(files.path), start, place, first, named, files)
+    return replace(listing, remarks=(*listing.remarks, f"photos and classes are those of {table}"))
+
+
+def in_frame(
+    frame: pd.DataFrame,
+    name: str = "photos",
+    start: Path | None = None,
+    place: str = "the table",
+    first: int = 0,
+    named: NamedColumns = BY_NAME,
+    files: Lookup | None = None,
+) -> Listing:
+    """The photos of a table with a column of paths, or of pictures themselves (``cells.encoded``); and, where it has them, of
+    classes, keys, masks, splits, groups, places and parts (``COLUMNS``).
+
+    Relative paths begin at ``start`` (the current folder, if None), which lies in the archive ``files``
+    where one is given. A photo's id is its path; that of a picture in memory is its key, or the number
+    of its row (from ``first``). Only rows of the split ``test`` are taken where others are there too, and
+    of a class's photos of one group the first by name. Rows without a class are left out. A table without
+    photos' paths, a photo of two classes, and files of which none is there are errors.
+    """
+    rows = _rows(frame, place, first, named)
+    start = start or Path.cwd()
+    if files:
+        find = in_archive(files, start.relative_to(files.path).as_posix())
+    else:
+        written = (path(row["photo"]) for row in rows)
+        find = on_disk(start, [file for file in written if file and "://" not in file])
+    tested = [row for row in rows if row.get("split") == "test"] or rows
+    untested = [row for row in rows if len(tested) < len(rows) and row["split"] != "test"]
+    is_classed = "class" in rows[0]
+    left_out: dict[str, str] = {}
+    photos: dict[str, SourcePhoto] = {}
+    row_of: dict[str, Row] = {}
+    for row in tested:
+        photo, why = _photo(row, find, place)
+        image_id = photo.image_id
+        if not why and is_classed and not photo.class_name:
+            why = "no class in its row: fill it in"
+        if not why and image_id in photos:
+            _check_class(photos[image_id], photo, row_of[image_id], row, place)
+            image_id, why = f"{image_id} (row {row['number']})", "its photo is listed before: remove the row"
+        if why:
+            left_out[image_id] = why
+        else:
+            photos[image_id], row_of[image_id] = photo, row
+    if not photos:
+        raise UserError(_nothing(place, start, left_out))
+    group_of = {i: (photos[i].class_name, text(row_of[i].get("group"))) for i in sorted(photos)}
+    grouped = pd.Series({i: of for i, of in group_of.items() if of[1]}, dtype=object)
+    again = set(grouped.index[grouped.duplicated()])
+    left_out |= dict.fromkeys(again, OF_GROUP)
+    why = "" if is_classed else f"nobody says which photo is of which class{_label_columns(frame)}"
+    listing = Listing.of(name, [photo for i, photo in photos.items() if i not in again], why)
+    remarks = [f"{why}: {OF_GROUP}" if again else why for why in listing.remarks]
+    if untested:
+        remarks.insert(0, f"{len(untested)} rows whose split is not 'test' are not looked at")
+    if given := listing.table.given:
+        if not (given.query.any() and given.gallery.any()):
+            raise UserError(f"{place} has no query, or nothing in the gallery: correct the column 'part'.")
+        remarks.append(
+            f"{given.query.sum()} photos are queries, asked among the {given.gallery.sum()} of the gallery"
+        )
+    others = (*left_out, *(_photo(row, find, place)[0].image_id for row in untested))
+    return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
+
+
+def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> list[Row]:
+    """The cells of columns that mean something, by what they mean."""
+    if frame.empty:
+        raise UserError(
+            f"{place} has no rows; it needs a row for each photo, with the columns 'path' and 'class'."
+        )
+    written = [str(column).strip() for column in frame.columns]
+    small = [column.lower() for column in written]
+    columns: dict[str, list[Any]] = {}
+    for meaning, names in COLUMNS.items():
+        column = {"photo": named.image, "class": named.label}.get(meaning)
+        if column and column not in written:
+            raise UserError(f"{place} has no column '{column}'; its columns are: {', '.join(written)}.")
+        column = column or next((written[small.index(n)] for n in names if n in small), None)
+        if column is not None:
+            columns[meaning] = frame.iloc[:, written.index(column)].tolist()
+    if "photo" in columns:
+        cells = zip(*columns.values(), strict=True)
+        return [
+            dict(zip(columns, row, strict=True)) | {"number": number}
+            for number, row in enumerate(cells, first)
+        ]
+    near = [
+        (w, n[0])
+        for w, s in zip(written, small, strict=True)
+        if (n := difflib.get_close_matches(s, COLUMNS["photo"], 1))
+    ]
+    hint = f" Is '{near[0][0]}' meant? Call it '{near[0][1]}'." if near else ""
+    raise UserError(
+        f"{place} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Name it by"
+        " --image-column, and that of the classes by --label-column, if that is not 'class' or 'label'."
+    )
+
+
+def _label_columns(frame: pd.DataFrame) -> str:
+    """Columns of another name whose values stand for several rows each, as classes do."""
+    used = {name for names in COLUMNS.values() for name in names}
+    names = [
+        str(column)
+        for column, values in frame.items()
+        if str(column).strip().lower() not in used
+        and isinstance(values.iloc[0], (str, int, np.integer))
+        and 1 < values.nunique() <= len(values) / 2
+    ]
+    return f"; --label-column takes one of: {', '.join(names)}" if names else ""
+
+
+def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
+    """A row's photo, and why it is left out, with what to do; empty if it is not."""
+    cell, key = row["photo"], text(row.get("key"))
+    image_id, why = key or str(row["number"]), ""
+    read: Any = partial(encoded, cell, image_id)
+    file = path(cell)
+    if is_empty(cell):
+        image_id, why = f"row {row['number']}", "a row without a path: fill it in, or remove the row"
+    elif "://" in file:
+        image_id, why = text(file), "an address: download the photo, and write its path"
+    elif file:
+        image_id, read = find(file)
+        if read is None:
+            why = GONE
+        elif is_photo(image_id) and not is_readable(image_id):
+            why = why_left(image_id)
+    part = text(row.get("part")).lower()
+    if part not in PARTS:
+        raise UserError(
+            f"{place}, row {row['number']}: the part '{part}' is neither query nor gallery. Correct it, or"
+            " give the column another name."
+        )
+    asked, searched = PARTS[part]
+    photo = SourcePhoto(
+        image_id,
+        read or bytes,
+        partial(_mask, row.get("mask"), image_id, find),
+        class_name=text(row.get("class")),
+        key=key,
+        place=text(row.get("place")),
+        query=asked,
+        gallery=searched,
+    )
+    return photo, why
+
+
+def _check_class(
+    one: SourcePhoto, again: SourcePhoto, first: Mapping[str, Any], row: Row, place: str
+) -> None:
+    """Refuse a photo that is listed twice with different classes."""
+    if one.class_name != again.class_name:
+        raise UserError(
+            f"{place}: '{one.image_id}' is of the class '{one.class_name}' in row {first['number']} and of"
+            f" '{again.class_name}' in row {row['number']}. A photo has one class: correct or remove one row."
+        )
+
+
+def _nothing(place: str, start: Path, left_out: dict[str, str]) -> str:
+    shown = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
+    if set(left_out.values()) == {GONE}:
+        return (
+            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at"
+            f" {start.resolve()}. Move the table beside the photos, or correct the paths; then run the same command again."
+        )
+    reason = Counter(left_out.values()).most_common(1)[0][0]
+    return f"{place} names no photo that can be taken, e.g. {shown}; most often: {reason}."
+
+
+def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
+    if is_empty(cell):
+        return None
+    name = f"mask of {image_id}"
+    if file := path(cell):
+        read = find(file)[1]
+        if read is None:
+            raise UserError(f"'{image_id}': its mask '{file}' is not there; correct the table.")
+        return white(read(), name)
+    is_boolean = isinstance(cell, np.ndarray) and cell.dtype == bool
+    return white(encoded(cell.astype(np.uint8) if is_boolean else cell, name), name)

@@ -1,0 +1,89 @@
+"""Table 15: models as they come, against one another on the same queries (``results.comparison``).
+
+Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import pandas as pd
+
+from bgbias.report import sources
+from bgbias.report.columns import MARK, Column, against_plain, interval
+from bgbias.report.tables import _captions as sentences
+from bgbias.results import comparison, decomposition, rows
+from bgbias.results.uncertainty import SIGNIFICANT
+from bgbias.study import plan
+from bgbias.study.cell import PRETRAINED
+from bgbias.study.params import Study
+
+NUMBER = 15
+ABOUT = "Which model to take as it is: what each finds in front of other backgrounds, and whether that is more than chance."
+COLUMNS = (
+    Column("Elsewhere", interval("changed", 1), "Elsewhere"),
+    Column("Original", interval("clean", 1), "Original"),
+    Column("Drop, %", interval("drop", 1), "Drop, %"),
+    Column("Against the best", against_plain("against_best", 1), "Against the best", known=("against_best",)),
+    Column("Front", lambda row: "yes" if row["is_on_front"] else "no"),
+    Column("Pasting", interval("pasting", 1), known=("pasting",)),
+    Column("Own background", interval("own_background", 1), known=("own_background",)),
+    Column("Class's backgrounds", interval("class_background", 1), known=("class_background",)),
+)
+LEGEND = (
+    "MAP@R of queries in front of other backgrounds and as they are, in a gallery as it is. [95 %]: over",
+    f"classes. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected for every two models of a dataset.",
+)
+HEADLINE = {"changed": "in front of other backgrounds"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether nothing is trained, and a dataset has two models or more."""
+    models = Counter(cell.dataset for cell in plan.cells(study) if cell.method == PRETRAINED)
+    return not plan.trained(study) and max(models.values(), default=0) > 1
+
+
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
+
+
+def make(study: Study) -> pd.DataFrame:
+    has_steps = set(decomposition.PATH) <= set(study.evaluation.conditions)
+    return table(sources.queries(study, decomposition.OF_QUERIES if has_steps else rows.OF_QUERIES))
+
+
+def table(queries: pd.DataFrame) -> pd.DataFrame:
+    """Table 15 from the values a query of pretrained models; of others it says nothing.
+
+    Columns after the model's four names: ``seeds``, ``queries``, ``classes``; ``clean`` and ``changed``, MAP@R
+    in percent, the ``drop`` between them, and, where queries were seen in every condition on the way,
+    its steps in points, each with ``_low`` and ``_high``; ``against_best``, points over the model with
+    the highest ``changed`` (NaN for itself), with ``_p_holm``; ``is_on_front``. A dataset's models stand
+    together, the highest ``changed`` first.
+    """
+    own = queries[queries["method"] == PRETRAINED]
+    lines = []
+    for dataset, of_dataset in own.groupby("dataset", sort=False):
+        frames = {str(name): frame for name, frame in of_dataset.groupby("backbone", sort=False)}
+        found = comparison.compare(frames)
+        against = comparison.differences(found.pairs, found.choice.best)
+        for row in rows.records(found.models):
+            name = row["model"]
+            frame = frames[name]
+            model = (str(dataset), name, str(frame["loss"].iloc[0]), PRETRAINED)
+            line = rows.named(model) | {"seeds": frame["seed"].nunique(), "queries": row["queries"]}
+            line |= {"classes": frame["label"].nunique(), "is_on_front": row["is_on_front"]}
+            for level in (*comparison.LEVELS, "drop", *decomposition.STEPS):
+                if level in row:
+                    line |= {f"{level}{end}": 100 * row[f"{level}{end}"] for end in ("", "_low", "_high")}
+            difference = against.get(name, comparison.NO_DIFFERENCE)
+            line |= rows.interval("against_best", difference, 100)
+            line["against_best_p_holm"] = difference.p
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+    return sentences.caption("models.j2", study, table, excluded, has_steps="pasting" in table)

@@ -1,0 +1,226 @@
+"""Several models on the same queries: what each finds and loses, and how much any two differ beyond chance.
+
+All of it is made of values a query, as ``queries.parquet`` of a study or of an audit holds them, so that differences are paired.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from bgbias import seeds
+from bgbias.evaluation.metrics import MATCHED
+from bgbias.results import decomposition, rows, uncertainty
+from bgbias.results.decomposition import PATH
+from bgbias.results.rows import CLEAN, CORRUPTED, QUERY_ONLY, SYMMETRIC, Values
+from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+
+LEVELS = ("clean", "changed")
+NO_DIFFERENCE = uncertainty.UNKNOWN  # of the best model from itself
+FEWEST_RANKED = 3  # models: two have one order or the other
+SPLITS = 200  # of the classes into halves
+TRUSTED_TAU = 0.5  # below it fewer than three pairs of four keep their order
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which model to take for queries in front of other backgrounds.
+
+    ``best`` has the highest MAP@R there; ``as_good`` are those of which nobody can say that they are
+    worse; ``worse`` those that are, beyond chance. ``unbeaten``: references that are not worse.
+    ``is_tested``: whether there are intervals at all.
+    """
+
+    best: str
+    as_good: tuple[str, ...]
+    worse: tuple[str, ...]
+    unbeaten: tuple[str, ...]
+    is_tested: bool
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Whether the order of the drops holds: Kendall's tau, -1..1, of two random halves of the classes,
+    its mean and 95 % range over splits, and of two halves of the backgrounds; NaN where there is one.
+    """
+
+    of_classes: Estimate
+    of_draws: float
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether neither is low."""
+        return not (self.of_classes.value < TRUSTED_TAU or self.of_draws < TRUSTED_TAU)
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """``models``: a row a model, the highest MAP@R on other backgrounds first: ``clean``, ``changed``
+    and the ``drop`` between them, 0..1, the steps of the drop in points of MAP@R 0..1, each with
+    ``_low`` and ``_high``, and ``is_on_front``. ``pairs``: a row for every two models, the first minus
+    the second: ``changed`` and ``drop``, with ``_low``, ``_high``, ``_p`` and ``_p_holm``. ``queries``:
+    a row a query by image id, under each model's name its ``clean`` and ``changed`` MAP@R (two levels
+    of columns).
+    """
+
+    models: pd.DataFrame
+    pairs: pd.DataFrame
+    queries: pd.DataFrame
+    choice: Choice
+    stability: Stability | None
+
+
+def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] = ()) -> ModelComparison:
+    """Models by name, each with its rows of ``scores.of_queries`` and a ``seed``, all of one collection
+    of photos and the same draws; of queries that one model lacks none has a value.
+
+    ``references`` are no candidates: they are neither chosen nor on the front. A ValueError without a
+    candidate.
+    """
+    candidates = [name for name in of_models if name not in references]
+    if not candidates:
+        raise ValueError("there is no model to choose from, only references")
+    shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
+    own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
+    values = {name: _values(frame, name) for name, frame in own.items()}
+    lines = [_line(name, values[name], own[name]) for name in of_models]
+    models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
+    models = models.assign(is_reference=models["model"].isin(list(references)))
+    models["is_on_front"] = _on_front(models)
+    models = models.reset_index(drop=True)
+    pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
+    queries = pd.concat({name: _of_queries(of) for name, of in values.items()}, axis=1)
+    is_ranked = len(candidates) >= FEWEST_RANKED
+    return ModelComparison(
+        models,
+        pairs,
+        queries,
+        _choice(models, pairs),
+        _stability([own[name] for name in candidates]) if is_ranked else None,
+    )
+
+
+def _draws(frame: pd.DataFrame, condition: str) -> int:
+    return int(frame.loc[frame["condition"] == condition, "draw"].nunique())
+
+
+def _values(frame: pd.DataFrame, name: str) -> Values:
+    """MAP@R of photos as they are, and of queries in front of other backgrounds in a catalogue as it is."""
+    views = {
+        "clean": (SYMMETRIC, CLEAN, 1),
+        "changed": (QUERY_ONLY, CORRUPTED, _draws(frame, CORRUPTED)),
+    }
+    return rows.seen(frame, ("photos", name, "none", "pretrained"), views)
+
+
+def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
+    line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
+    for level in LEVELS:
+        line |= rows.interval(level, values.estimate([level]), 1)
+    line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
+    if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
+        draws = {condition: _draws(frame, condition) for condition in PATH}
+        matched = decomposition.matched(frame, values.model, QUERY_ONLY, draws)
+        steps = decomposition.steps(matched)
+        for step in decomposition.STEPS:
+            line |= rows.interval(step, steps[step], 1)
+    return line
+
+
+def _on_front(models: pd.DataFrame) -> list[bool]:
+    """Whether no other candidate finds at least as much in both levels, and more in one."""
+    levels = models[list(LEVELS)].to_numpy(float)
+    candidates = levels[~models["is_reference"]]
+    return [
+        not is_reference and not ((candidates >= level).all(axis=1) & (candidates > level).any(axis=1)).any()
+        for level, is_reference in zip(levels, models["is_reference"], strict=True)
+    ]
+
+
+def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
+    lines = []
+    for (name, one), (other_name, other) in itertools.combinations(zip(names, values, strict=True), 2):
+        changed = one.against(other, ["changed"])
+        drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
+        pair: dict[str, Any] = {"model": name, "other": other_name}
+        lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
+    pairs = pd.DataFrame(lines)
+    for name in ("changed", "drop") if lines else ():
+        pairs[f"{name}_p_holm"] = uncertainty.holm(pairs[f"{name}_p"].to_list())
+    return pairs
+
+
+def _of_queries(values: Values) -> pd.DataFrame:
+    columns = {level: values.columns[level][0] for level in LEVELS}
+    return pd.DataFrame(columns, index=values.queries)
+
+
+def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
+    """Every two models are tested, and corrected for, since which one is best was seen first."""
+    best, *others = models.loc[~models["is_reference"], "model"]
+    references = models.loc[models["is_reference"], "model"]
+    against = differences(pairs, best)
+    worse = {name for name, found in against.items() if found.p < SIGNIFICANT and found.value < 0}
+    return Choice(
+        best,
+        tuple(name for name in others if name not in worse),
+        tuple(name for name in others if name in worse),
+        tuple(name for name in references if name not in worse),
+        any(not math.isnan(found.p) for found in against.values()),
+    )
+
+
+def differences(pairs: pd.DataFrame, best: str, name: str = "changed") -> dict[str, Estimate]:
+    """What each other model has more than ``best`` of a column of ``ModelComparison.pairs``, 0..1, with its
+    interval, and the p that is corrected for all pairs.
+    """
+    found = {}
+    for row in pairs.to_dict("records"):
+        if best in (row["model"], row["other"]):
+            is_first = row["model"] == best
+            value, low, high = (
+                (-1 if is_first else 1) * row[f"{name}{end}"] for end in ("", "_low", "_high")
+            )
+            ends = (high, low) if is_first else (low, high)
+            found[row["other" if is_first else "model"]] = Estimate(value, *ends, row[f"{name}_p_holm"])
+    return found
+
+
+def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
+    from scipy.stats import kendalltau
+
+    sums = np.stack([_sums(frame) for frame in frames])  # [models, levels, draws or 1, classes]
+
+    def tau(one: np.ndarray, other: np.ndarray) -> float:
+        drops = [1 - half[:, 1].sum(-1) / half[:, 0].sum(-1) for half in (one, other)]
+        return float(kendalltau(*drops).statistic)
+
+    over_draws, classes = sums.mean(axis=2), sums.shape[-1]
+    generator = seeds.generator("rank stability")
+    taus = []
+    for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
+        order = generator.permutation(classes)
+        taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
+    known = np.array(taus)[np.isfinite(taus)]
+    ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    of_classes = Estimate(float(known.mean()) if len(known) else np.nan, *map(float, ends))
+    half = sums.shape[2] // 2
+    of_draws = tau(sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)) if half else np.nan
+    return Stability(of_classes, of_draws)
+
+
+def _sums(frame: pd.DataFrame) -> np.ndarray:
+    """MAP@R, clean and changed, summed over each class's queries, draw by draw, float64 [2, D, C]."""
+    clean = (frame["setting"] == SYMMETRIC) & (frame["condition"] == CLEAN)
+    changed = (frame["setting"] == QUERY_ONLY) & (frame["condition"] == CORRUPTED)
+    by = [
+        frame[where].pivot_table(rows.MAP_AT_R, "label", "draw", "sum").to_numpy(float).T
+        for where in (clean, changed)
+    ]
+    return np.stack(np.broadcast_arrays(*by))

@@ -1,0 +1,264 @@
+"""Photos as people have them: encoded in tables, of Hugging Face, in COCO files, in tars with labels."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from miniatures import as_folder, as_tar, as_zip
+from PIL import Image
+from snapshots import shop, snapshot
+
+from bgbias.auditing.photos import PhotoCollection, collect
+from bgbias.errors import UserError
+from bgbias.images import pixels
+from bgbias.photos.tables import NamedColumns
+
+CLASSES = ["shoe 00"] * 3 + ["shoe 01"] * 3 + ["shoe 02"] * 3
+PHOTOS = list(shop().values())
+
+
+def classes_of(photos: PhotoCollection) -> dict[str, str]:
+    return dict(zip(photos.table.ids, photos.table.frame["class_name"], strict=True))
+
+
+def check_is_the_shop(photos: PhotoCollection) -> None:
+    assert (len(photos), photos.labelled, photos.classes) == (9, True, 3)
+    drawn_by = dict(zip(photos.table.frame["key_item"], photos.table.frame["class_name"], strict=True))
+    assert drawn_by == dict(zip(collect_keys(), CLASSES, strict=True))
+
+
+def collect_keys() -> list[str]:
+    from hashlib import sha256
+
+    return [sha256(photo).hexdigest() for photo in PHOTOS]
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [lambda data, n: data, lambda data, n: {"bytes": data, "path": f"{n}.jpg"}],
+    ids=["bytes", "struct"],
+)
+def test_parquet_may_hold_the_pictures(tmp_path: Path, cell: Any) -> None:
+    pictures = [cell(data, number) for number, data in enumerate(PHOTOS)]
+    pd.DataFrame({"image": pictures, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
+    photos = collect(tmp_path / "shop.parquet")
+    check_is_the_shop(photos)
+    assert photos.table.ids[0] == "1"  # the row
+    assert photos.read("1") == PHOTOS[0]
+
+
+def test_a_struct_without_bytes_is_a_path(tmp_path: Path) -> None:
+    as_folder(tmp_path, shop())
+    pictures = [{"bytes": None, "path": name} for name in shop()]
+    pd.DataFrame({"image": pictures, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
+    assert collect(tmp_path / "shop.parquet").table.ids == list(shop())
+
+
+@pytest.fixture(scope="module")
+def hugging(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A ``datasets.Dataset`` of the shop with named classes."""
+    datasets = pytest.importorskip("datasets")
+    folder = as_folder(tmp_path_factory.mktemp("hugging"), shop())
+    features = datasets.Features(
+        {
+            "picture": datasets.Image(),
+            "label": datasets.ClassLabel(names=["shoe 00", "shoe 01", "shoe 02"]),
+            "price": datasets.Value("float32"),
+        }
+    )
+    rows = {"picture": [str(folder / n) for n in shop()], "label": CLASSES, "price": [1.0] * 9}
+    return datasets.Dataset.from_dict(rows, features=features)
+
+
+def test_a_dataset_of_hugging_face_is_read_as_it_is(hugging: Any, tmp_path: Path) -> None:
+    photos = collect(hugging)
+    check_is_the_shop(photos)
+    assert photos.read("0") == PHOTOS[0]
+    assert len(collect(hugging.select(range(6)))) == 6
+    hugging.save_to_disk(tmp_path / "saved")
+    saved = collect(tmp_path / "saved")
+    assert saved.name == "saved"
+    check_is_the_shop(saved)
+
+
+def test_of_a_dataset_with_splits_the_test_is_taken(hugging: Any, tmp_path: Path) -> None:
+    from datasets import DatasetDict
+
+    both = DatasetDict({"train": hugging.select(range(3)), "test": hugging})
+    check_is_the_shop(collect(both))
+    both.save_to_disk(tmp_path / "both")
+    check_is_the_shop(collect(tmp_path / "both"))
+    with pytest.raises(UserError, match="has the splits a, b, and none is called test"):
+        collect(DatasetDict({"a": hugging, "b": hugging}))
+
+
+def test_a_saved_dataset_without_its_library_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = as_folder(tmp_path / "saved", {"dataset_info.json": b"{}", "state.json": b"{}"})
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(
+        UserError, match=r"saved is a dataset of Hugging Face.*pip install 'bgbias\[datasets\]'"
+    ):
+        collect(place)
+
+
+def coco(outlines: dict[str, list[tuple[int, Any, float]]]) -> dict[str, Any]:
+    """Photos of 48 x 36 with objects: the category's number, the outline, and the area of each."""
+    names = list(outlines)
+    return {
+        "images": [{"id": i, "file_name": n, "width": 48, "height": 36} for i, n in enumerate(names)],
+        "categories": [{"id": 7, "name": "shoe"}, {"id": 9, "name": "bag"}],
+        "annotations": [
+            {"id": 10 * i + k, "image_id": i, "category_id": kind, "segmentation": outline, "area": area}
+            for i, n in enumerate(names)
+            for k, (kind, outline, area) in enumerate(outlines[n])
+        ],
+    }
+
+
+def test_coco_says_classes_and_masks_of_the_largest_object(tmp_path: Path) -> None:
+    square = [[10, 5, 20, 5, 20, 25, 10, 25]]  # columns 10 to 19, rows 5 to 24
+    # Down the columns: all of the first column, then nothing.
+    runs = {"size": [36, 48], "counts": [0, 36, 36 * 47]}
+    names = [f"{n}.jpg" for n in range(6)]
+    objects = {name: [(7 if n < 3 else 9, square, 200.0)] for n, name in enumerate(names)}
+    objects["0.jpg"] = [(9, square, 200.0), (7, runs, 300.0)]
+    objects["5.jpg"] = []
+    objects["gone.jpg"] = [(7, square, 200.0)]
+    place = as_folder(tmp_path / "shop", {f"images/{n}": snapshot(n) for n in [*names, "other.jpg"]})
+    (place / "shop.json").write_text(json.dumps(coco(objects)))
+    for source in (place, place / "shop.json"):
+        photos = collect(source)
+        assert list(classes_of(photos).values()) == ["bag"] * 2 + ["shoe"] * 3
+        assert photos.left_out.keys() >= {"images/5.jpg", "images/other.jpg"}
+        assert any(line.startswith("1 photos show several objects") for line in photos.remarks)
+        first, second = (photos.truth(f"images/{n}.jpg") for n in (0, 1))
+        column = pixels.decode(first or b"", "first", "L")
+        assert (column[:, 0] == 255).all()
+        assert not column[:, 1:].any()
+        box = pixels.decode(second or b"", "second", "L")
+        assert (box[5:25, 10:20] == 255).all()
+        assert box.sum() == 255 * 200
+
+
+@pytest.mark.parametrize("kind", ["cls", "json"])
+@pytest.mark.parametrize("pack", [as_tar, as_zip, as_folder])
+def test_labels_lie_beside_photos_as_webdataset_has_them(tmp_path: Path, kind: str, pack: Any) -> None:
+    files = {f"{n:05d}.jpg": data for n, data in enumerate(PHOTOS)}
+    for n, name in enumerate(CLASSES):
+        files[f"{n:05d}.{kind}"] = (name if kind == "cls" else json.dumps({"label": name})).encode()
+    files |= {"00009.jpg": snapshot("no label"), "read me.txt": b""}
+    photos = collect(pack(tmp_path / "shard", files))
+    check_is_the_shop(photos)
+    assert photos.left_out.keys() == {"00009.jpg", "read me.txt"}
+
+
+@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16")])
+def test_tables_are_read_as_spreadsheets_save_them(tmp_path: Path, separator: str, encoding: str) -> None:
+    as_folder(tmp_path, shop())
+    text = pd.DataFrame({"path": list(shop()), "class": [f"Schuh ä {c}" for c in CLASSES]})
+    (tmp_path / "list.csv").write_bytes(text.to_csv(index=False, sep=separator).encode(encoding))
+    photos = collect(tmp_path / "list.csv")
+    assert (len(photos), photos.classes) == (9, 3)
+    assert classes_of(photos)["shoe 00/0.jpg"] == "Schuh ä shoe 00"
+
+
+def test_a_table_in_latin_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").write_bytes("path,class\n1.jpg,Käse\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"list\.csv .*not UTF-8.*Save it anew as UTF-8"):
+        collect(tmp_path / "list.csv")
+
+
+def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) -> None:
+    as_folder(tmp_path, shop())
+    frame = pd.DataFrame({"picture": list(shop()), "product": CLASSES, "price": range(9)})
+    frame.to_csv(tmp_path / "list.csv", index=False)
+    photos = collect(tmp_path / "list.csv", named=NamedColumns(image="picture"))
+    assert not photos.labelled
+    assert "nobody says which photo is of which class; --label-column takes one of: product" in photos.remarks
+    check_is_the_shop(collect(tmp_path / "list.csv", named=NamedColumns("picture", "product")))
+    with pytest.raises(UserError, match=r"has no column 'brand'; its columns are: picture, product, price"):
+        collect(tmp_path / "list.csv", named=NamedColumns("picture", "brand"))
+    with pytest.raises(UserError, match="Name it by --image-column"):
+        collect(tmp_path / "list.csv")
+
+
+def test_a_photo_of_two_classes_is_refused_with_both_rows(tmp_path: Path) -> None:
+    as_folder(tmp_path, shop())
+    frame = pd.DataFrame({"path": [*shop(), "shoe 00/1.jpg"], "class": [*CLASSES, "bag"]})
+    frame.to_csv(tmp_path / "list.csv", index=False)
+    with pytest.raises(
+        UserError, match=r"'shoe 00/1\.jpg' is of the class 'shoe 00' in row 3 and of 'bag' in row 11"
+    ):
+        collect(tmp_path / "list.csv")
+
+
+@pytest.mark.parametrize("pack", [as_folder, as_zip, as_tar])
+def test_a_table_among_its_photos_says_what_they_are(tmp_path: Path, pack: Any) -> None:
+    rows = [f"day {n % 2}/{n}.jpg,{c},visit {n % 2}" for n, c in enumerate(CLASSES)]
+    files = {f"shop/day {n % 2}/{n}.jpg": data for n, data in enumerate(PHOTOS)}
+    files["shop/photos.csv"] = "\n".join(["image,label,place", *rows]).encode()
+    place = pack(tmp_path / "packed", files)
+    photos = collect(place)
+    check_is_the_shop(photos)
+    assert "photos and classes are those of shop/photos.csv" in photos.remarks
+    assert photos.places[photos.table.ids[0]] == "visit 0"
+    assert photos.as_json()["places"] == 2
+    assert collect(place, class_level=2).classes == 2
+
+
+def test_queries_and_gallery_are_parts_of_a_table(tmp_path: Path) -> None:
+    as_folder(tmp_path, shop())
+    parts = ["query", "gallery", ""] * 3
+    frame = pd.DataFrame({"path": list(shop()), "class": CLASSES, "part": parts})
+    frame.to_csv(tmp_path / "list.csv", index=False)
+    given = collect(tmp_path / "list.csv").table.given
+    assert given is not None
+    assert given.query.tolist() == [True, False, True] * 3
+    assert given.gallery.tolist() == [False, True, True] * 3
+    frame.assign(part="query").to_csv(tmp_path / "list.csv", index=False)
+    with pytest.raises(UserError, match="has no query, or nothing in the gallery"):
+        collect(tmp_path / "list.csv")
+    frame.assign(part="probe").to_csv(tmp_path / "list.csv", index=False)
+    with pytest.raises(UserError, match=r"row 2: the part 'probe' is neither query nor gallery"):
+        collect(tmp_path / "list.csv")
+
+
+def test_masks_of_a_folder_that_cannot_be_opened_are_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = as_folder(tmp_path / "shop", shop())
+    white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
+    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in shop()})
+    scandir = os.scandir
+
+    def closed(folder: Any) -> Any:
+        if str(folder) == str(place / "shoe 01"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    photos = collect(place, masks=masks)
+    assert photos.classes == 2
+    assert photos.left_out["shoe 01"].startswith("a folder that cannot be opened (Permission denied)")
+
+
+def test_ids_are_no_absolute_paths(tmp_path: Path) -> None:
+    place = as_folder(tmp_path / "shop", shop())
+    photos = collect([place / name for name in shop()])
+    assert photos.table.ids == list(shop())
+
+
+def test_a_picture_of_pillow_is_one_of_a_table() -> None:
+    frame = pd.DataFrame({"image": [Image.open(io.BytesIO(p)) for p in PHOTOS], "label": CLASSES})
+    photos = collect(frame)
+    assert (len(photos), photos.classes) == (9, 3)

@@ -1,0 +1,122 @@
+"""Several models on the same queries: numbers against estimates by hand, and what is concluded of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias import seeds
+from bgbias.results import comparison, uncertainty
+from bgbias.results.comparison import compare
+from tests.support.asked_models import IDS, LABELS, model
+
+
+def means(frame: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Each query's MAP@R, clean and changed."""
+    clean = frame[frame["condition"] == "clean"].set_index("image_id")["map_at_r"]
+    changed = frame[frame["condition"] != "clean"].groupby("image_id")["map_at_r"].mean()
+    return clean[IDS].to_numpy(), changed[IDS].to_numpy()
+
+
+def test_levels_drops_and_differences_are_those_of_the_estimates() -> None:
+    of = {"a": model(0.7, 0.5), "b": model(0.6, 0.45)}
+    found = compare(of)
+    (a_clean, a_changed), (_, b_changed) = (means(frame) for frame in of.values())
+    row = found.models.set_index("model").loc["a"]
+    assert (row["clean"], row["changed"]) == pytest.approx((a_clean.mean(), a_changed.mean()))
+    drop = uncertainty.estimate([a_clean, a_changed], LABELS, uncertainty.relative_drop)
+    assert (row["drop"], row["drop_low"], row["drop_high"]) == pytest.approx(
+        (drop.value, drop.low, drop.high)
+    )
+    (pair,) = found.pairs.to_dict("records")
+    more = uncertainty.estimate([a_changed, b_changed], LABELS, uncertainty.difference)
+    assert (pair["model"], pair["other"]) == ("a", "b")
+    assert pair["changed"] == pytest.approx(a_changed.mean() - b_changed.mean())
+    assert (pair["changed_low"], pair["changed_high"]) == pytest.approx((more.low, more.high))
+    # One pair, one test: nothing to correct for.
+    assert pair["changed_p_holm"] == pytest.approx(more.p)
+    b_more = comparison.differences(found.pairs, "a")["b"]
+    assert (b_more.value, b_more.low, b_more.high) == pytest.approx((-more.value, -more.high, -more.low))
+
+
+def test_pairs_are_corrected_for_all_pairs() -> None:
+    of = {name: model(0.7, level, 0.1) for name, level in zip("abcd", (0.5, 0.49, 0.47, 0.42), strict=True)}
+    pairs = compare(of).pairs
+    assert len(pairs) == len(list(itertools.combinations("abcd", 2)))
+    assert pairs["changed_p_holm"].to_numpy() == pytest.approx(uncertainty.holm(pairs["changed_p"]))
+    assert (pairs["changed_p_holm"] > pairs["changed_p"]).any()
+
+
+def test_the_best_is_named_alone_only_beyond_chance() -> None:
+    clear = compare({"good": model(0.7, 0.6), "bad": model(0.7, 0.4), "worse": model(0.7, 0.3)})
+    assert clear.choice == comparison.Choice("good", (), ("bad", "worse"), (), True)
+    unclear = compare({"a": model(0.7, 0.5, 0.3), "b": model(0.7, 0.5, 0.3, 1), "c": model(0.7, 0.1)})
+    assert {unclear.choice.best, *unclear.choice.as_good} == {"a", "b"}
+    assert unclear.choice.worse == ("c",)
+
+
+def test_too_few_classes_test_nothing() -> None:
+    of = {name: model(0.7, level) for name, level in (("a", 0.6), ("b", 0.2))}
+    few = {name: frame[frame["label"] < uncertainty.FEWEST_CLASSES - 1] for name, frame in of.items()}
+    choice = compare(few).choice
+    assert (choice.best, choice.as_good, choice.is_tested) == ("a", ("b",), False)
+
+
+def test_references_are_measured_and_never_chosen() -> None:
+    found = compare({"a": model(0.6, 0.4), "b": model(0.5, 0.2), "r": model(0.9, 0.8)}, ["r"])
+    assert (found.choice.best, found.choice.worse, found.choice.unbeaten) == ("a", ("b",), ("r",))
+    rows = found.models.set_index("model")
+    assert rows.index[0] == "r"
+    assert rows["is_on_front"].to_dict() == {"r": False, "a": True, "b": False}
+    with pytest.raises(ValueError, match="only references"):
+        compare({"r": model(0.9, 0.8)}, ["r"])
+
+
+def test_the_front_has_whom_nobody_is_better_than_in_both() -> None:
+    found = compare({"far": model(0.8, 0.3), "near": model(0.5, 0.45), "behind": model(0.45, 0.28)})
+    assert found.models.set_index("model")["is_on_front"].to_dict() == {
+        "near": True,
+        "far": True,
+        "behind": False,
+    }
+
+
+def test_queries_that_one_model_lacks_are_of_none() -> None:
+    whole, part = model(0.7, 0.5), model(0.6, 0.4)
+    found = compare({"a": whole, "b": part[part["image_id"] != IDS[0]]})
+    assert set(found.models["queries"]) == {len(IDS) - 1}
+    assert IDS[0] not in found.queries.index
+
+
+def test_an_order_that_other_classes_would_change_is_not_trusted() -> None:
+    apart = {name: model(0.8, level) for name, level in zip("abcd", (0.7, 0.5, 0.3, 0.1), strict=True)}
+    stable = compare(apart).stability
+    assert stable is not None
+    assert stable.is_trusted
+    assert stable.of_classes.value == pytest.approx(1)
+    assert stable.of_draws == pytest.approx(1)
+    alike = {name: model(0.8, 0.5, 0.3, key) for key, name in enumerate("abcdefgh")}
+    unstable = compare(alike).stability
+    assert unstable is not None
+    assert not unstable.is_trusted
+    assert unstable.of_classes.low < 0 < unstable.of_classes.high
+    assert compare({"a": apart["a"], "b": apart["b"]}).stability is None
+
+
+def test_paired_intervals_cover_the_true_difference_with_unequal_classes() -> None:
+    """Models that share what classes and queries have in common; sizes from 2 to 40."""
+    generator = seeds.generator("coverage of pairs")
+    truth, covered, runs = 0.05, 0, 1500
+    for _ in range(runs):
+        sizes = generator.integers(2, 40, 25)
+        labels = np.repeat(np.arange(25), sizes)
+        shared = generator.normal(0, 0.2, 25)[labels] + generator.normal(0, 0.2, len(labels))
+        own = [generator.normal(0, 0.08, 25)[labels] + generator.normal(0, 0.1, len(labels)) for _ in "ab"]
+        found = uncertainty.estimate(
+            [0.5 + truth + shared + own[0], 0.5 + shared + own[1]], labels, uncertainty.difference
+        )
+        covered += found.low <= truth <= found.high
+    assert 0.93 <= covered / runs <= 0.97
