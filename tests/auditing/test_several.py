@@ -229,3 +229,15 @@ def test_a_browser_shows_sorts_and_filters_many_models(
             " f.dispatchEvent(new Event('input'))"
         )
         assert browser.ask(f"[...{rows}].filter(row => !row.hidden).length") == 1
+
+
+def test_saved_embeddings_are_read_by_another_audit(place: Path) -> None:
+    kept = [*HOW, *of("colours"), "--out", "saved", "--save-embeddings", "kept"]
+    assert commands.bgbias(place, "audit", *kept).returncode == 0
+    files = ["--embeddings", "kept/clean.npy", "kept/views.npz", "--draws", "2", "--out", "reread"]
+    shown = HOW[: HOW.index("--draws")]
+    done = commands.bgbias(place, "audit", *shown, *files)
+    assert done.returncode == 0, done.stderr
+    saved, reread = (bgbias.Audit.load(place / name) for name in ("saved", "reread"))
+    assert reread.name == saved.name
+    assert (reread.drop, reread.numbers["steps"]) == (saved.drop, saved.numbers["steps"])

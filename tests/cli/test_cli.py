@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,3 +138,10 @@ def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: 
     study = load(tmp_path, raw)
     assert typed("index", "squares", "--expect", digests.digest(study, "index", dataset="squares")) == 0
     assert params.load(tmp_path / "params.yaml") == study
+
+
+def test_a_crash_is_no_failed_limit() -> None:
+    code = "import sys; from bgbias import cli; cli.told = lambda app: 1 / 0; cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_SOFTWARE
+    assert "ZeroDivisionError" in done.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import signal
 import subprocess
 import sys
 from types import ModuleType
@@ -60,8 +59,7 @@ def test_a_notebook_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "letters:   0%" in capsys.readouterr().err
 
 
-def test_ctrl_c_while_the_command_is_imported_is_no_traceback() -> None:
-    interrupted = """
+INTERRUPTED = """
 import os, signal, sys
 from bgbias.__main__ import main
 
@@ -70,11 +68,19 @@ class Interrupting:
         if name == "bgbias.cli":
             os.kill(os.getpid(), signal.SIGINT)
 
-sys.meta_path.insert(0, Interrupting())
+if sys.argv.pop() == "importing":
+    sys.meta_path.insert(0, Interrupting())
+else:
+    import typer
+    typer.main.get_command = lambda app: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
+
+
+@pytest.mark.parametrize(("when", "status"), [("importing", -2), ("beginning", 130)])
+def test_ctrl_c_before_a_command_has_begun_is_no_traceback(when: str, status: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", interrupted], capture_output=True, text=True, preexec_fn=hear_interrupts
+        [sys.executable, "-c", INTERRUPTED, when], capture_output=True, text=True, preexec_fn=hear_interrupts
     )
-    assert done.returncode == -signal.SIGINT
-    assert done.stderr == ""
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr

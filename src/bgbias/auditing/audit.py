@@ -100,7 +100,7 @@ def run(
         with steps.step("embeddings", len(found.missing)) as done:
             found.embed(model, photos, done)
         if saving:
-            exported.write(saving, found, model, workplace.of_question(question, model))
+            exported.write(saving, found, model, workplace.of_views(question, model))
         shares = embedded.shares(model, photos, question.asked, work, steps)
         looked = looks.scored(model, photos, question.asked.attribution, work, steps)
         audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
@@ -125,10 +125,11 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = workplace.of_question(question, model)
+    digest = workplace.of_views(question, model)
     workplace.check_exported(digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
-        refuse_another_order(vectors, question.collection.table.ids)
+        if model.name == exported.NAME:  # what we saved ourselves is in order
+            refuse_another_order(vectors, question.collection.table.ids)
         steps, photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
@@ -140,7 +141,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
     which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    digest = workplace.of_question(question, model)
+    digest = workplace.of_views(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         steps, photos, _ = _seen(question, model, work, "write")

@@ -69,8 +69,7 @@ class Audit:
     @property
     def name(self) -> str:
         """The model's, of a file without its folders."""
-        name = str(self.numbers["model"]["name"])
-        return Path(name).name if Path(name).is_absolute() else name
+        return workplace.without_folders(str(self.numbers["model"]["name"]))
 
     @property
     def is_reference(self) -> bool:

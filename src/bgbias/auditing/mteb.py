@@ -21,16 +21,16 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     """
     retrieval = needed("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
     described = needed("mteb.abstasks.task_metadata", "mteb").TaskMetadata
-    place = Path(folder)
-    for file in (place / workplace.PHOTOS, *(place / view for view in (CLEAN, *views))):
+    exported = Path(folder)
+    for file in (exported / workplace.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
-            raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {place}")
+            raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {folder}")
 
     class Task(retrieval):  # type: ignore[misc, valid-type]
         metadata = described(
             name=name,
             description="Does a query find its class in front of another background?",
-            dataset={"path": str(place), "revision": "exported"},
+            dataset={"path": str(folder), "revision": "exported"},
             type="Any2AnyRetrieval",
             category="i2i",
             modalities=["image"],
@@ -41,7 +41,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
         ignore_identical_ids = True
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            self.dataset = {"default": {view: _split(place, view) for view in views}}
+            self.dataset = {"default": {view: _split(exported, view) for view in views}}
             self.data_loaded = True
 
         def task_specific_scores(

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, saved, slices, written
+from bgbias.auditing import findings, saved, slices, workplace, written
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
@@ -32,7 +31,7 @@ STEPS = {
 
 def made(audit: Measured) -> str:
     """The page."""
-    model = _short(audit.model.name)
+    model = workplace.without_folders(audit.model.name)
     values: dict[str, Any] = {
         "title": f"{audit.collection.name}: does {model} look at the object?",
         "about": f"{model} on {audit.collection.name}: does it look at the object, or at what stands behind it?",
@@ -76,11 +75,6 @@ def made(audit: Measured) -> str:
         "facts": list(_facts(audit)),
     }
     return html.render("audit.html", values | _of_labelled(audit))
-
-
-def _short(model: str) -> str:
-    """A model's name for a title: of a file somewhere on a disk without its folders, which the page's end tells."""
-    return Path(model).name if Path(model).is_absolute() else model
 
 
 def _of_labelled(audit: Measured) -> dict[str, Any]:
@@ -238,7 +232,7 @@ def advice(audit: Measured) -> Iterator[str]:
 def _facts(audit: Measured) -> Iterator[tuple[str, str]]:
     asked = audit.asked
     if audit.command:
-        yield "command", audit.command
+        yield "command", workplace.without_folders(audit.command)
     collection = audit.collection
     yield "photos", "; ".join([f"{collection.name}, digest {collection.digest}", *collection.told()])
     yield "model", "; ".join(written.of_model(audit))

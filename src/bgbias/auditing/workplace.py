@@ -87,10 +87,14 @@ def made_before(folder: Path) -> frozenset[str]:
     return frozenset((VERDICT, *before.get("files", WRITTEN)))
 
 
+def without_folders(words: str) -> str:
+    """A model's name or a word of a command without the folders of this machine: what is handed on."""
+    return re.sub(r"(?<![^:=\s])/(?:[^\s/]+/)*(?=[^\s/])", "", words)
+
+
 def folder_name(model: str) -> str:
     """What the folder of a model's audit is called."""
-    name = Path(model).name if Path(model).is_absolute() else model
-    return re.sub(r"[^\w.+-]+", "-", name).strip("-.") or "model"
+    return re.sub(r"[^\w.+-]+", "-", without_folders(model)).strip("-.") or "model"
 
 
 def another_audit(folder: Path, question: Question, model: Adapted) -> str:
@@ -251,8 +255,8 @@ MADE_BY = (
 TRIED = 16  # photos, spread over all
 
 
-def of_question(question: Question, model: Adapted) -> str:
-    """16 hex digits of all that pixels depend on, and of the model's name."""
+def of_views(question: Question, model: Adapted) -> str:
+    """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
     asked, masker = question.asked, question.masker
     shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
     return _hashed(
@@ -261,10 +265,15 @@ def of_question(question: Question, model: Adapted) -> str:
             "model": [model.name, repr(model.look)],
             "masker": masker and [masker.kind, masker.key],
             "backgrounds": question.backgrounds.digest,
-            "asked": asked.told,
+            "shown": [asked.conditions, asked.draws, asked.policy.model_dump()],
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),
         }
     )
+
+
+def of_question(question: Question, model: Adapted) -> str:
+    """The same, and of what else is asked."""
+    return _hashed({"views": of_views(question, model), "asked": question.asked.told})
 
 
 def of_answer(question: Question, model: Adapted) -> str:
@@ -274,6 +283,7 @@ def of_answer(question: Question, model: Adapted) -> str:
     return _hashed(
         {
             "question": of_question(question, model),
+            "places": sorted(question.collection.places.items()),
             "code": code.fingerprint(*modules),
             "libraries": code.libraries(*modules),
             "templates": {path.name: checksums.sha256(path) for path in sorted(html.TEMPLATES.iterdir())},

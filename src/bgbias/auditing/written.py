@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import findings
+from bgbias.auditing import findings, workplace
 from bgbias.auditing.findings import Findings
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.slices import UNSURE
@@ -304,7 +304,7 @@ def of_model(audit: Measured) -> list[str]:
     """Which model, how it sees photos, and what was done to load it."""
     model = audit.model
     seen = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
-    return [model.name, *seen, *model.told]
+    return [workplace.without_folders(line) for line in (model.name, *seen, *model.told)]
 
 
 def conflict_of_errors(audit: Measured) -> float:

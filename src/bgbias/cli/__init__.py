@@ -8,6 +8,7 @@ import os
 import shlex
 import signal
 import sys
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, NoReturn
@@ -29,6 +30,7 @@ app = typer.Typer(
 for _commands in (audit, nodes, tools, maskers, reproduce):
     app.add_typer(_commands.app)
 
+CRASHED = os.EX_SOFTWARE  # 1 is what an audit says of a drop (--fail-above)
 GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
 # What the core does without, and the extra of the package that brings it.
 EXTRAS = {
@@ -61,7 +63,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     if not sys.stderr.isatty():
         say(f"$ {_typed()}")
-    told(app)
+    try:
+        told(app)
+    except Exception:
+        traceback.print_exc()
+        sys.exit(CRASHED)
 
 
 def _typed() -> str:
@@ -93,6 +99,8 @@ def told(command: typer.Typer) -> None:
     try:
         command(standalone_mode=True)
         return
+    except KeyboardInterrupt:  # before the command has begun
+        sys.exit(128 + signal.SIGINT)
     except UserError as error:
         text = str(error)
     except ModuleNotFoundError as error:

@@ -58,8 +58,7 @@ def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
         remarks.append(f"{several} photos show several objects: the largest is the one that counts")
     why = "" if any(photo.class_name for photo in photos) else f"{member} names no categories"
     listing = Listing.of(name or title(files.path), photos, why)
-    others, remarks = tuple(left_out), [*listing.remarks, *remarks]
-    return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
+    return replace(listing, left_out=left_out, remarks=(*listing.remarks, *remarks))
 
 
 def mask_of(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> NDArray[np.bool_]:

@@ -59,7 +59,7 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
     locate = locator()
     folders = sorted({str(f) for n in listing.photos for f in PurePosixPath(n).parents} - {"."})
     linked = tuple(folder for folder in folders if locate(place / folder).is_symlink())
-    return replace(listing, left_out=left_out, others=tuple(left_out), linked=linked)
+    return replace(listing, left_out=left_out, linked=linked)
 
 
 def of_names(files: Lookup, names: list[str], name: str, class_level: int | None, to_do: str) -> Listing:
@@ -91,7 +91,7 @@ def with_labels(files: Lookup, name: str) -> Listing | None:
     samples = {stem(photo.image_id) for photo in photos}
     left_out = files.passed_over | {n: why_left(n) for n in files.names if stem(n) not in samples}
     left_out |= {n: "no label lies beside it" for n in pictures if not label_of.get(n)}
-    return replace(Listing.of(name, photos), left_out=left_out, others=tuple(left_out))
+    return replace(Listing.of(name, photos), left_out=left_out)
 
 
 def _label_in(data: bytes, place: str) -> str:

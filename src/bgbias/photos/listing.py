@@ -51,7 +51,7 @@ class Listing:
     """What a source names: ``photos`` by id, and their ``table``; ``labelled``: whether classes say who should find whom.
 
     ``left_out``: what lies there and is no photo, with the reason; ``linked``: folders that were entered through a link;
-    ``others``: photos beside the table's to which masks may belong; ``remarks``: what a person should know of the choice;
+    ``others``: photos that are not asked for, to which masks may belong; ``remarks``: what a person should know of the choice;
     ``upright``: whether photos are turned as their EXIF says.
     """
 
@@ -106,7 +106,8 @@ class Listing:
             )
         # What lies beside a photo under its name, as its raw file or a note, has no mask of its own.
         stems = set(map(stem, self.photos))
-        others_of = {stem(name): name for name in self.others if stem(name) not in stems}
+        beside = (*self.left_out, *self.others)
+        others_of = {stem(name): name for name in beside if stem(name) not in stems}
         mask_of = by_name.masks(drawn, self.photos, self.name, option, others_of.values())
 
         def with_mask(photo: SourcePhoto) -> SourcePhoto:

@@ -122,7 +122,7 @@ def in_frame(
         remarks.append(
             f"{given.query.sum()} photos are queries, asked among the {given.gallery.sum()} of the gallery"
         )
-    others = (*left_out, *(_photo(row, find, place)[0].image_id for row in untested))
+    others = tuple(_photo(row, find, place)[0].image_id for row in untested)
     return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
 
 

@@ -47,7 +47,9 @@ def steps(values: Values) -> dict[str, Estimate]:
 
 
 def gap(values: Values) -> Estimate:
-    """MAP@R, 0..1, on backgrounds of the query's class minus on those of others; unknown where no query has both."""
+    """MAP@R, 0..1, on backgrounds of the query's class minus on those of other classes (``GAP``); unknown where no query has
+    both.
+    """
     if not values.has_queries_with(values, GAP):
         return uncertainty.UNKNOWN
     return values.estimate(GAP, uncertainty.difference)
