@@ -12,10 +12,10 @@ import pytest
 from bgbias.auditing import embedded
 from bgbias.auditing.embedded import Views
 from bgbias.evaluation.conditions import View
-from bgbias.models.adapters._calls import BatchSize
+from bgbias.models.adapters._calls import USUAL, BatchSize
 
 ASKED: list[View] = [("clean", 0), ("random_background", 1)]
-AT_ONCE = BatchSize().size // len(ASKED)  # photos
+AT_ONCE = USUAL // len(ASKED)  # photos
 PHOTOS = 3 * AT_ONCE + 5
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import findings, slices, written
+from bgbias.auditing import findings, slices, workplace, written
 from bgbias.auditing import page as audit_page
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.report import html
@@ -201,7 +201,10 @@ def test_what_is_too_few_is_named(classes: int, more: str) -> None:
 
 def test_a_title_has_no_folders_of_a_disk() -> None:
     names = ("/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
-    assert [*map(audit_page._short, names)] == ["mine.py:build", *names[1:]]
+    assert [*map(workplace.without_folders, names)] == ["mine.py:build", *names[1:]]
+    typed = "bgbias audit /photos/shop --masks=/photos/masks --model my/model.py:build"
+    shown = "bgbias audit shop --masks=masks --model my/model.py:build"
+    assert workplace.without_folders(typed) == shown
 
 
 def test_the_terminal_prints_no_zero_below_zero() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bgbias.auditing import audit, backgrounds, workplace
@@ -45,5 +46,7 @@ def test_a_second_model_of_the_same_look_reads_the_pixels_of_the_first(
         audit.run(question, model(1, side=32), tmp_path / "smaller", place)
         assert len({path.parent for path in pixels(place)}) == 2
     alone = audit.run(question, model(2), tmp_path / "alone")
-    assert shared.drop == alone.drop
+    assert shared.findings is not None
+    assert alone.findings is not None
+    pd.testing.assert_frame_equal(shared.findings.drops, alone.findings.drops)
     assert not list(tmp_path.rglob(".unfinished"))

@@ -20,10 +20,10 @@ from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
+from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
 from bgbias.report import queries as asking
 from bgbias.report.html.pictures import jpeg
@@ -31,6 +31,7 @@ from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results.leak import Leak
 
 MASKS = 8
+AT_ONCE = 256  # queries whose gallery is compared
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
 
 
@@ -81,12 +82,17 @@ def first_found(embeddings: Embeddings) -> pd.DataFrame:
     """A row a photo: its image id, and that of the photo which it finds first as it is (``first_clean``)
     and in front of the first random background (``first_changed``), in the gallery as it is.
     """
-    labels, gallery, ids = embeddings.labels, embeddings.views[CLEAN, 0], np.array(embeddings.ids, object)
-    found = {"image_id": ids}
+    labels, gallery = embeddings.labels, np.asarray(embeddings.views[CLEAN, 0])
+    among = embeddings.given or Given.all_among_all(len(labels))
+    ids = np.array(embeddings.ids, object)
+    found = pd.DataFrame({"image_id": ids})
     for name, condition in (("first_clean", CLEAN), ("first_changed", RANDOM_BACKGROUND)):
-        ranked = neighbours(np.asarray(embeddings.views[condition, 0]), labels, gallery, labels, 1)
-        found[name] = ids[ranked.indices[:, 0]]
-    return pd.DataFrame(found)
+        queries, first = embeddings.views[condition, 0], []
+        for rows in np.array_split(np.arange(len(ids)), -(-len(ids) // AT_ONCE)):
+            near = np.where(among.searched(rows, labels), queries[rows] @ gallery.T, -np.inf)
+            first.append(ids[near.argmax(axis=1)])
+        found[name] = np.concatenate(first)
+    return found
 
 
 def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:

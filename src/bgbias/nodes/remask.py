@@ -53,9 +53,11 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+    """The masker's kind, the conditions, and what a backbone sees."""
     from bgbias.evaluation.conditions import clean, random_background
+    from bgbias.models import backbones
 
-    return [study.masker_of(dataset).module, clean, random_background]
+    return [study.masker_of(dataset).module, clean, random_background, backbones]
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:

@@ -85,9 +85,11 @@ def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
 
 def album(study: Study, dataset: str, backbone: str) -> tuple[Facts, Album]:
     """A dataset as a backbone sees it, and the facts of that."""
+    from bgbias.models import backbones
     from bgbias.study.album import Album
 
-    facts = plan.backbone(study, backbone).facts
+    named = plan.backbone(study, backbone)
+    facts = backbones.facts(named.kind, named.params())
     return facts, Album(study, dataset, facts.resize, facts.input_size)
 
 
