@@ -36,7 +36,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/public_models")
 AUDITS = ROOT / "data/public_models"
 PHOTOS = 500
-TITLES = {"birds": "birds (CUB 26–50)", "groceries": "groceries (81 classes)", "products": "products (31 classes)"}
+TITLES = {
+    "birds": "birds (CUB 26–50)",
+    "groceries": "groceries (81 classes)",
+    "products": "products (31 classes)",
+}
 TFLITE = {
     "MobileNetV1 1.0/224": "mobilenet_v1_1.0_224_quant_embedding_extractor",
     "MobileNetV1 0.75/192": "mobilenet_v1_0.75_192_quant",
@@ -56,7 +60,8 @@ def models(shared: Path) -> dict[str, Load]:
     """The networks by name, each loaded when it is its turn."""
     weights = shared / "weights"
     loads: dict[str, Load] = {
-        name: partial(adapters.load, f"tflite:{weights / 'tflite' / file}.tflite") for name, file in TFLITE.items()
+        name: partial(adapters.load, f"tflite:{weights / 'tflite' / file}.tflite")
+        for name, file in TFLITE.items()
     }
     loads["MobileNetV2"] = partial(mobilenet, weights / "mobilenet_v2_imagenet.safetensors")
     loads |= {f"EfficientNet-lite{n}": partial(efficientnet, n) for n in EFFICIENTNETS}
@@ -75,7 +80,9 @@ def mobilenet(file: Path) -> Adapted:
 
     trunk = backbone.build(backbone.Params())
     state = load_file(file)
-    own = {name.removeprefix(backbone.PREFIX): w for name, w in state.items() if name.startswith(backbone.PREFIX)}
+    own = {
+        name.removeprefix(backbone.PREFIX): w for name, w in state.items() if name.startswith(backbone.PREFIX)
+    }
     trunk.load_state_dict(own)
     return adapters.load(trunk, Options(size=224, resize=256, mean=(0.5,) * 3, std=(0.5,) * 3))
 
@@ -113,7 +120,9 @@ def not_safe_for_work() -> Adapted:
     mean = np.array([104, 117, 123], np.float32)
 
     def embed(pictures: Sequence[np.ndarray]) -> np.ndarray:
-        return features(np.stack([picture[..., ::-1] - mean for picture in pictures])).reshape(len(pictures), -1)
+        return features(np.stack([picture[..., ::-1] - mean for picture in pictures])).reshape(
+            len(pictures), -1
+        )
 
     return adapters.load(embed, Options(size=224, resize=256))
 
@@ -157,7 +166,9 @@ def photos(collection: str, shared: Path) -> Path:
     folder = AUDITS / "birds_26_50"
     if not folder.exists():
         with tarfile.open(shared / "cub200_first50.tgz") as archive:
-            of_classes = [m for m in archive.getmembers() if "/images/" in m.name and 26 <= class_of(m.name) <= 50]
+            of_classes = [
+                m for m in archive.getmembers() if "/images/" in m.name and 26 <= class_of(m.name) <= 50
+            ]
             archive.extractall(folder, of_classes, filter="data")
     return folder / "CUB_200_2011/images"
 
@@ -173,7 +184,10 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
     for name in collections:
         collection = collect(photos(name, shared), name=name, sample=PHOTOS)
         asking = question(
-            collection, Asked(), backgrounds_of(str(shared / "backgrounds_test.zip")), command="make docs-public-models"
+            collection,
+            Asked(),
+            backgrounds_of(str(shared / "backgrounds_test.zip")),
+            command="make docs-public-models",
         )
         compared, failed = audit_each(asking, models(shared), AUDITS / name)
         if failed:
@@ -182,7 +196,9 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
             file = TABLES / f"{name}_{kind}.csv"
             (ROOT / file).parent.mkdir(exist_ok=True)
             # What a photo takes is of this machine on this day.
-            table.drop(columns="seconds_a_photo", errors="ignore").to_csv(ROOT / file, index=False, float_format="%.6f")
+            table.drop(columns="seconds_a_photo", errors="ignore").to_csv(
+                ROOT / file, index=False, float_format="%.6f"
+            )
             yield file
 
 
