@@ -34,10 +34,11 @@ __all__ = [
 
 if TYPE_CHECKING:
     from bgbias import plugins
-    from bgbias.api import Ranking, attribute, audit, corrupt, embed, explain, load, rank
+    from bgbias.api import Ranking, attribute, corrupt, embed, explain, load, rank
     from bgbias.attribution.explanation import Explanation
     from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
+    from bgbias.auditing.from_python import audit
     from bgbias.errors import UserError
     from bgbias.evaluation.embedder import Embedder
     from bgbias.results.uncertainty import Estimate, estimate, relative_drop
@@ -45,6 +46,7 @@ else:
     # Not of api.py.
     _ELSEWHERE = {
         "Audit": "auditing.finished",
+        "audit": "auditing.from_python",
         "ComparedAudits": "auditing.compared",
         "Embedder": "evaluation.embedder",
         "Estimate": "results.uncertainty",

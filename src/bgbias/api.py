@@ -7,11 +7,10 @@ scenes without objects, and a small model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from PIL import Image
@@ -19,7 +18,7 @@ from PIL import Image
 from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
 from bgbias.images.pictures import Photo, decode_all, decode_mask, decode_photo
-from bgbias.models.adapters import Adapted, Options
+from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.progress import say
 
@@ -28,18 +27,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from bgbias.attribution.explanation import Explanation
-    from bgbias.auditing.compared import ComparedAudits
-    from bgbias.auditing.finished import Audit
     from bgbias.evaluation.embedder import Embedder
     from bgbias.evaluation.retrieval import Neighbours
-    from bgbias.photos.sources import Source
 
 Embedding = Callable[[list[np.ndarray]], Any]
 """Any function from photos, each uint8 [H, W, 3], to a vector of each: an array or a tensor [N, D]."""
 
 BATCH = 64  # photos
-
-OPTIONS = tuple(field.name for field in fields(Options))  # that functions take by name
 
 
 def load(weights: str | Path, device: str = "auto") -> Embedder:
@@ -65,7 +59,7 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
     return Embedder(Path(weights), device)
 
 
-@of_arguments(*OPTIONS)
+@of_arguments(*OPTION_NAMES)
 def embed(
     model: object,
     photos: Iterable[Photo],
@@ -176,7 +170,7 @@ class Ranking:
     metrics: pd.DataFrame
 
 
-@of_arguments(*OPTIONS)
+@of_arguments(*OPTION_NAMES)
 def rank(
     queries: np.ndarray | Sequence[Photo],
     query_labels: ArrayLike,
@@ -237,7 +231,7 @@ def rank(
     return Ranking(ranked, pd.DataFrame(values))
 
 
-@of_arguments(*OPTIONS)
+@of_arguments(*OPTION_NAMES)
 def attribute(
     model: object,
     photos: Sequence[Photo],
@@ -292,7 +286,7 @@ def attribute(
     return any_model.score_photos(looking, shown, settings, distance or "cosine")
 
 
-@of_arguments(*OPTIONS)
+@of_arguments(*OPTION_NAMES)
 def explain(
     model: object,
     photos: Sequence[Photo],
@@ -321,94 +315,10 @@ def explain(
     return explanation.explain(looking, list(decode_all(photos)), same, score)
 
 
-@overload
-def audit(photos: Source, model: Mapping[str, object], **how: Any) -> ComparedAudits: ...  # type: ignore[overload-overlap]
-@overload
-def audit(photos: Source, model: object, **how: Any) -> Audit: ...
-@of_arguments(*OPTIONS)
-def audit(
-    photos: Source,
-    model: object,
-    *,
-    out: str | Path | None = None,
-    sample: int | None = 500,
-    masks: str | Path | None = None,
-    masker: str = "u2netp",
-    mask_weights: str | Path | None = None,
-    mask_options: Mapping[str, Any] | None = None,
-    backgrounds: str | Path | None = None,
-    draws: int = 5,
-    attribution: int = 64,
-    name: str | None = None,
-    class_level: int | None = None,
-    image_column: str = "",
-    label_column: str = "",
-    device: str = "auto",
-    **looks: Any,
-) -> Audit | ComparedAudits:
-    """How much a model loses on these photos when only the background changes: what the command ``bgbias audit`` measures.
-
-    ``photos``: a folder with a folder for each class, a zip, tar, CSV, Parquet or COCO file, the name of
-    a dataset of params.yaml, a DataFrame, a ``datasets.Dataset`` or the folder of one, or a list of paths
-    or pictures. ``image_column``, ``label_column``: those of a table whose names say nothing. ``model``:
-    what the command's ``--model`` takes, or a network of torch's, an object with ``encode``, or a
-    function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are
-    compared (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos;
-    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was
-    begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``,
-    ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
-
-    >>> def colours(batch):
-    ...     return [photo.mean((0, 1)) for photo in batch]
-    >>> found = bgbias.audit("photos", colours, masks="masks", size=64, resize=64, attribution=4)
-    >>> found.drop.low < found.drop.value < found.drop.high
-    True
-    >>> found.classes[["class_name", "clean", "corrupted"]].shape
-    (6, 3)
-    """
-    import tempfile
-
-    from bgbias.auditing import masker as masking
-    from bgbias.auditing import workplace
-    from bgbias.auditing.audit import question, run
-    from bgbias.auditing.backgrounds import find
-    from bgbias.auditing.finished import Audit
-    from bgbias.auditing.photos import choose, look_at
-    from bgbias.auditing.question import Asked
-    from bgbias.auditing.several import audit_each
-    from bgbias.compute.device import pick
-    from bgbias.models.adapters import Options
-    from bgbias.models.adapters import load as adapted
-    from bgbias.photos.tables import NamedColumns
-
-    asked = Asked(draws=draws, attribution=attribution)
-    if out is not None:
-        workplace.check(Path(out), photos)
-    weights = Path(mask_weights) if mask_weights else None
-    masking.check(masker, weights, mask_options)
-    named = NamedColumns(image_column, label_column)
-    chosen = choose(photos, masks, name, class_level, sample or None, named)
-    behind = find(None if backgrounds is None else str(backgrounds))
-    options = Options(**looks, device=device)
-    several = model if isinstance(model, Mapping) else {}
-    # Whichever cannot be loaded says so before anything else is done.
-    loaded = [adapted(one, options) for one in several.values() or [model]]
-    asking = question(
-        look_at(chosen), asked, behind, masker, weights, pick(device), mask_options=mask_options
-    )
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary if out is None else out)
-        if several:
-            loads = {str(name): partial(adapted, one, options) for name, one in several.items()}
-            return audit_each(asking, loads, folder)[0]
-        run(asking, loaded[0], folder)
-        return Audit.load(folder)
-
-
 def _options(**given: Any) -> Options:
     """What is said of a model, checked; another argument is a TypeError."""
-    if unknown := given.keys() - set(OPTIONS):
-        raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTIONS)}")
+    if unknown := given.keys() - set(OPTION_NAMES):
+        raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTION_NAMES)}")
     return Options(**given)
 
 

@@ -69,7 +69,7 @@ def render(groups: Sequence[SideBySide]) -> str:
     return html.render(
         "comparison.html",
         {
-            "title": "Which model leans least on the background?",
+            "title": "Which model finds best when the background changes?",
             "groups": [_of_page(group, number) for number, group in enumerate(groups)],
             "steps": STEPS,
             "trusted_tau": comparison.TRUSTED_TAU,

@@ -107,6 +107,9 @@ class Options:
             raise UserError(f"{whose} computes in its own precision; leave --precision {self.precision} out.")
 
 
+OPTION_NAMES = tuple(field.name for field in fields(Options))
+
+
 @dataclass(frozen=True)
 class Adapted:
     """A model as a function from what it sees to vectors.
