@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bgbias.report import html, prose
+from bgbias.report import choice, html
 from bgbias.report.columns import with_interval
 from bgbias.report.html.pictures import url
 from bgbias.results import comparison, decomposition
@@ -17,35 +16,19 @@ from bgbias.version import VERSION
 if TYPE_CHECKING:
     from bgbias.auditing.side_by_side import SideBySide
 
-TEMPLATE = "choice.j2"
 STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
 
 
 def headline(group: SideBySide) -> str:
     """Which model to take, and whether that is more than chance."""
-    best = next(row for row in _rows(group) if row["model"] == group.comparison.choice.best)
-    choice = group.comparison.choice
-    return " ".join(
-        prose.fill_macro(TEMPLATE, "headline", choice=choice, changed=_estimate(best, "changed", 100))
-    )
+    found = group.comparison.choice
+    best = next(row for row in _rows(group) if row["model"] == found.best)
+    return choice.headline(found, _estimate(best, "changed", 100))
 
 
 def details(group: SideBySide) -> list[str]:
-    """What else to know before one is taken: who is ahead on original photos, who is fastest, and whether
-    the order of the drops holds.
-    """
-    choice = group.comparison.choice
-    candidates = [row for row in _rows(group) if not row["is_reference"]]
-    may_be_best = [row for row in candidates if row["model"] in (choice.best, *choice.as_good)]
-    timed = [row for row in may_be_best if not math.isnan(row["seconds_a_photo"])]
-    return prose.fill_macro(
-        TEMPLATE,
-        "details",
-        choice=choice,
-        on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
-        fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
-        stability=group.comparison.stability,
-    )
+    """What else to know before one is taken."""
+    return choice.details(group.comparison.choice, _rows(group), group.comparison.stability)
 
 
 def lines(group: SideBySide) -> Iterator[str]:
