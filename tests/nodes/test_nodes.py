@@ -134,11 +134,13 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
 
 
 def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: dict[str, Any]) -> None:
-    def square(side: int, grey: int) -> bytes:
-        return pixels.encode_png(np.full((side, side, 3), grey, np.uint8))
+    def square(side: int, columns: int = 8, grey: int = 9) -> bytes:
+        picture = np.zeros((side, side, 3), np.uint8)
+        picture[:, :columns] = grey
+        return pixels.encode_png(picture)
 
-    photos = {f"photos/{c}/{n}.png": square(8, 9) for c in range(5) for n in range(2)}
-    truth = {n.replace("photos", "masks"): square(7 if "2/1" in n else 8, 255) for n in photos}
+    photos = {f"photos/{c}/{n}.png": square(8) for c in range(5) for n in range(2)}
+    truth = {n.replace("photos", "masks"): square(7 if "2/1" in n else 8, 4, 255) for n in photos}
     miniatures.as_folder(tmp_path / "mine", photos | truth)
     sources = {"source": f"{tmp_path}/mine/photos", "masks": f"{tmp_path}/mine/masks"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}

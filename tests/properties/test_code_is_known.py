@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -79,6 +80,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
                     files.add(file)
 
         with real(study, worker) as made:
+            gc.collect()  # what tests before left unfinished ends now, and not as this step's code
             threading.settrace(note)
             sys.settrace(note)
             try:
