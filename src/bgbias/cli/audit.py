@@ -27,21 +27,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 FAILED = 1
+OF_NETWORKS = ("weights", "pooling", "mean", "std", "attribution")
 OF_MODELS = ("references", "save_embeddings", "batch_size", "precision")
 # Options of what --export and --embeddings do not do.
 MEANINGLESS_TO = {
-    "--export": (
-        "weights",
-        "pooling",
-        "mean",
-        "std",
-        "attribution",
-        "out",
-        "fail_above",
-        "references",
-        "save_embeddings",
-    ),
-    "--embeddings": ("weights", "pooling", "mean", "std", "attribution", *OF_MODELS),
+    "--export": (*OF_NETWORKS, "out", "fail_above", *OF_MODELS),
+    "--embeddings": (*OF_NETWORKS, *OF_MODELS),
 }
 OfColours = Annotated[
     tuple[float, float, float] | None,
