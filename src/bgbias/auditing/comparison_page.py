@@ -36,7 +36,7 @@ def lines(group: SideBySide) -> Iterator[str]:
     yield headline(group)
     yield from details(group)
     yield ""
-    yield f"{'MAP@R, %':<36}{'original':>10}{'elsewhere':>11}{'drop, % [95 %]':>20}{'against the best':>22}"
+    yield f"{'MAP@R, %':<36}{'original':>10}{'other':>11}{'drop, % [95 %]':>20}{'against the best':>22}"
     against = _against_best(group)
     for row in _rows(group):
         name = row["model"] if len(row["model"]) < 36 else f"...{row['model'][-32:]}"
@@ -44,7 +44,7 @@ def lines(group: SideBySide) -> Iterator[str]:
         difference = against.get(row["model"])
         more = "" if difference is None else _said(difference[0]) + " *" * difference[1]
         yield f"{name:<36}{100 * row['clean']:>10.1f}{100 * row['changed']:>11.1f}{drop:>20}{more:>22}"
-    yield "[ ]: 95 %, over classes; *: more than chance among all pairs (Holm)"
+    yield "[ ]: 95 %, over classes; *: significant among all pairs (Holm, p < 0.05)"
 
 
 def render(groups: Sequence[SideBySide]) -> str:
@@ -103,8 +103,8 @@ def _rows(group: SideBySide) -> list[dict[str, Any]]:
 
 
 def _against_best(group: SideBySide) -> dict[str, tuple[Estimate, bool]]:
-    """What other models find more of in front of other backgrounds than the best one, in points of MAP@R,
-    and whether that is more than chance.
+    """How far the MAP@R of other models on other backgrounds is above that of the best one, in points, and
+    whether that is significant.
     """
     found = comparison.differences(group.comparison.pairs, group.comparison.choice.best)
     return {

@@ -147,7 +147,7 @@ class Audit:
 
         parts = [f"<p><strong>{escape(self.verdict)}</strong></p>", f"<pre>{escape(str(self))}</pre>"]
         if "worst.jpg" in self._files:
-            caption = "The queries that lose most: as they are, elsewhere, and what each finds first"
+            caption = "The queries that lose most: original, on another background, and what each finds first"
             parts.append(f'<img alt="{caption}" src="{url(self._files["worst.jpg"])}">')
         return "\n".join(parts)
 

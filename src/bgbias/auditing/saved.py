@@ -49,26 +49,26 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "masks": {
             "masker": audit.masker,
             "key": audit.masker_key,
-            "mean_clarity": _known(audit.qualities["clarity"].mean()),
-            "mean_area": _known(audit.qualities["area"].mean()),
+            "mean_clarity": known(audit.qualities["clarity"].mean()),
+            "mean_area": known(audit.qualities["area"].mean()),
             "remarks": list(audit.remarks),
         },
         "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
         "asked": audit.asked.told,
-        "drop": None if found is None else _records(found.drops),
-        "steps": None if found is None else _records(found.steps),
-        "levels": None if found is None else _records(found.levels),
-        "map_at_r_by_chance": None if found is None else _known(found.by_chance),
+        "drop": None if found is None else records(found.drops),
+        "steps": None if found is None else records(found.steps),
+        "levels": None if found is None else records(found.levels),
+        "map_at_r_by_chance": None if found is None else known(found.by_chance),
         "equal_embeddings": audit.ties,
         "classes_losing_half": None if found is None else findings.suffering(found.classes),
         "cue_conflict": None
         if found is None
-        else _estimate(found.conflict) | {"if_errors_were_even": _known(written.conflict_of_errors(audit))},
+        else _estimate(found.conflict) | {"if_errors_were_even": known(written.conflict_of_errors(audit))},
         "background_alone": None
         if audit.leak is None
         else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
         "thirds": [
-            {k: _known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
+            {k: known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
             for third in audit.thirds
         ],
         "surely_masked": None
@@ -78,14 +78,14 @@ def as_json(audit: Measured) -> dict[str, Any]:
             {"prop": some.prop, "least": some.least, "queries": some.queries, **_estimate(some.drop)}
             for some in audit.better
         ],
-        "embedding_shift": {c: _known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
+        "embedding_shift": {c: known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
         "shares_of_variance": None
         if audit.shares is None
-        else {name: _known(float(getattr(audit.shares, name))) for name in SHARES},
+        else {name: known(float(getattr(audit.shares, name))) for name in SHARES},
         "attribution": {
             "how": audit.looks.how,
             "photos": int(audit.looks.scores["score"].notna().sum()),
-            "rank_correlation_with_loss": _known(written.score_and_loss(audit)[0]),
+            "rank_correlation_with_loss": known(written.score_and_loss(audit)[0]),
             **_estimate(audit.looks.mean),
         },
     }
@@ -164,13 +164,15 @@ def photos(audit: Measured) -> pd.DataFrame:
     )
 
 
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """A table's rows for JSON, which knows no NaN."""
+    return [{str(k): known(v) for k, v in row.items()} for row in frame.to_dict("records")]
 
 
 def _estimate(found: Estimate) -> dict[str, float | None]:
-    return {"value": _known(found.value), "low": _known(found.low), "high": _known(found.high)}
+    return {"value": known(found.value), "low": known(found.low), "high": known(found.high)}
 
 
-def _known(value: Any) -> Any:
+def known(value: Any) -> Any:
+    """The value, or None where it is no number."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -9,10 +9,10 @@ from functools import cached_property
 from io import BytesIO
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bgbias.auditing.finished import Audit
+from bgbias.auditing.saved import known, records
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.results import comparison
 from bgbias.results.comparison import ModelComparison
@@ -85,18 +85,18 @@ class SideBySide:
             "stability": None
             if found.stability is None
             else {
-                "of_classes": _known(found.stability.of_classes.value),
-                "of_draws": _known(found.stability.of_draws),
+                "of_classes": known(found.stability.of_classes.value),
+                "of_draws": known(found.stability.of_draws),
             },
-            "models": _records(self.models),
-            "pairs": _records(found.pairs),
+            "models": records(self.models),
+            "pairs": records(found.pairs),
         }
 
     def disputed(self) -> list[Disputed]:
         """The queries on which the model to take and the next one differ most in front of other
         backgrounds; none where there is one model alone.
         """
-        names = [row["model"] for row in _records(self.models) if not row["is_reference"]][:2]
+        names = [row["model"] for row in records(self.models) if not row["is_reference"]][:2]
         if len(names) < 2:
             return []
         levels = self.comparison.queries
@@ -141,11 +141,3 @@ class SideBySide:
         levels = self.comparison.queries[name]
         clean, changed = (float(levels[level][image_id]) for level in comparison.LEVELS)
         return Answered(name, clean, changed, first)
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(k): _known(v) for k, v in row.items()} for row in frame.to_dict("records")]
-
-
-def _known(value: Any) -> Any:
-    return None if isinstance(value, float) and not np.isfinite(value) else value

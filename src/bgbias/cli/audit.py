@@ -171,7 +171,7 @@ def audit(
         if _is_given(context, option):
             raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
     if fail_above is not None and (not math.isfinite(fail_above) or 0 < fail_above < 1):
-        raise UserError(f"--fail-above is {fail_above:g}; it is a number of per cent: write 20 for a fifth.")
+        raise UserError(f"--fail-above is {fail_above:g}; it is a percentage: write 20 for a fifth.")
     for path in embeddings or ():
         if not path.is_file():
             raise UserError(f"There is no file {path}; --embeddings takes clean.npy, then views.npz.")

@@ -1,4 +1,4 @@
-"""Several models on the same queries: what each finds and loses, and how much any two differ beyond chance.
+"""Several models on the same queries: what each finds and loses, and whether any two differ significantly.
 
 All of it is made of values a query, as ``queries.parquet`` of a study or of an audit holds them, so that differences are paired.
 """
@@ -30,10 +30,10 @@ TRUSTED_TAU = 0.5  # below it fewer than three pairs of four keep their order
 
 @dataclass(frozen=True)
 class Choice:
-    """Which model to take for queries in front of other backgrounds.
+    """Which model to take for queries on other backgrounds.
 
     ``best`` has the highest MAP@R there; ``as_good`` are those of which nobody can say that they are
-    worse; ``worse`` those that are, beyond chance. ``unbeaten``: references that are not worse.
+    worse; ``worse`` those that are significantly. ``unbeaten``: references that are not worse.
     ``is_tested``: whether there are intervals at all.
     """
 
@@ -111,7 +111,7 @@ def _draws(frame: pd.DataFrame, condition: str) -> int:
 
 
 def _values(frame: pd.DataFrame, name: str) -> Values:
-    """MAP@R of photos as they are, and of queries in front of other backgrounds in a catalogue as it is."""
+    """MAP@R of original photos, and of queries on other backgrounds in an original catalogue."""
     views = {
         "clean": (SYMMETRIC, CLEAN, 1),
         "changed": (QUERY_ONLY, CORRUPTED, _draws(frame, CORRUPTED)),

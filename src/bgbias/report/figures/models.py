@@ -12,7 +12,7 @@ from bgbias.study.params import Study
 
 PLACE = 8
 ABOUT = (
-    "MAP@R of models as they come, from original queries (open) to those in front of other backgrounds (filled), with the"
+    "MAP@R of models as they come, from original queries (open) to those on other backgrounds (filled), with the"
     " 95 % intervals of Table 15. Good: far to the right, and close together."
 )
 ROW, HEAD, FOOT, MARGIN = 0.19, 0.5, 0.58, 0.12

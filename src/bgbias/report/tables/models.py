@@ -20,7 +20,9 @@ from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
 
 NUMBER = 15
-ABOUT = "Which model to take as it is: what each finds in front of other backgrounds, and whether that is more than chance."
+ABOUT = (
+    "Which model to take as it is: its MAP@R on other backgrounds, and whether that is significantly higher."
+)
 COLUMNS = (
     Column("Elsewhere", interval("changed", 1), "Elsewhere"),
     Column("Original", interval("clean", 1), "Original"),
@@ -32,10 +34,10 @@ COLUMNS = (
     Column("Class's backgrounds", interval("class_background", 1), known=("class_background",)),
 )
 LEGEND = (
-    "MAP@R of queries in front of other backgrounds and as they are, in a gallery as it is. [95 %]: over",
+    "MAP@R of queries on other backgrounds and of original ones, in an original gallery. [95 %]: over",
     f"classes. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected for every two models of a dataset.",
 )
-HEADLINE = {"changed": "in front of other backgrounds"}
+HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection
 
 
