@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = {
     "masker": "results/masker_from_report.py",
     "mask_clarity": "results/mask_clarity.py",
+    "maskers": "results/maskers.py",
+    "public_models": "results/public_models.py",
     "backgrounds": "results/backgrounds_from_proposal.py",
     "settings": "settings/__main__.py",
     "sensitivity": "sensitivity/__main__.py",

