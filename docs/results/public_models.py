@@ -193,7 +193,6 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
             name=name,
             sample=PHOTOS,
             backgrounds=backgrounds,
-            device="cpu",
             **of_isnet if name == OTHER_MASKS else {},
         )
         if missing := networks.keys() - compared.audits.keys():
