@@ -150,7 +150,7 @@ def test_command_writes_a_figure(
     assert told.out == f"made/{name}\n"
     # What maps cannot show is said, with the command that measures it.
     assert "not what would be found in front of another background" in told.err
-    assert "bgbias audit PHOTOS --model run:model.safetensors" in told.err
+    assert "bgbias audit PHOTOS --model model.safetensors" in told.err
     written = (folder / "made" / name).read_bytes()
     if name.endswith("pdf"):
         assert written.startswith(b"%PDF")
@@ -160,6 +160,18 @@ def test_command_writes_a_figure(
             assert figure.width > 400
     assert typed("model.safetensors", *NAMES[:count], "--out", f"made/{name}", "--device", "cpu") == 0
     assert (folder / "made" / name).read_bytes() == written
+
+
+def test_any_kind_of_model_is_explained(typed: Callable[..., int], folder: Path) -> None:
+    (folder / "net.py").write_text(
+        "import torch\n\n"
+        "def pooled():\n"
+        "    torch.manual_seed(0)\n"
+        "    layers = torch.nn.Conv2d(3, 8, 3, 2), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()\n"
+        "    return torch.nn.Sequential(*layers)\n"
+    )
+    assert typed("net.py:pooled", *NAMES[:2], "--out", "any.png", "--device", "cpu") == 0
+    assert (folder / "any.png").exists()
 
 
 def test_figure_names_the_roles_and_how_far_apart_they_are() -> None:
@@ -181,7 +193,8 @@ def test_figure_names_the_roles_and_how_far_apart_they_are() -> None:
         (["model.safetensors", "a.png", "model.safetensors"], "'model.safetensors' cannot be decoded"),
         (["model.safetensors", "a.png", "b.png", "c.png", "--different"], "give two, not 3"),
         (["none.safetensors", "a.png", "b.png"], "The model none.safetensors is missing"),
-        (["a.png", "a.png", "b.png"], "a.png is damaged"),
+        (["run:a.png", "a.png", "b.png"], "a.png is damaged"),
+        (["a.png", "a.png", "b.png"], "'a.png' does not say whose model it is"),
         (
             ["model.safetensors", "a.png", "b.png", "--out", "figure.jpg"],
             "a .png or a .pdf, not 'figure.jpg'",

@@ -172,7 +172,7 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def explain(
-    model: Annotated[Path, typer.Argument(help="A trained model.safetensors.")],
+    model: Annotated[str, typer.Argument(help="A trained model.safetensors, or what audit's --model takes.")],
     photos: Annotated[
         list[Path],
         typer.Argument(help="A pair; anchor, positive, negative; or anchor, positive and two negatives."),
@@ -193,18 +193,17 @@ def explain(
     device: Device = "auto",
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
-    from bgbias.attribution import explanation
-    from bgbias.models.model import load as load_model
+    from bgbias import api
+    from bgbias.attribution.explanation import NOT_SHOWN, read_photos
     from bgbias.report import look as figures
     from bgbias.report.maps import figure_explanation
 
     if plugins:
         use(*plugins)
-    decoded = explanation.read_photos(photos)
-    found = explanation.explain(load_model(model, pick(device)), decoded, not different, score)
-    figures.write(figure_explanation(found), out)
+    explanation = api.explain(model, read_photos(photos), not different, score, device=device)
+    figures.write(figure_explanation(explanation), out)
     print(out)
-    say(f"{explanation.NOT_SHOWN} To measure that: bgbias audit PHOTOS --model run:{model}")
+    say(f"{NOT_SHOWN} To measure that: bgbias audit PHOTOS --model {model}")
 
 
 @app.command()
