@@ -11,7 +11,6 @@ import typer
 
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params
-from bgbias.compute.device import pick
 from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
 from bgbias.engine import resume as resuming
