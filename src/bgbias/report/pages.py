@@ -8,6 +8,8 @@
                                         a column of rows that have this behind their method, in the rows of the method itself
     {{ number("demo", "table1", "demo_90/contrastive/plain", "relative_drop", 1) }}
                                         a number and its interval: 72.8 [71.1, 74.5]
+    {{ change("demo", "table3", "demo_90/contrastive/bgaugment", "corrupted_difference", 1) }}
+                                        a difference and its interval, * if it is significant: +37.6 [17.6, 57.5] *
 
 The site fills them in as it is built (``docs/hooks/results.py``). README.md, which is read as it is, has each answer behind its
 question, ``<!-- {{ ... }} -->answer<!-- end -->``, and ``bgbias publish`` writes it. A row is named by any part of
@@ -18,6 +20,7 @@ import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -33,6 +36,7 @@ from bgbias.results.rows import MODEL, Model, records
 README = Path("README.md")
 LINE = re.compile(r"^\{\{ (.*) \}\}$", re.MULTILINE)
 ANSWER = re.compile(r"(<!-- \{\{ ((?:(?!-->).)*) \}\} -->)(.*?)(<!-- end -->)", re.DOTALL)
+Kind = Callable[[str, int], Callable[[words.Row], str]]
 OF_SEEDS = (
     Column("Corrupted", words.number("corrupted", 1)),
     Column("Clean", words.number("clean", 1)),
@@ -128,7 +132,7 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
     return formats.ruled(titles + heads, lines, len(labels)) + "\n"
 
 
-def number(grid: str, name: str, row: str, column: str, digits: int) -> str:
+def number(grid: str, name: str, row: str, column: str, digits: int, kind: Kind = words.interval) -> str:
     """A number of a table and its interval."""
     table = publication.read(grid).table(name)
     model = one_model(row, list(table[MODEL].itertuples(index=False, name=None)))
@@ -136,10 +140,15 @@ def number(grid: str, name: str, row: str, column: str, digits: int) -> str:
     if column not in values:
         near = difflib.get_close_matches(column, values, 3, cutoff=0)
         raise UserError(f"{name}.csv of {grid} has no column {column}; near it: {', '.join(near)}.")
-    return words.interval(column, digits)(values)
+    return kind(column, digits)(values)
 
 
-MACROS: dict[str, Callable[..., str]] = {"table": table, "columns": columns, "number": number}
+MACROS: dict[str, Callable[..., str]] = {
+    "table": table,
+    "columns": columns,
+    "number": number,
+    "change": partial(number, kind=words.against_plain),
+}
 
 
 def models_named(name: str, models: Iterable[Model]) -> list[Model]:
