@@ -56,3 +56,28 @@ def test_after_training_with_labels_no_difference_of_pretrainings_is_shown_nor_e
     reach = plain[["relative_drop_change_low", "relative_drop_change_high"]].abs().max(axis=1)
     assert (reach > 10).all()
     assert reach[reach > 20].index.tolist() == ["tiny_moco_patches"]
+
+
+def test_the_index_answers_with_what_the_tables_hold() -> None:
+    said("index.md", "33 to 48 % of their MAP@R on real photos")
+    said("index.md", "+2.3 to +6.6 points on other backgrounds")
+    said("index.md", "costs 3.0 points on groceries with ArcFace; else no change is significant")
+    real = pd.concat([table(grid, "table3") for grid in ("cub50", "grocery")])
+    drops = real.loc[real["method"] == "plain", "relative_drop"].round()
+    assert (drops.min(), drops.max()) == (33, 48)
+    gained = real[(real["method"] == "bgaugment") & (real["corrupted_difference_p_holm"] < SIGNIFICANT)]
+    assert len(gained) == 4
+    assert (gained["corrupted_difference"].min(), gained["corrupted_difference"].max()) == pytest.approx(
+        (2.3, 6.6), abs=0.05
+    )
+    costly = gained[gained["clean_difference_p_holm"] < SIGNIFICANT]
+    assert costly[["dataset", "loss"]].to_numpy().tolist() == [["grocery", "arcface"]]
+    assert costly["clean_difference"].item() == pytest.approx(-3.0, abs=0.05)
+
+
+def test_pasting_costs_about_a_point_of_a_trained_models_drop() -> None:
+    said("index.md", "pasting costs about a point of the drop, or less")
+    every = pd.concat([table(grid, "table5") for grid in ("controls", "controls_cub50", "controls_grocery")])
+    trained = every[(every["loss"] != "none") & (every["method"] == "plain")]
+    assert len(trained) >= 4
+    assert (trained["pasting"] < 1.1).all()
