@@ -27,8 +27,40 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for _commands in (audit, nodes, tools, maskers, reproduce):
+# What a person types, by occasion, in a line each; all other commands are steps, which Snakemake runs.
+PANELS = {
+    "Your model, your photos": {
+        "audit": "Measure what is lost when only the background changes",
+        "compare": "Which of several audited models to take",
+        "leaderboard": "One page for many audited models",
+        "explain": "Draw by which places photos are compared",
+        "doctor": "What an audit or a study would leave out of photos",
+    },
+    "A study": {
+        "data": "What every dataset still needs",
+        "forecast": "Estimate hours, memory and disk space of a grid",
+        "status": "What is current, stale or missing, and why",
+        "resume": "Resume an interrupted run",
+        "show": "Print a grid's tables",
+        "report": "Write a finished grid as one HTML page",
+        "ui": "Compare models in MLflow's pages",
+        "track": "Rebuild MLflow's store from the records",
+        "restore": "Verify what DVC brought",
+        "reproduce": "Make published results again, and compare",
+        "publish": "Copy a finished grid's results into docs/results",
+    },
+    "Segmentation models": {
+        "train-masker": "Fine-tune U²-Net on your drawn masks",
+        "toy-masker": "Train the demo's small U²-Net-p",
+    },
+}
+STEPS = "Steps that Snakemake runs"
+for _commands in (audit, tools, reproduce, maskers, nodes):
     app.add_typer(_commands.app)
+    for _command in _commands.app.registered_commands:
+        _name = _command.name or _command.callback.__name__.replace("_", "-")  # type: ignore[union-attr]
+        _panel = next((title for title, names in PANELS.items() if _name in names), STEPS)
+        _command.rich_help_panel, _command.short_help = _panel, PANELS.get(_panel, {}).get(_name)
 
 CRASHED = os.EX_SOFTWARE  # 1 is what an audit says of a drop (--fail-above)
 GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
