@@ -14,8 +14,8 @@ from PIL import Image
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, is_archive
 from bgbias.files.pictures import hidden
-from bgbias.photos import by_name, coco, folders, hugging_face, tables
-from bgbias.photos.listing import TABLES, Listing, title
+from bgbias.photos import coco, folders, hugging_face, tables
+from bgbias.photos.listing import TABLES, Listing, around, title
 from bgbias.photos.tables import BY_NAME, NamedColumns
 
 Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
@@ -97,5 +97,5 @@ def _coco_in(files: Lookup) -> str:
 def _outermost(files: Lookup) -> list[str]:
     """Files that lie in no folder but those around all files."""
     names = [name for name in files.names if not hidden(name)]
-    around = by_name.around(names) if names else 0
-    return [name for name in names if len(PurePosixPath(name).parent.parts) == around]
+    depth = around(names) if names else 0
+    return [name for name in names if len(PurePosixPath(name).parent.parts) == depth]
