@@ -11,7 +11,7 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -98,9 +98,8 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             made.metrics |= {
                 f"{m}_{label}": float(everything[m].mean()) for m in ("map_at_r", "precision_at_1")
             }
-        with replacing(made.outputs["attacked"]) as temporary:
-            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
-        write_text(made.outputs["attacked_metrics"], pd.DataFrame(judged).to_csv(index=False))
+        write_frame(made.outputs["attacked"], pd.concat(tables, ignore_index=True))
+        write_frame(made.outputs["attacked_metrics"], pd.DataFrame(judged))
 
 
 def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:

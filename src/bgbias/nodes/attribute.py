@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -82,7 +82,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        write_text(outputs["attribution"], album.table("test").labelled(frame).to_csv(index=False))
+        write_frame(outputs["attribution"], album.table("test").labelled(frame))
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):

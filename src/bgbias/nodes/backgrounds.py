@@ -7,7 +7,7 @@ from typing import Any
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -80,7 +80,7 @@ def backgrounds(study: Study, pool: str) -> None:
                             )
                     store.add(name, data)
                     rows.append([role, name, width, height, licence, sha256])
-        write_text(made.outputs["pool_table"], pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(index=False))
+        write_frame(made.outputs["pool_table"], pd.DataFrame(rows, columns=list(COLUMNS)))
         made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 

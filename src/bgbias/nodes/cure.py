@@ -13,7 +13,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -124,9 +124,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             tables.append(scores.of_queries(after, {"cure": name}, before.views[views[0]]))
             fact = {"cure": name, "index": chosen.INDEX, "removed": removed, "ms": took, "alone_ms": alone}
             facts.append(fact)
-        with replacing(made.outputs["cured"]) as temporary:
-            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
-        write_text(made.outputs["cures"], pd.DataFrame(facts).to_csv(index=False))
+        write_frame(made.outputs["cured"], pd.concat(tables, ignore_index=True))
+        write_frame(made.outputs["cures"], pd.DataFrame(facts))
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 

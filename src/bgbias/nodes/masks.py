@@ -14,7 +14,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -219,7 +219,7 @@ def _write(
             measured = measure(alpha, mask.confidence, true, image_id)
             rows.append({"image_id": image_id, "sha256": key, **measured})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    write_text(outputs["mask_table"], frame.to_csv(index=False))
+    write_frame(outputs["mask_table"], frame)
     return frame
 
 

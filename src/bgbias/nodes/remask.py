@@ -14,7 +14,7 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -97,5 +97,5 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
                 for name, mask in zip(names, found, strict=True):
                     store.add(name, pixels.encode_png(mask))
         facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
-        write_text(made.outputs["remasking"], pd.DataFrame([facts_of]).to_csv(index=False))
+        write_frame(made.outputs["remasking"], pd.DataFrame([facts_of]))
         made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}

@@ -6,7 +6,7 @@ from typing import Any
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -72,7 +72,7 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         frame, segments = segment_photos(
             model, how.pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
-        write_text(outputs["segmentation"], test.labelled(frame).to_csv(index=False))
+        write_frame(outputs["segmentation"], test.labelled(frame))
         with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **vars(segments))
         made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
