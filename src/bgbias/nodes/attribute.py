@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
@@ -17,7 +17,7 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     import numpy as np
 
-    from bgbias.study.album import Album
+    from bgbias.segmentation.truth import Truth
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -75,7 +75,9 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         shown = subset.keyed(album.table("test"), "attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")
         distance = plan.distance(cell)
-        truth = _true_objects(study, cell.dataset, album, photos.table.ids, model.input_size)
+        truth = None
+        if plan.truth(study, cell.dataset) == "masks":
+            truth = _shown_objects(album.objects(photos.table.ids))
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
             from bgbias.attribution.similarity_score import attribute_pairs
@@ -93,13 +95,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
             }
 
 
-def _true_objects(
-    study: Study, dataset: str, album: Album, photos: Collection[str], size: int
-) -> Callable[[str], np.ndarray | None] | None:
-    """Where these photos' objects truly are, by the pixel, as far as the dataset knows."""
-    from bgbias.segmentation.truth import TrueMasks
-
-    if plan.truth(study, dataset) != "masks":
-        return None
-    known = TrueMasks(album.truth(), photos, size)
-    return lambda image_id: known.shown(image_id) if image_id in known.ids else None
+def _shown_objects(truth: Truth) -> Callable[[str], np.ndarray | None]:
+    """Gives where a photo's object is, bool [S, S], by its id; None where that is not known."""
+    return lambda image_id: truth.shown(image_id) if image_id in truth.ids else None

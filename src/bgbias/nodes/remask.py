@@ -10,7 +10,7 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
@@ -83,7 +83,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
         album = Album(study, dataset, facts.resize, facts.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
-        predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
+        predicts = study.masker(masker).module.PREDICTS
         make = find_predictor(study, masker, made.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")

@@ -55,7 +55,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
-    from bgbias.study.truth import of_dataset
 
     settings = study.segmentation
     count = plan.asked(study, "segmentation", "episodes", "asks for no segmentation")
@@ -64,8 +63,7 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         device = made.on(device)
         model, album, how = open_model(study, cell, device)
         test, val = album.table("test"), album.table("val")
-        side, size = model.resize, model.input_size
-        truth = of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
+        truth = album.objects((*test.ids, *val.ids))
         drawn = episodes.draw(test, truth.ids, count)
         area = object_truth.mean_area(truth, val.ids)
         photos = album.evaluation(test, set(), "test")

@@ -14,9 +14,12 @@ from bgbias.photos import prepared
 from bgbias.photos import table as image_table
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
+from bgbias.study import plan
 from bgbias.study.params import Study
+from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
+    from bgbias.segmentation.truth import Truth
     from bgbias.training.batches import TrainingPhotos
 
 
@@ -44,7 +47,10 @@ class Album:
 
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool = self._pool("train") if "backgrounds" in needed else None
-        textures = self._textures() if "textures" in needed else None
+        textures = None
+        if "textures" in needed:
+            store = self._study.files.at("textures", dataset=self._dataset, backbone=self._backbone)
+            textures = self._prepared(store, f"{self._dataset}/textures/{self._study.grid}/{self._backbone}")
         return TrainingPhotos(
             self.table("train"), self._photos, self._size, masks, usable, pool, device, textures
         )
@@ -65,6 +71,26 @@ class Album:
         store = self._study.files.at("truth", dataset=self._dataset)
         return self._prepared(store, self._dataset, mode="L")
 
+    def objects(self, photos: Collection[str]) -> Truth:
+        """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
+        from bgbias.files.store import ImageStore
+        from bgbias.images import pixels
+        from bgbias.images.boxes import in_crop
+        from bgbias.segmentation.truth import TrueBoxes, TrueMasks
+
+        study, dataset = self._study, self._dataset
+        if plan.truth(study, dataset) == "masks":
+            return TrueMasks(self.truth(), photos, self._size)
+        named, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
+        parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
+        boxes = named.module.boxes(named.params(), parts)
+        found = {
+            name: in_crop(boxes[name], pixels.size(store.read(name), name), self._side, self._size)
+            for name in photos
+            if name in boxes
+        }
+        return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, self._size)
+
     def _masks(self) -> tuple[Pictures, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
         where = {"dataset": self._dataset, "masker": masker}
@@ -82,10 +108,6 @@ class Album:
         masker = self._study.datasets[self._dataset].masker
         folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
         return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
-
-    def _textures(self) -> Pictures:
-        store = self._study.files.at("textures", dataset=self._dataset, backbone=self._backbone)
-        return self._prepared(store, f"{self._dataset}/textures/{self._study.grid}/{self._backbone}")
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds
