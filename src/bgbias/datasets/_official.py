@@ -59,22 +59,6 @@ def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) 
     return {photo for photos in photos_of.values() for photo in photos[len(photos) - count :]}
 
 
-def names_in(
-    archive: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-) -> list[str]:
-    """The wanted members of an archive, none of which is read; ``passed_over`` as ``members`` has it."""
-    names: list[str] = []
-
-    def listed(name: str) -> bool:
-        if wanted(name):
-            names.append(name)
-        return False
-
-    for _ in members(archive, listed, passed_over):
-        pass
-    return names
-
-
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
     found: dict[str, bytes] = {}

@@ -13,7 +13,6 @@ from pathlib import Path, PurePosixPath
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.datasets._official import names_in
 from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture, why_not
@@ -89,5 +88,5 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 def left_out(place: Path) -> dict[str, str]:
     """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
     others: dict[str, str] = {}
-    no_pictures = names_in(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others)
+    no_pictures = Lookup(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others).names
     return others | {member: why_not(member) for member in no_pictures}
