@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bgbias import attacks, plugins
 from bgbias.attribution.settings import Attribution, Sanity
@@ -24,24 +24,8 @@ from bgbias.study import methods as named_methods
 from bgbias.study import names, variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
-from bgbias.study.paths import Paths
+from bgbias.study.paths import Paths, Roots
 from bgbias.training.settings import Train
-
-
-class Roots(Strict):
-    """Where artefacts go; point them at a big disk."""
-
-    raw: str = Field("data/raw", description="official files, as they were fetched")
-    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
-    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
-    work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
-    runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
-    report: str = Field("data/report", description="results, tables and figures of each grid")
-
-    @field_validator("*")
-    @classmethod
-    def _spelt_alike(cls, written: str) -> str:
-        return names.folder(written)
 
 
 class Dataset(Strict):
@@ -122,7 +106,7 @@ class Study(Shared):
     @property
     def files(self) -> Paths:
         """The patterns of this study's artefacts."""
-        return Paths(**self.paths.model_dump(), grid=self.grid)
+        return Paths(self.paths, self.grid)
 
     def dataset(self, name: str) -> NamedDataset:
         """The file and the options of a dataset; one that params.yaml lacks is an error."""

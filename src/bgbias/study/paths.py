@@ -9,22 +9,37 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from pydantic import Field, field_validator
+
 from bgbias import plugins
+from bgbias.settings import Strict
+from bgbias.study import names
 from bgbias.study.cell import CELL
 
 LONGEST = 180  # characters of a file's name that is made of others; file systems take 255 bytes
+
+
+class Roots(Strict):
+    """Where artefacts go; point them at a big disk."""
+
+    raw: str = Field("data/raw", description="official files, as they were fetched")
+    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
+    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
+    work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
+    runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
+    report: str = Field("data/report", description="results, tables and figures of each grid")
+
+    @field_validator("*")
+    @classmethod
+    def _spelt_alike(cls, written: str) -> str:
+        return names.folder(written)
 
 
 @dataclass(frozen=True)
 class Paths:
     """Patterns below the roots; ``grid`` is filled in, everything else stays a wildcard."""
 
-    raw: str
-    downloads: str
-    checksums: str
-    work: str
-    runs: str
-    report: str
+    roots: Roots
     grid: str
 
     def __getattr__(self, name: str) -> str:
@@ -34,7 +49,7 @@ class Paths:
             raise AttributeError(name) from None
         root, _, rest = pattern.partition("/")
         of_grid = f"/{self.grid}" if root in ("RUNS", "REPORT") else ""
-        return f"{getattr(self, root.lower())}{of_grid}/{rest}"
+        return f"{getattr(self.roots, root.lower())}{of_grid}/{rest}"
 
     def at(self, pattern: str, /, **wildcards: object) -> Path:
         """One artefact: the pattern with its wildcards filled in."""
