@@ -39,8 +39,6 @@ SEGMENTATIONS = Source(
 )
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
-LISTS = ("images.txt", "image_class_labels.txt")
-BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 
 
 class Params(ArchiveParams):
@@ -79,18 +77,8 @@ def truth(params: Params) -> str:
 
 def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, float, float, float]]:
     """The bird's box (left, top, width, height), in pixels, of each photo of ``images.txt``; an archive without is an error."""
-    archive = parts["photos"]
-    paths, listed = lists_in(archive, BOX_LISTS, "CUB-200-2011").values()
-    try:
-        path_of: dict[str, str] = dict(_rows(paths))
-        return {
-            path_of[number]: (float(left), float(top), float(width), float(height))
-            for number, left, top, width, height in _rows(listed)
-        }
-    except (KeyError, ValueError) as error:
-        raise UserError(
-            f"{archive}: images.txt and bounding_boxes.txt do not fit together ({error}); fetch it again."
-        ) from error
+    listed = _of_photos(parts["photos"], "bounding_boxes.txt", 4)
+    return {path: (left, top, width, height) for path, (left, top, width, height) in listed.items()}
 
 
 def expected(params: Params) -> dict[str, int]:
@@ -105,7 +93,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     a photo that its list names, is an error.
     """
     archive = parts["photos"]
-    label = _labels(lists_in(archive, LISTS, "CUB-200-2011"), archive)
+    listed = _of_photos(archive, "image_class_labels.txt", 1)
+    label = {path: int(number) - 1 for path, (number,) in listed.items()}
     truth = {_stem(n): data for n, data in members(archive, _is_mask)}
     _check_counts(label, params, archive, name)
     # In the order of images.txt.
@@ -132,14 +121,18 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def _labels(listed: dict[str, bytes], archive: Path) -> dict[str, int]:
-    """The class, counted from 0, of each path of ``images.txt``, in its order."""
+def _of_photos(archive: Path, list_name: str, length: int) -> dict[str, list[float]]:
+    """The ``length`` numbers that a list has for each path of ``images.txt``, in the order of the latter."""
+    paths, listed = lists_in(archive, ("images.txt", list_name), "CUB-200-2011").values()
     try:
-        number_of: dict[str, str] = dict(_rows(listed["image_class_labels.txt"]))
-        return {path: int(number_of[number]) - 1 for number, path in _rows(listed["images.txt"])}
+        of_number = {number: list(map(float, values)) for number, *values in _rows(listed)}
+        of_path = {path: of_number[number] for number, path in _rows(paths)}
+        if any(len(values) != length for values in of_path.values()):
+            raise ValueError(f"a line of the latter has not {length + 1} columns")
+        return of_path
     except (KeyError, ValueError) as error:
         raise UserError(
-            f"{archive}: images.txt and image_class_labels.txt do not fit together ({error})."
+            f"{archive}: images.txt and {list_name} do not fit together ({error}); fetch it again."
         ) from error
 
 
