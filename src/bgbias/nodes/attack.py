@@ -36,7 +36,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Which attacks, how strong they are, and how photos are seen."""
     return {
         "attacked": study.attacked.model_dump(),
         "precision": study.evaluation.precision,
@@ -45,7 +44,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The attacks, and the metrics of queries and of embeddings."""
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
@@ -103,6 +101,5 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
 
 
 def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Every metric of embeddings."""
     family = "embedding_metrics"
     return {m: plugins.load(family, m).of_embeddings(embeddings, labels) for m in plugins.names(family)}

@@ -31,7 +31,6 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks, true ones where the dataset has them, and the model."""
     true = inputs.truth(study, cell.dataset) if plan.truth(study, cell.dataset) == "masks" else {}
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
 

@@ -55,7 +55,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Which cures, fitted on what, and how photos are seen."""
     return {
         "cures": study.cures.model_dump(),
         "precision": study.evaluation.precision,

@@ -63,7 +63,6 @@ def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
-    """The masker's kind."""
     return [study.masker(masker).module]
 
 
@@ -81,7 +80,6 @@ def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> Non
 
 
 def threads(study: Study, dataset: str, masker: str) -> int:
-    """As many as there are photos for."""
     return threads_by_photos(study, dataset)
 
 

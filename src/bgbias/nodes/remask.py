@@ -32,7 +32,6 @@ LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
-    """Test photos, their masks and backgrounds, and the masker's weights."""
     return (
         inputs.photos(dataset)
         | inputs.masks(study, dataset)
@@ -42,7 +41,6 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
 
 
 def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
-    """How often photos are seen, at which size, and how masks are used."""
     facts = plan.backbone(study, backbone).facts
     return {
         "draws": study.cures.draws,
@@ -53,7 +51,6 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
-    """The masker's kind, the conditions, and what a backbone sees."""
     from bgbias.evaluation.conditions import clean, random_background
     from bgbias.models import backbones
 

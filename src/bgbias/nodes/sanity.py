@@ -34,7 +34,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How attribution is computed, how the loss compares embeddings, and of how many photos."""
     return {
         "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
         "distance": plan.distance(cell),

@@ -36,7 +36,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The metrics, and how the conditions' views are ranked."""
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
     return metrics + [plugins.load("conditions", name) for name in study.evaluation.conditions]
 

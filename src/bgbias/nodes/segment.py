@@ -24,12 +24,10 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Photos, where their objects are, and the model."""
     return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How photos are segmented."""
     return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell, "segment")}
 
 

@@ -39,7 +39,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """The protocol, the backbone, the loss, the method, and how masks are used where they are."""
     method = plan.method(study, cell).identity
     return {
         "train": study.train.model_dump(exclude={"selection"}),

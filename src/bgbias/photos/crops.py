@@ -53,7 +53,6 @@ class PillowCrops:
         self._size = size
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
-        """As ``Crops`` says."""
         crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
@@ -80,7 +79,6 @@ class DeviceCrops:
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
-        """As ``Crops`` says."""
         lines = max(int(self._sizes.max()), self._size)
         at_once = max(1, SCRATCH // (lines * self._size * self._taps * self._channels))
         parts = [

@@ -46,7 +46,6 @@ class TrueMasks(Truth):
         return quality.iou(_grey(mask), _grey(self.shown(image_id)))
 
     def shown(self, image_id: str) -> np.ndarray:
-        """As ``Truth`` says."""
         return pixels.centre_crop(self._masks.get(image_id), self._size) >= quality.THRESHOLD
 
 
