@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from miniatures import as_folder, as_mac_zip, as_tar, as_zip
 
-from bgbias.backgrounds import lists, pools
+from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.datasets import folder, table
 from bgbias.errors import UserError
@@ -137,7 +137,7 @@ def test_lists_of_backgrounds_find_files_in_the_other_form(tmp_path: Path) -> No
         assert list(pools.files(str(tmp_path / place))) == [("Käse.jpg", b"1")]
     assert fingerprint(str(tmp_path / "walls.txt"), tmp_path / "known")
     (tmp_path / "walls.csv").write_text(f"name,url,licence,sha256\n{name},x,CC0,0\n", "utf-8")
-    assert lists.read_list(tmp_path / "walls.csv")[0].name == "Käse.jpg"
+    assert pools.read_list(tmp_path / "walls.csv")[0].name == "Käse.jpg"
     assert Proposal(source="walls", masker="u2netp", keep=(name,)).keep == ("Käse.jpg",)
 
 

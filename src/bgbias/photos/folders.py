@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import PICTURES, has_suffix, locator, stem, why_not
-from bgbias.images import heif
 from bgbias.photos.listing import TABLES, Listing, SourcePhoto, around, title
 
+# As telephones write it: Pillow reads it where the library pillow-heif is installed.
+HEIF = (".heic", ".heif", ".hif")
+HEIF_STEP = "or pip install pillow-heif, by which an audit reads it"
 LABELS = ("label", "class", "class_name", "category", "cls")  # what JSON beside a photo calls its class
 LEVELS = (
     "Say which by --class-level: {levels}. If the first ones are splits, name the one to look at instead"
@@ -20,14 +23,25 @@ LEVELS = (
 )
 
 
+@cache
+def reads_heif() -> bool:
+    """Whether HEIF can be read from now on: the library has to tell Pillow once in each process."""
+    try:
+        # By its name, since nothing of ours asks for it to be installed.
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return False
+    return True
+
+
 def is_readable(name: str) -> bool:
     """Whether a file of this name is a photo that can be read here."""
-    return has_suffix(name, PICTURES) or (has_suffix(name, heif.ENDINGS) and heif.readable())
+    return has_suffix(name, PICTURES) or (has_suffix(name, HEIF) and reads_heif())
 
 
 def why_left(name: str) -> str:
     """Why a file of this name is not taken, and what to do."""
-    return f"{why_not(name)}, {heif.STEP}" if has_suffix(name, heif.ENDINGS) else why_not(name)
+    return f"{why_not(name)}, {HEIF_STEP}" if has_suffix(name, HEIF) else why_not(name)
 
 
 def in_folder(files: Lookup, name: str | None = None, class_level: int | None = None) -> Listing:
