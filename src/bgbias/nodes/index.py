@@ -94,7 +94,7 @@ def index(study: Study, dataset: str) -> None:
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)
-        table.write(outputs["table"])
+        write_frame(outputs["table"], table.frame)
         excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
         write_frame(outputs["excluded"], excluded)
         classes = int(frame["label"].nunique())
