@@ -11,9 +11,15 @@ from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import hidden
-from bgbias.settings import Strict
+from bgbias.settings import Strict, read_yaml
 
 Photo = TypeVar("Photo")
+
+
+def official(dataset: str) -> dict[str, Source]:
+    """The official files of one of our datasets by name, as ``official.yaml`` lists them."""
+    listed = read_yaml(Path(__file__).with_name("official.yaml"))[dataset]
+    return {file: Source(file=file, **known) for file, known in listed.items()}
 
 
 class ArchiveParams(Strict):

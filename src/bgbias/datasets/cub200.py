@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, split_of
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, official, places, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -22,21 +22,8 @@ from bgbias.photos.table import Item
 
 TITLE = "CUB200"
 KEY = "cub200"
-OFFICIAL = Source(
-    place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
-    file="CUB_200_2011.tgz",
-    size=1_150_585_339,
-    md5="97eceeb196236b17998738112f37df78",
-    sha256="0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
-)
+OFFICIAL, SEGMENTATIONS = official("cub200").values()
 MIRROR = OFFICIAL.model_copy(update={"place": "https://s3.amazonaws.com/fast-ai-imageclas/CUB_200_2011.tgz"})
-SEGMENTATIONS = Source(
-    place="https://data.caltech.edu/records/w9d68-gec53/files/segmentations.tgz",
-    file="segmentations.tgz",
-    size=39_272_883,
-    md5="4d47ba1228eae64f2fa547c47bc65255",
-    sha256="dc77f6cffea0cbe2e41d4201115c8f29a6320ecb04fffd2444f51b8066e4b84f",
-)
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
 

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in
+from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in, official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import readable
@@ -26,13 +26,7 @@ from bgbias.photos.table import Item
 
 TITLE = "STL-10"
 KEY = "stl10"
-OFFICIAL = Source(
-    place="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-    file="stl10_binary.tar.gz",
-    size=2_640_397_119,
-    md5="91f7769df0f17e558f3565bffb0c7dfb",
-    hint="It is described at cs.stanford.edu/~acoates/stl10.",
-)
+(OFFICIAL,) = official("stl10").values()
 CLASSES, SIDE = 10, 96
 PHOTO = 3 * SIDE * SIDE  # bytes: red, green, blue, each column by column
 COUNTS = {"train": 5_000, "test": 8_000, "unlabeled": 100_000}
