@@ -86,14 +86,14 @@ class Backgrounds(Strict):
 
     @model_validator(mode="after")
     def _three(self) -> Backgrounds:
-        given = [name for name, pool in self.pools.items() if pool is not None]
-        if self.propose and given:
-            raise ValueError(f"`propose` makes all three pools; remove {', '.join(given)}")
-        if not self.propose and len(given) < 3:
+        if self.propose and self.pools:
+            raise ValueError(f"`propose` makes all three pools; remove {', '.join(self.pools)}")
+        if not self.propose and len(self.pools) < 3:
             raise ValueError("train, val and test are all needed, or `propose`")
         return self
 
     @property
-    def pools(self) -> dict[str, PoolSource | None]:
-        """The pools by role."""
-        return {"train": self.train, "val": self.val, "test": self.test}
+    def pools(self) -> dict[str, PoolSource]:
+        """The pools that are named, by role."""
+        named = {"train": self.train, "val": self.val, "test": self.test}
+        return {role: pool for role, pool in named.items() if pool is not None}

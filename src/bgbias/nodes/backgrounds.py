@@ -39,17 +39,16 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
         return {"proposal": described.propose.model_dump()}
     before = recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
     known = study.files.at("known_files")
-    sources = {role: source for role, source in described.pools.items() if source}
     return {
         "pools": {
             role: source.model_dump(exclude_defaults=True, exclude={"copies"})
-            for role, source in sources.items()
+            for role, source in described.pools.items()
         },
         "listing": {
             role: before[role]
             if role in before and elsewhere(source.source)
             else fingerprint(source.source, known)
-            for role, source in sources.items()
+            for role, source in described.pools.items()
             if source.source and not source.listed
         },
     }
@@ -100,5 +99,4 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
         return
     gathered = study.files.at("gathered", pool=pool)
     for role, source in described.pools.items():
-        assert source is not None  # Backgrounds has either all three or a proposal
         yield role, source.licence, pools.photos(source, role, gathered)

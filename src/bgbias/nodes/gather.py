@@ -40,15 +40,15 @@ def gather(study: Study, pool: str) -> None:
     from bgbias.files.store import writing
     from bgbias.images import pixels
 
-    described = plan.pools(study, pool)
-    if not plan.listed_pools(study, pool):
+    plan.pools(study, pool)
+    lists = plan.listed_pools(study, pool).values()
+    if not lists:
         raise UserError(
             f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
         )
     with records.node(study, step("gather", pool=pool)) as made:
         output = made.outputs["gathered"]
         work = output.parent / ".unfinished"
-        lists = [p for p in described.pools.values() if p is not None and p.listed]
         # Two pools may be parts of one list.
         wanted = {row.name: row for p in lists for row in pools.read_list(Path(str(p.source)), p.group)}
         copies = dict.fromkeys(place for p in lists for place in p.copies)

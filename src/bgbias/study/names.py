@@ -1,10 +1,8 @@
 """Names of params.yaml become parts of paths and commands: what can be one is checked here, for every kind.
 
-Files of plugins are held to the same rule (``plugins.NAME``), and their parts (``sources.parts_of``). The roots of paths are any
-folders that Snakemake's patterns and a shell can spell.
+Files of plugins are held to the same rule (``plugins.NAME``), and their parts (``sources.parts_of``).
 """
 
-import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -37,12 +35,3 @@ def check(path: Path, sections: Mapping[str, Collection[str]]) -> None:
                 added = " '+bgaugment' is added where a grid names a method."
                 hint = added if section == "methods" and "+" in name else ""
                 raise UserError(f"{path}: '{section}.{shown}' cannot be a name: {why}.{hint}")
-
-
-def folder(written: str) -> str:
-    """A root of paths as Snakemake and Python both spell it; one that no pattern or shell can mean is a ValueError."""
-    if wrong := re.search(r"[{}\x00-\x1f\x7f]", written):
-        raise ValueError(f"no folder's name here can hold {wrong[0]!a}; name another one")
-    if written.startswith(("~", "-")) or "$" in written:
-        raise ValueError("~ and variables are not filled in, and - begins an option; write the folder out")
-    return os.path.normpath(written)

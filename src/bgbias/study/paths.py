@@ -5,6 +5,8 @@ root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in param
 """
 
 import hashlib
+import os
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,7 +15,6 @@ from pydantic import Field, field_validator
 
 from bgbias import plugins
 from bgbias.settings import Strict
-from bgbias.study import names
 from bgbias.study.cell import CELL
 
 LONGEST = 180  # characters of a file's name that is made of others; file systems take 255 bytes
@@ -32,7 +33,14 @@ class Roots(Strict):
     @field_validator("*")
     @classmethod
     def _spelt_alike(cls, written: str) -> str:
-        return names.folder(written)
+        """As Snakemake and Python both spell it; what no pattern or shell can mean is refused."""
+        if wrong := re.search(r"[{}\x00-\x1f\x7f]", written):
+            raise ValueError(f"no folder's name here can hold {wrong[0]!a}; name another one")
+        if written.startswith(("~", "-")) or "$" in written:
+            raise ValueError(
+                "~ and variables are not filled in, and - begins an option; write the folder out"
+            )
+        return os.path.normpath(written)
 
 
 @dataclass(frozen=True)
