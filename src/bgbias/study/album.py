@@ -63,7 +63,12 @@ class Album:
             pool = draws.Pool(self._pool(role), draws.sizes(self._pool_path(role)))
         if "inpainted" in needed:
             assert masks is not None  # whatever needs one needs the other
-            inpainted = self._inpainted(masks)
+            from bgbias.images.inpainting import without_object
+
+            masker = self._study.datasets[self._dataset].masker
+            folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
+            name = f"inpainted-{self._side}"
+            inpainted = prepared.combined(name, folder, self._photos, masks, without_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
     def truth(self) -> Pictures:
@@ -101,13 +106,6 @@ class Album:
         store, owner = files.at("masks", **where), f"{self._dataset}/{masker}"
         masks = self._prepared(store, owner, mode="L", change=used, tag=tag)
         return masks, usable & frozenset(masks.ids)
-
-    def _inpainted(self, masks: Pictures) -> Pictures:
-        from bgbias.images.inpainting import without_object
-
-        masker = self._study.datasets[self._dataset].masker
-        folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
-        return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds
