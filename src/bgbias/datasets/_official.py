@@ -13,13 +13,13 @@ from bgbias.files.fetch import Source
 from bgbias.files.pictures import hidden
 from bgbias.settings import Strict, read_yaml
 
+OFFICIAL = read_yaml(Path(__file__).with_name("official.yaml"))
 Photo = TypeVar("Photo")
 
 
 def official(dataset: str) -> dict[str, Source]:
     """The official files of one of our datasets by name, as ``official.yaml`` lists them."""
-    listed = read_yaml(Path(__file__).with_name("official.yaml"))[dataset]
-    return {file: Source(file=file, **known) for file, known in listed.items()}
+    return {file: Source(file=file, **known) for file, known in OFFICIAL[dataset].items()}
 
 
 class ArchiveParams(Strict):
