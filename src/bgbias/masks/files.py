@@ -4,8 +4,6 @@ Pictures are found by the photo's path: ``birds/7.jpg`` has the mask ``birds/7.p
 (``photos.coco``) the objects of a photo are united into one mask.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path

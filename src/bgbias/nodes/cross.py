@@ -1,7 +1,5 @@
 """Node: a model's test photos, each in front of the same backgrounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.engine import inputs, records

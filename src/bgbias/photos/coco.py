@@ -1,7 +1,5 @@
 """COCO's format (cocodataset.org/#format-data): photos by ``file_name``, the objects in each with their class and outline."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ Pillow's own separable filter (bilinear, antialiased), in whole numbers as Pillo
 out for all crops together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol

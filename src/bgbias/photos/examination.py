@@ -1,7 +1,5 @@
 """What stands out among a dataset's photos while they are read: who cannot be taken, and what to know of the others."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections import Counter

@@ -1,7 +1,5 @@
 """Photos of a folder, or of a zip or tar of one: a folder for each class, or a label beside each photo."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache, partial

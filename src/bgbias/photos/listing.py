@@ -1,7 +1,5 @@
 """The photos of a source by name, before anybody has looked at one: what every kind of source gives to an audit and a study."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Every kind of source of photos, told apart by what is there: the one way in, for audits and for the doctor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath

@@ -1,7 +1,5 @@
 """Photos that a table names or holds: a CSV or Parquet file, a pandas DataFrame, or a mere list."""
 
-from __future__ import annotations
-
 import difflib
 import posixpath
 from collections import Counter
