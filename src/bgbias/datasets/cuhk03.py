@@ -61,17 +61,15 @@ class Params(PersonParams):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's folder or archive, or the release, which nobody else publishes, with the new protocol's list."""
-    if params.source is None:
-        photos = official(KEY)[RELEASE].model_copy(update={"sha256": params.sha256})
-    else:
-        photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
+    release = official(KEY)[RELEASE].model_copy(update={"sha256": params.sha256})
+    photos = params.archive(release, keep=(".json", ".mat"))
     names_release = not params.source or urlsplit(params.source).path.lower().endswith(".mat")
     if params.protocol == "classic" or not names_release:
-        return {"photos": (photos,)}
+        return {"photos": photos}
     file = LIST["new"].format(params.boxes)
     beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
-    return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
+    return {"photos": photos, "protocol": (beside, published) if beside else (published,)}
 
 
 def given(params: Params) -> bool:

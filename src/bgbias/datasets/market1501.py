@@ -28,8 +28,7 @@ class Params(PersonParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    own = Source(place=params.source, sha256=params.sha256) if params.source else None
-    return {"photos": (own or OFFICIAL,)}
+    return {"photos": params.archive(OFFICIAL)}
 
 
 def given(params: Params) -> bool:
