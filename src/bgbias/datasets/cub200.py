@@ -5,12 +5,10 @@ the first classes and split those otherwise; a photo's key in the manifest of co
 dataset's own segmentations come as an archive of theirs, or lie inside that of the photos.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -38,7 +36,7 @@ class Params(ArchiveParams):
     )
 
     @model_validator(mode="after")
-    def _disjoint(self) -> Params:
+    def _disjoint(self) -> Self:
         if set(self.split) != set(OFFICIAL_SPLIT):
             raise ValueError("split needs exactly train, val and test")
         ranges = sorted(self.split.values())

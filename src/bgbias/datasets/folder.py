@@ -5,10 +5,9 @@ Classes are split into train, val and test by a seeded shuffle, or in sorted ord
 drew them, lie in a folder of their own, with the photos' relative names and the ending ``.png``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -44,7 +43,7 @@ class Params(ClassSplit):
     )
 
     @model_validator(mode="after")
-    def _masks_are_no_class(self) -> Params:
+    def _masks_are_no_class(self) -> Self:
         if self.masks and PurePosixPath(self.source) in PurePosixPath(self.masks).parents:
             raise ValueError("masks must not lie inside source, where each folder is a class")
         return self

@@ -5,13 +5,11 @@ Its test photos are of the classes of its training photos. Photos without labels
 a pretraining names it (docs/methods.md, section 6).
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -47,7 +45,7 @@ class Params(ArchiveParams):
     val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
 
     @model_validator(mode="after")
-    def _is_an_archive_with_labels(self) -> Params:
+    def _is_an_archive_with_labels(self) -> Self:
         if self.source and "://" not in self.source and places.source(self.source).is_dir():
             raise ValueError(
                 "source is a folder, and the archive is read as it is: name it, or pack the folder (tar -czf stl10_binary.tar.gz)"

@@ -1,10 +1,8 @@
 """A named grid: which models it has, as products of choices, and what it changes of the protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, product
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -68,7 +66,7 @@ class Block(Strict):
     sweep: Sweep | None = Field(None, description="settings with several values, each combination a model")
 
     @model_validator(mode="after")
-    def _has_models(self) -> Block:
+    def _has_models(self) -> Self:
         trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
         absent = [name for name, given in trained.items() if not given]
         # With seeds alone: the backbone, and what each seed's training would start from.
@@ -92,7 +90,7 @@ class Block(Strict):
                 raise ValueError(f"sweep.{section} names '{strange}', which is none of the block's {section}")
         return self
 
-    def spelled_out(self) -> Block:
+    def spelled_out(self) -> Self:
         """The block with every variant by name, and nothing left to sweep."""
         if not self.sweep:
             return self
