@@ -21,8 +21,8 @@ from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import fetch
 from bgbias.files.fingerprint import fingerprint
 from bgbias.images.pixels import encode_png
-from bgbias.masks import files as mask_files
 from bgbias.masks import pairs
+from bgbias.masks.maskers import files as mask_files
 from bgbias.photos import listing
 
 COMPOSED = {"Käse/é.jpg": b"1", "Müller/2.jpg": b"2"}
