@@ -16,10 +16,10 @@ from bgbias.cli.nodes import meant, work
 from bgbias.engine import graph, records
 from bgbias.engine.node import step
 from bgbias.images import pixels
-from bgbias.images.boxes import box_of
 from bgbias.nodes import index
 from bgbias.nodes.figure import figure
 from bgbias.nodes.segment import segment
+from bgbias.segmentation.truth import box_of
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study

@@ -80,8 +80,7 @@ class Album:
         """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
         from bgbias.files.store import ImageStore
         from bgbias.images import pixels
-        from bgbias.images.boxes import in_crop
-        from bgbias.segmentation.truth import TrueBoxes, TrueMasks
+        from bgbias.segmentation.truth import TrueBoxes, TrueMasks, in_crop
 
         study, dataset = self._study, self._dataset
         if plan.truth(study, dataset) == "masks":

@@ -21,10 +21,10 @@ from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
-from bgbias.study import names, variants
+from bgbias.study import variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
-from bgbias.study.paths import Paths, Roots
+from bgbias.study.paths import Paths, Roots, check_names
 from bgbias.training.settings import Train
 
 
@@ -164,7 +164,7 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
             )
         if not isinstance(entries, dict):
             raise UserError(f"{path}: '{section}' must be a mapping of keys.")
-        names.check(path, {section: [str(name) for name in entries]})
+        check_names(path, {section: [str(name) for name in entries]})
     return sections
 
 
@@ -174,7 +174,7 @@ def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
     Every mistake names its file and its key.
     """
     file: File = validated(File, read(path), path)
-    names.check(path, {section: getattr(file, section) for section in NAMED})
+    check_names(path, {section: getattr(file, section) for section in NAMED})
     plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
     if chosen not in file.grids:
