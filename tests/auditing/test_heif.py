@@ -19,9 +19,9 @@ FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    folders.reads_heif.cache_clear()
+    folders.can_read_heif.cache_clear()
     yield
-    folders.reads_heif.cache_clear()
+    folders.can_read_heif.cache_clear()
 
 
 def test_heic_is_read_where_the_library_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

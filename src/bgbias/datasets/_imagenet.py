@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import official
+from bgbias.datasets._official import read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup, members
@@ -69,7 +69,7 @@ def source(params: ImageNetParams, dataset: str, above: Sequence[str] = ("",)) -
     """The user's folder or archive; no host serves one to everybody. ``above``: the folders that the classes' lie in. A folder
     without any of these is an error.
     """
-    (known,) = official(dataset).values()
+    (known,) = read_official(dataset).values()
     if params.source is None:
         return known
     names = None

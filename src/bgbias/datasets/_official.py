@@ -17,7 +17,7 @@ OFFICIAL = read_yaml(Path(__file__).with_name("official.yaml"))
 Photo = TypeVar("Photo")
 
 
-def official(dataset: str) -> dict[str, Source]:
+def read_official(dataset: str) -> dict[str, Source]:
     """The official files of one of our datasets by name, as ``official.yaml`` lists them."""
     return {file: Source(file=file, **known) for file, known in OFFICIAL[dataset].items()}
 

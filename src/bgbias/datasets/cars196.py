@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import official, places, split_of
+from bgbias.datasets._official import places, read_official, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -51,7 +51,7 @@ PARTS = {
     },
     "CARS196.zip": {"photos": "CARS196.zip"},
 }
-OFFICIAL = official("cars196")
+OFFICIAL = read_official("cars196")
 MATLAB = b"MATLAB 5.0 MAT-file"
 JOINT, TRAIN, TEST = "cars_annos.mat", "cars_train_annos.mat", "cars_test_annos_withlabels.mat"
 

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, official, places, split_of
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, read_official, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -20,7 +20,7 @@ from bgbias.photos.table import Item
 
 TITLE = "CUB200"
 KEY = "cub200"
-OFFICIAL, SEGMENTATIONS = official("cub200").values()
+OFFICIAL, SEGMENTATIONS = read_official("cub200").values()
 MIRROR = OFFICIAL.model_copy(update={"place": "https://s3.amazonaws.com/fast-ai-imageclas/CUB_200_2011.tgz"})
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
@@ -62,7 +62,7 @@ def truth(params: Params) -> str:
 
 def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, float, float, float]]:
     """The bird's box (left, top, width, height), in pixels, of each photo of ``images.txt``; an archive without is an error."""
-    listed = _of_photos(parts["photos"], "bounding_boxes.txt", 4)
+    listed = _read_list(parts["photos"], "bounding_boxes.txt", 4)
     return {path: (left, top, width, height) for path, (left, top, width, height) in listed.items()}
 
 
@@ -78,7 +78,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     a photo that its list names, is an error.
     """
     archive = parts["photos"]
-    listed = _of_photos(archive, "image_class_labels.txt", 1)
+    listed = _read_list(archive, "image_class_labels.txt", 1)
     label = {path: int(number) - 1 for path, (number,) in listed.items()}
     truth = {_stem(n): data for n, data in members(archive, _is_mask)}
     _check_counts(label, params, archive, name)
@@ -106,7 +106,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def _of_photos(archive: Path, list_name: str, length: int) -> dict[str, list[float]]:
+def _read_list(archive: Path, list_name: str, length: int) -> dict[str, list[float]]:
     """The ``length`` numbers that a list has for each path of ``images.txt``, in the order of the latter."""
     paths, listed = lists_in(archive, ("images.txt", list_name), "CUB-200-2011").values()
     try:

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import official
+from bgbias.datasets._official import read_official
 from bgbias.datasets._persons import PersonParams, PersonPhoto
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, members
@@ -61,7 +61,7 @@ class Params(PersonParams):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's folder or archive, or the release, which nobody else publishes, with the new protocol's list."""
-    release = official(KEY)[RELEASE].model_copy(update={"sha256": params.sha256})
+    release = read_official(KEY)[RELEASE].model_copy(update={"sha256": params.sha256})
     photos = params.archive(release, keep=(".json", ".mat"))
     names_release = not params.source or urlsplit(params.source).path.lower().endswith(".mat")
     if params.protocol == "classic" or not names_release:

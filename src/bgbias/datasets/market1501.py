@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import official
+from bgbias.datasets._official import read_official
 from bgbias.datasets._persons import PersonParams
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, members
@@ -17,7 +17,7 @@ from bgbias.photos.table import Item
 
 TITLE = "Market-1501"
 KEY = "market1501"
-(OFFICIAL,) = official("market1501").values()
+(OFFICIAL,) = read_official("market1501").values()
 TRAIN, QUERIES, GALLERY = 12_936, 3_368, 15_913
 TRAINING_PERSONS = 751
 PHOTO_BYTES = 2_000  # about: 64 x 128 pixels

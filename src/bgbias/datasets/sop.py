@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, official
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, read_official
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
 
 TITLE = "SOP"
 KEY = "sop"
-(OFFICIAL,) = official("sop").values()
+(OFFICIAL,) = read_official("sop").values()
 LISTS = ("Ebay_train.txt", "Ebay_test.txt")
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 FIRST_VAL_CLASS = 8_489

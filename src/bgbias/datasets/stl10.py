@@ -14,7 +14,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in, official
+from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import readable
@@ -24,7 +24,7 @@ from bgbias.photos.table import Item
 
 TITLE = "STL-10"
 KEY = "stl10"
-(OFFICIAL,) = official("stl10").values()
+(OFFICIAL,) = read_official("stl10").values()
 CLASSES, SIDE = 10, 96
 PHOTO = 3 * SIDE * SIDE  # bytes: red, green, blue, each column by column
 COUNTS = {"train": 5_000, "test": 8_000, "unlabeled": 100_000}

@@ -76,7 +76,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         distance = plan.distance(cell)
         truth = None
         if plan.truth(study, cell.dataset) == "masks":
-            truth = _shown_objects(album.objects(photos.table.ids))
+            truth = _find_objects(album.objects(photos.table.ids))
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
             from bgbias.attribution.similarity_score import attribute_pairs
@@ -94,6 +94,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
             }
 
 
-def _shown_objects(truth: Truth) -> Callable[[str], np.ndarray | None]:
+def _find_objects(truth: Truth) -> Callable[[str], np.ndarray | None]:
     """Gives where a photo's object is, bool [S, S], by its id; None where that is not known."""
     return lambda image_id: truth.shown(image_id) if image_id in truth.ids else None

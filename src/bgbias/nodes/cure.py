@@ -100,7 +100,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         views = views_of(study.cures.draws)
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
         is_fitted = any(plugins.load("cures", name).FITTED for name in names)
-        fitting = _fitting(study, album, model, how) if is_fitted else ()
+        fits = _prepare_fits(study, album, model, how) if is_fitted else ()
 
         def shown(view: View) -> Iterator[cured.Seen]:
             return masked(photos, view, masks, study.mask_policy)
@@ -113,7 +113,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         for name in progress.track(names, len(names), f"cures of {cell.name}"):
             chosen = plugins.load("cures", name)
             if chosen.FITTED:
-                erasure = chosen.fit(*fitting)
+                erasure = chosen.fit(*fits)
                 by_view = {view: erasure(before.views[view]) for view in views}
                 # A product of d x d numbers is nothing beside the network.
                 took, removed = alone, erasure.rank
@@ -129,7 +129,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
-def _fitting(
+def _prepare_fits(
     study: Study, album: Album, model: EmbeddingModel, how: How
 ) -> tuple[np.ndarray, Callable[[Erasure], float]]:
     """What cures are fitted by: embeddings [n, m, d] of a keyed subset of the validation photos, each in front of the same

@@ -22,7 +22,7 @@ LEVELS = (
 
 
 @cache
-def reads_heif() -> bool:
+def can_read_heif() -> bool:
     """Whether HEIF can be read from now on: the library has to tell Pillow once in each process."""
     try:
         # By its name, since nothing of ours asks for it to be installed.
@@ -34,7 +34,7 @@ def reads_heif() -> bool:
 
 def is_readable(name: str) -> bool:
     """Whether a file of this name is a photo that can be read here."""
-    return has_suffix(name, PICTURES) or (has_suffix(name, HEIF) and reads_heif())
+    return has_suffix(name, PICTURES) or (has_suffix(name, HEIF) and can_read_heif())
 
 
 def why_left(name: str) -> str:

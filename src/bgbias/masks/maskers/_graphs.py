@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from bgbias.masks.maskers._params import MEAN, STD, Colours, GraphParams, SaliencyRecipe, sources_of
+from bgbias.masks.maskers._params import MEAN, STD, Colours, GraphParams, SaliencyRecipe, read_sources
 
 if TYPE_CHECKING:
     from bgbias.masks.onnx_saliency import GraphMasker
@@ -67,20 +67,20 @@ MEMBERS = {
         "__doc__": "BiRefNet for general use (Zheng et al., CAAI AIR 2024), seen at 1024 pixels: the finest masks here, and"
         f" the slowest.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet", BIREFNET),
-        "PUBLISHED": sources_of("birefnet"),
+        "PUBLISHED": read_sources("birefnet"),
     },
     "birefnet_lite": {
         "__doc__": "BiRefNet with a Swin-T in place of its Swin-L (Zheng et al., CAAI AIR 2024): a quarter of the weights,"
         f" edges nearly as fine.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet_lite", BIREFNET),
-        "PUBLISHED": sources_of("birefnet_lite"),
+        "PUBLISHED": read_sources("birefnet_lite"),
     },
     "isnet": {
         "__doc__": "IS-Net for general use (Qin et al., ECCV 2022): finer edges than U²-Net, by the same authors, seen at 1024"
         " pixels.\n\nLicence: Apache-2.0 for the authors' code and metric (github.com/xuebinqin/DIS), who publish the weights"
         " there without naming another; the photos of their data set DIS5K have terms of their own.",
         "build": _builder("isnet", ISNET),
-        "PUBLISHED": sources_of("isnet"),
+        "PUBLISHED": read_sources("isnet"),
     },
     "onnx": {
         "__doc__": "Any saliency network that is an ONNX graph: one photo in, one map out. Its file is yours, and so is its"

@@ -14,7 +14,7 @@ MEAN: Colours = (0.485, 0.456, 0.406)
 STD: Colours = (0.229, 0.224, 0.225)
 
 
-def sources_of(masker: str) -> tuple[Source, ...]:
+def read_sources(masker: str) -> tuple[Source, ...]:
     """The places of one of our maskers' weights, best first, as ``published.yaml`` lists them."""
     places = read_yaml(Path(__file__).with_name("published.yaml"))[masker]
     return tuple(Source(**place) for place in places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bgbias.masks.maskers._params import SaliencyParams, sources_of
+from bgbias.masks.maskers._params import SaliencyParams, read_sources
 
 if TYPE_CHECKING:
     from bgbias.masks.saliency import SaliencyMasker
@@ -39,11 +39,11 @@ MEMBERS = {
     "u2net": {
         "__doc__": "U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``.",
         **_net("u2net"),
-        "PUBLISHED": sources_of("u2net"),
+        "PUBLISHED": read_sources("u2net"),
     },
     "u2netp": {
         "__doc__": "U²-Net-p (Qin et al. 2020), the small net: a fortieth of the weights, masks a little less exact.",
         **_net("u2netp"),
-        "PUBLISHED": sources_of("u2netp"),
+        "PUBLISHED": read_sources("u2netp"),
     },
 }
