@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import read_official
+from bgbias.datasets._official import names_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
@@ -104,7 +104,7 @@ def photos(archive: Path, layout: str, above: Collection[str] = ()) -> dict[str,
         inside = not above or any(f"/{folder.parent.as_posix()}".endswith(f"/{part}") for part in above)
         return inside and folder.name in LABEL and is_picture(name)
 
-    names = Lookup(archive, is_wanted).names
+    names = names_in(archive, is_wanted)
     if not names:
         raise UserError(
             f"{archive} has no photos of ImageNet-100's classes like {layout}: it is in another layout."

@@ -65,6 +65,20 @@ def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) 
     return {photo for photos in photos_of.values() for photo in photos[len(photos) - count :]}
 
 
+def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
+    """The wanted members of an archive, none of which is read, nor a compressed one unpacked: it may be of many gigabytes."""
+    names: list[str] = []
+
+    def listed(name: str) -> bool:
+        if wanted(name):
+            names.append(name)
+        return False
+
+    for _ in members(archive, listed):
+        pass
+    return names
+
+
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
     found: dict[str, bytes] = {}

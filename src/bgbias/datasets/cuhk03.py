@@ -24,10 +24,10 @@ import numpy as np
 from pydantic import Field
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import read_official
+from bgbias.datasets._official import names_in, read_official
 from bgbias.datasets._persons import PersonParams, PersonPhoto
 from bgbias.errors import UserError
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.images import pixels
@@ -104,7 +104,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
             yield from _persons.items_of(pictures, photos, params, KEY, name)
         return
-    names = [n for n in Lookup(archive, is_picture).names if _of_boxes(n) in (params.boxes, None)]
+    names = [n for n in names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
     photos = _persons.in_folders(names, archive) if params.protocol == "new" else {}
     if not photos:
         photos = _extracted(names, params, archive)

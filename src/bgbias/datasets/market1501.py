@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import read_official
+from bgbias.datasets._official import names_in, read_official
 from bgbias.datasets._persons import PersonParams
 from bgbias.errors import UserError
-from bgbias.files.archives import Lookup, members
+from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
@@ -44,7 +44,7 @@ def expected(params: Params) -> dict[str, int]:
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos without junk, in the archive's order. Other folders or counts than the dataset has are errors."""
     archive = parts["photos"]
-    photos = _persons.in_folders(Lookup(archive, is_picture).names, archive)
+    photos = _persons.in_folders(names_in(archive, is_picture), archive)
     if not photos:
         raise UserError(f"{archive} has no {_persons.FOLDERS[0]}: it is not in the layout of Market-1501.")
     photos = {
