@@ -77,7 +77,7 @@ def test_every_package_that_the_source_imports_is_declared() -> None:
         # What only an extra brings is asked for in few places, none of which the core needs.
         assert any(by & asked for asked in extras.values()), f"{name} is not declared: {files}"
         few = {"tracking", "masks", "models", LOGGER, "datasets/cuhk03.py"}
-        few |= {"images/outlines.py", "photos/hugging_face.py"}
+        few |= {"photos/coco.py", "photos/hugging_face.py"}
         assert all({file, file.partition("/")[0]} & few for file in files), (name, files)
 
 

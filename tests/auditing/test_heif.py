@@ -12,16 +12,16 @@ from miniatures import as_folder
 from snapshots import shop, snapshot
 
 from bgbias.auditing.photos import collect
-from bgbias.images import heif
+from bgbias.photos import folders
 
 FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}
 
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    heif.readable.cache_clear()
+    folders.can_read_heif.cache_clear()
     yield
-    heif.readable.cache_clear()
+    folders.can_read_heif.cache_clear()
 
 
 def test_heic_is_read_where_the_library_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

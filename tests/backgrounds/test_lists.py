@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias.backgrounds import lists
+from bgbias.backgrounds import pools
 from bgbias.engine.records import read as read_record
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
@@ -126,16 +126,16 @@ def test_what_was_fetched_before_a_failure_is_not_fetched_again(tmp_path: Path, 
 def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "list.csv").write_text(text)
     with pytest.raises(UserError, match=words):
-        lists.read_list(tmp_path / "list.csv")
+        pools.read_list(tmp_path / "list.csv")
 
 
 def test_unknown_group_is_told_with_those_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="lists no photo of pool 'tset'; it has: test, val"):
-        lists.read_list(ROOT / "data/backgrounds/sources.csv", "tset")
+        pools.read_list(ROOT / "data/backgrounds/sources.csv", "tset")
 
 
 def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_common() -> None:
-    val, test = (lists.read_list(ROOT / "data/backgrounds/sources.csv", pool) for pool in ("val", "test"))
+    val, test = (pools.read_list(ROOT / "data/backgrounds/sources.csv", pool) for pool in ("val", "test"))
     assert (len(val), len(test)) == (100, 100)
     assert len({p.name for p in val + test}) == len({p.sha256 for p in val + test}) == 200
     assert all(p.url.endswith(p.name) and p.licence for p in val + test)

@@ -217,7 +217,10 @@ def test_cub_first_50_classes_are_indexed_as_listed(shared_data: Path) -> None:
     )
     found = list(cub200.items(params, {"photos": archive}, "cub50"))
     with tarfile.open(archive) as opened:
-        lists = {n: opened.extractfile(f"CUB_200_2011/{n}").read().decode() for n in cub200.LISTS}  # type: ignore[union-attr]
+        lists = {
+            n: opened.extractfile(f"CUB_200_2011/{n}").read().decode()
+            for n in ("images.txt", "image_class_labels.txt")
+        }  # type: ignore[union-attr]
     paths = [line.split()[1] for line in lists["images.txt"].splitlines()]
     labels = [int(line.split()[1]) - 1 for line in lists["image_class_labels.txt"].splitlines()]
     assert len(paths) == 2889

@@ -16,14 +16,13 @@ from bgbias.cli.nodes import meant, work
 from bgbias.engine import graph, records
 from bgbias.engine.node import step
 from bgbias.images import pixels
-from bgbias.images.boxes import box_of
 from bgbias.nodes import index
 from bgbias.nodes.figure import figure
 from bgbias.nodes.segment import segment
+from bgbias.segmentation.truth import box_of
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.study.truth import of_dataset
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 PLAIN, CURED = (Cell("squares", "pixels", "contrastive", method, 0) for method in ("plain", "bgaugment"))
@@ -129,6 +128,6 @@ def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: P
     index.index(study, "squares")
     album = Album(study, "squares", 32, 32)
     asked = album.table("test").ids[:3]
-    found = of_dataset(study, "squares", album, asked, 32, 32)
+    found = album.objects(asked)
     assert set(found.ids) == set(asked)
     assert all(found.iou(name, found.shown(name)) > 0.8 for name in asked)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from miniatures import as_folder, as_mac_zip, as_tar, as_zip
 
-from bgbias.backgrounds import lists, pools
+from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.datasets import folder, table
 from bgbias.errors import UserError
@@ -21,9 +21,9 @@ from bgbias.files.archives import Lookup, members
 from bgbias.files.fetch import fetch
 from bgbias.files.fingerprint import fingerprint
 from bgbias.images.pixels import encode_png
-from bgbias.masks import files as mask_files
 from bgbias.masks import pairs
-from bgbias.photos import by_name
+from bgbias.masks.maskers import files as mask_files
+from bgbias.photos import listing
 
 COMPOSED = {"Käse/é.jpg": b"1", "Müller/2.jpg": b"2"}
 DECOMPOSED = {unicodedata.normalize("NFD", name): data for name, data in COMPOSED.items()}
@@ -108,11 +108,11 @@ def test_a_folder_and_an_archive_of_it_have_the_same_classes_in_a_study(tmp_path
 def test_masks_fit_without_the_folders_around_all_of_them_or_all_photos() -> None:
     photos = ["shop/a/1.jpg", "shop/b/1.jpg"]
     for drawn in (["a/1.png"], ["shop/b/1.png"], ["masks/a/1.png"], ["x/y/a/1.png", "x/y/b/1.png"]):
-        mask_of = by_name.masks(drawn, photos, "shop", "masks")
+        mask_of = listing.match_masks(drawn, photos, "shop", "masks")
         assert {f"shop/{mask.removesuffix('.png')[-3:]}": mask for mask in drawn} == mask_of
     for drawn in (["c/1.png"], ["1.png"], ["a/1.png", "shop/c/1.png"]):
         with pytest.raises(UserError, match="fits no photo"):
-            by_name.masks(drawn, photos, "shop", "masks")
+            listing.match_masks(drawn, photos, "shop", "masks")
 
 
 def test_given_masks_find_photos_in_the_other_form(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_lists_of_backgrounds_find_files_in_the_other_form(tmp_path: Path) -> No
         assert list(pools.files(str(tmp_path / place))) == [("Käse.jpg", b"1")]
     assert fingerprint(str(tmp_path / "walls.txt"), tmp_path / "known")
     (tmp_path / "walls.csv").write_text(f"name,url,licence,sha256\n{name},x,CC0,0\n", "utf-8")
-    assert lists.read_list(tmp_path / "walls.csv")[0].name == "Käse.jpg"
+    assert pools.read_list(tmp_path / "walls.csv")[0].name == "Käse.jpg"
     assert Proposal(source="walls", masker="u2netp", keep=(name,)).keep == ("Käse.jpg",)
 
 

@@ -11,7 +11,7 @@ from PIL import ExifTags, Image
 
 from bgbias.errors import UserError
 from bgbias.images import drawn_masks, pixels
-from bgbias.masks import files
+from bgbias.masks.maskers import files
 
 OBJECT = np.zeros((6, 8), np.uint8)
 OBJECT[2:5, 3:7] = 1

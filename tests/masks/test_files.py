@@ -18,8 +18,8 @@ from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.masks import files as mask_files
 from bgbias.masks import policy
+from bgbias.masks.maskers import files as mask_files
 from bgbias.nodes import index, masks
 
 IDS = ["birds/7.jpg", "birds/8.jpg", "cars/7.jpg"]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from bgbias import plugins
-from bgbias.masks import quality, toy_training, training
+from bgbias.masks import quality, training
 from bgbias.toy.render import specimens
 
 KEPT = Path(__file__).resolve().parents[2] / "data" / "weights" / "u2netp_toy.safetensors"
@@ -36,7 +36,7 @@ def test_soft_iou_counts_every_photo_the_same() -> None:
 @pytest.mark.parametrize("at_once", [1, 2, None])
 def test_steps_do_not_depend_on_how_many_photos_pass_at_once(at_once: int | None) -> None:
     def trained(at_once: int | None) -> torch.Tensor:
-        net = toy_training.initialised(0).eval()
+        net = training.initialised(0).eval()
         feed = [
             (torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(7)), torch.ones(3, 1, 32, 32))
         ]
@@ -60,14 +60,14 @@ def test_photo_and_mask_are_mirrored_together() -> None:
     # The left half is object and white, the right half black: after any mirroring, white stays object.
     mask = np.repeat([[255] * 16 + [0] * 16], 32, 0).astype(np.uint8)
     photos, masks = np.repeat(np.stack([mask] * 3, -1)[None], 20, 0), np.repeat(mask[None], 20, 0)
-    ((x, truth),) = toy_training.batches(photos, masks, 1, 32, 0)
+    ((x, truth),) = training.batches(photos, masks, 1, 32, 0)
     assert torch.equal(x[:, :1] > 0, truth > 0.5)
     assert 0 < truth[:, 0, 0, 0].mean() < 1  # both ways round
 
 
 def test_same_seed_gives_same_weights_that_the_masker_loads(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
-    scores = [toy_training.train(p, steps=2, size=16, input_size=32, photos=8, held_out=2) for p in paths]
+    scores = [training.train_on_toys(p, steps=2, size=16, input_size=32, photos=8, held_out=2) for p in paths]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert scores[0] == scores[1]
     assert all(t.dtype == torch.float16 for t in load_file(paths[0]).values())

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from bgbias.errors import UserError
+from bgbias.files.atomic import write_frame
 from bgbias.photos.table import COLUMNS, ImageTable, read_table
 
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
@@ -21,7 +22,7 @@ def test_image_table_survives_the_disk(tmp_path: Path) -> None:
         ['é,"1".jpg', 2, "", "unused", "k|s", "1e5"],
     ]
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    table.write(tmp_path / "images.csv")
+    write_frame(tmp_path / "images.csv", table.frame)
     again = read_table(tmp_path / "images.csv")
     assert again.frame.to_numpy().tolist() == rows
     assert again.keys[1] == ("cub200|test", "007")

@@ -28,7 +28,6 @@ from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.images import pixels
-from bgbias.images.boxes import Box
 from bgbias.masks.grabcut import brightest
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes import table as report
@@ -38,7 +37,7 @@ from bgbias.report.tables import segmentation as table4
 from bgbias.segmentation.episodes import SHOTS, TASKS
 from bgbias.segmentation.one_shot import attention_maps
 from bgbias.segmentation.settings import Segmentation
-from bgbias.segmentation.truth import TrueBoxes, mean_area
+from bgbias.segmentation.truth import Box, TrueBoxes, mean_area
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 

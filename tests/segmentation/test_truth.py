@@ -7,9 +7,8 @@ import pytest
 from naive_masks import naive_iou
 from scipy import ndimage
 
-from bgbias.images.boxes import Box
 from bgbias.masks.grabcut import largest_part
-from bgbias.segmentation.truth import TrueBoxes, TrueMasks
+from bgbias.segmentation.truth import Box, TrueBoxes, TrueMasks
 
 
 class Pictures(dict[str, np.ndarray]):

@@ -127,7 +127,7 @@ def test_settings_of_an_entry_are_kept_beside_the_swept_one(tmp_path: Path, raw:
         ({"losses": {"arcface": {"margin": [1]}}}, r"': sweep\.losses names 'arcface', which is none of the block's"),
         ({"methods": {"gained": {"noise": [1, "x"]}}}, r"\.sweep\.methods\.gained\.noise' .*found: \"x\""),
         ({"train": {"lr": [1, -1]}}, r"\.sweep\.train\.lr' must be a number above 0 \(found: -1\)"),
-        ({"train": {"lr": [1, 1.0]}}, r"\.sweep\.train': 1 is named twice"),
+        ({"train": {"lr": [1, 1.0]}}, r"\.sweep\.train\.lr': 1 is named twice"),
         ({"train": {"lr": []}}, r"\.sweep\.train\.lr' must be a list of one or more values"),
         ({"train": {"frozen": [["layer1"]]}}, r"frozen\.0': one number or word at a time"),
         ({"train": {"optimizer": ["x$(touch y)"]}}, r"optimizer\.0': a name cannot hold"),

@@ -1,8 +1,6 @@
 """Settings of background pools in params.yaml: where the photos of each come from, or how they are drawn or proposed."""
 
-from __future__ import annotations
-
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -32,7 +30,7 @@ class PoolSource(Strict):
     licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")
-    def _one_source(self) -> PoolSource:
+    def _one_source(self) -> Self:
         given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
         if len(given) != 1:
             raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
@@ -67,7 +65,7 @@ class Proposal(Strict):
     licence: str = Field("unknown", description="of the photos; written into the table of backgrounds")
 
     @model_validator(mode="after")
-    def _whole(self) -> Proposal:
+    def _whole(self) -> Self:
         if any(s <= 0 for s in self.shares) or abs(sum(self.shares) - 1) > 1e-6:
             raise ValueError("shares must be positive and add up to 1")
         both = sorted(set(self.keep) & set(self.drop))
@@ -85,15 +83,15 @@ class Backgrounds(Strict):
     propose: Proposal | None = Field(None, description="make all three from one folder instead")
 
     @model_validator(mode="after")
-    def _three(self) -> Backgrounds:
-        given = [name for name, pool in self.pools.items() if pool is not None]
-        if self.propose and given:
-            raise ValueError(f"`propose` makes all three pools; remove {', '.join(given)}")
-        if not self.propose and len(given) < 3:
+    def _three(self) -> Self:
+        if self.propose and self.pools:
+            raise ValueError(f"`propose` makes all three pools; remove {', '.join(self.pools)}")
+        if not self.propose and len(self.pools) < 3:
             raise ValueError("train, val and test are all needed, or `propose`")
         return self
 
     @property
-    def pools(self) -> dict[str, PoolSource | None]:
-        """The pools by role."""
-        return {"train": self.train, "val": self.val, "test": self.test}
+    def pools(self) -> dict[str, PoolSource]:
+        """The pools that are named, by role."""
+        named = {"train": self.train, "val": self.val, "test": self.test}
+        return {role: pool for role, pool in named.items() if pool is not None}

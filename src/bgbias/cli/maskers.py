@@ -24,9 +24,9 @@ def toy_masker(
     seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
 ) -> None:
     """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
-    from bgbias.masks import toy_training as training
+    from bgbias.masks import training
 
-    print(f"{out}: mean IoU {training.train(out, steps=steps, seed=seed):.3f} on other specimens")
+    print(f"{out}: mean IoU {training.train_on_toys(out, steps=steps, seed=seed):.3f} on other specimens")
 
 
 @app.command()

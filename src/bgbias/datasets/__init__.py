@@ -6,6 +6,8 @@ fetched files by the same names and yields every photo with its class, split and
 Two facts help the forecast and may be left out: ``expected(params)``, photos by split, and ``PHOTO_BYTES`` of its archive. So
 may ``TITLE``, what tables call a dataset of the file's own name.
 
+Where the official files of ours are published, with their checksums, stands in ``official.yaml``.
+
 A dataset that knows where its objects are, which segmentation is judged by, says so by ``truth(params)``: ``masks``, if the
 items bring them; ``boxes``, if ``boxes(params, parts)`` gives those of photos by id, as (left, top, width, height) in the
 photo's pixels; or None.

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import names_in
+from bgbias.datasets._official import names_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
@@ -65,19 +65,20 @@ class CorruptedParams(ImageNetParams):
     severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
 
 
-def source(params: ImageNetParams, file: str, hint: str, above: Sequence[str] = ("",)) -> Source:
-    """The user's folder or archive; no host serves one to everybody. ``file``: what it is called; ``above``: the folders that the
-    classes' lie in. A folder without any of these is an error.
+def source(params: ImageNetParams, dataset: str, above: Sequence[str] = ("",)) -> Source:
+    """The user's folder or archive; no host serves one to everybody. ``above``: the folders that the classes' lie in. A folder
+    without any of these is an error.
     """
+    (known,) = read_official(dataset).values()
     if params.source is None:
-        return Source(place=None, file=file, hint=hint)
+        return known
     names = None
     if "://" not in params.source and (root := places.source(params.source)).is_dir():
         folders = tuple(str(PurePosixPath(part, wnid)) for part in above for wnid in CLASSES)
         times = tuple((root / f).stat().st_mtime_ns if (root / f).is_dir() else 0 for f in folders)
         names = _photos_in(root, folders, times)
         if not names:
-            raise UserError(f"{root} has no photos in folders like {folders[0]}. {hint}")
+            raise UserError(f"{root} has no photos in folders like {folders[0]}. {known.hint}")
     return Source(place=params.source, sha256=params.sha256, names=names)
 
 
@@ -143,9 +144,7 @@ def items(
 
 def _to_test(
     key: str,
-    file: str,
     photo: str,
-    hint: str,
     check: Callable[[Mapping[str, str], Path], None],
     folder: str = "",
 ) -> dict[str, Any]:
@@ -154,7 +153,7 @@ def _to_test(
     """
 
     def parts(params: ImageNetParams) -> dict[str, tuple[Source, ...]]:
-        return {"photos": (source(params, file, hint, (folder.format(**params.model_dump()),)),)}
+        return {"photos": (source(params, key, (folder.format(**params.model_dump()),)),)}
 
     def of_set(params: ImageNetParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
         archive, above = parts["photos"], folder.format(**params.model_dump())
@@ -180,10 +179,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "expected": partial(_tested, VALIDATION),
         **_to_test(
             "imagenet_c",
-            "imagenet-c.tar",
             "*.JPEG",
-            "See github.com/hendrycks/robustness; its photos lie in <corruption>/<severity>/<wnid>/*.JPEG. Write the folder that"
-            " holds the corruptions, or an archive, into params.yaml, as the option source.",
             lambda class_of, archive: check(class_of, archive, VALIDATION),
             "{corruption}/{severity}",
         ),
@@ -197,10 +193,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "Params": ImageNetParams,
         **_to_test(
             "imagenet_r",
-            "imagenet-r.tar",
             "art_0.jpg",
-            "See github.com/hendrycks/imagenet-r; its photos lie in <wnid>/*.jpg. Write the folder of these, or imagenet-r.tar,"
-            " into params.yaml, as the option source.",
             lambda class_of, archive: None,  # it lacks some of the classes
         ),
     },
@@ -213,10 +206,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "expected": partial(_tested, SKETCHES),
         **_to_test(
             "imagenet_sketch",
-            "ImageNet-Sketch.zip",
             "sketch_0.JPEG",
-            "See github.com/HaohanWang/ImageNet-Sketch; its photos lie in <wnid>/*.JPEG. Write the folder of these, or the"
-            " archive, into params.yaml, as the option source.",
             check,
         ),
     },
@@ -229,10 +219,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "expected": partial(_tested, VALIDATION),
         **_to_test(
             "imagenet_stylized",
-            "stylized-imagenet.tar",
             "*",
-            "It is made with the code of github.com/rgeirhos/Stylized-ImageNet; its validation photos lie in val/<wnid>. Write"
-            " the folder that holds val into params.yaml, as the option source.",
             lambda class_of, archive: check(class_of, archive, VALIDATION),
             "val",
         ),

@@ -11,9 +11,15 @@ from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import hidden
-from bgbias.settings import Strict
+from bgbias.settings import Strict, read_yaml
 
+OFFICIAL = read_yaml(Path(__file__).with_name("official.yaml"))
 Photo = TypeVar("Photo")
+
+
+def read_official(dataset: str) -> dict[str, Source]:
+    """The official files of one of our datasets by name, as ``official.yaml`` lists them."""
+    return {file: Source(file=file, **known) for file, known in OFFICIAL[dataset].items()}
 
 
 class ArchiveParams(Strict):
@@ -59,10 +65,8 @@ def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) 
     return {photo for photos in photos_of.values() for photo in photos[len(photos) - count :]}
 
 
-def names_in(
-    archive: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-) -> list[str]:
-    """The wanted members of an archive, none of which is read; ``passed_over`` as ``members`` has it."""
+def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
+    """The wanted members of an archive, none of which is read, nor a compressed one unpacked: it may be of many gigabytes."""
     names: list[str] = []
 
     def listed(name: str) -> bool:
@@ -70,7 +74,7 @@ def names_in(
             names.append(name)
         return False
 
-    for _ in members(archive, listed, passed_over):
+    for _ in members(archive, listed):
         pass
     return names
 

@@ -9,10 +9,10 @@ import numpy as np
 from PIL import Image
 from pydantic import Field
 
+from bgbias.datasets._official import ArchiveParams
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
 
 FOLDERS = ("bounding_box_train", "query", "bounding_box_test")
 # As public toolboxes read names: 0002_c1s1_000451_03.jpg is person 2 by camera 1.
@@ -20,11 +20,10 @@ NAME = re.compile(r"(-?\d+)_c(\d)")
 JUNK, DISTRACTOR = "-1", "0000"
 
 
-class PersonParams(Strict):
+class PersonParams(ArchiveParams):
     """Where the photos are, how many persons validate, and the photos' shape."""
 
     source: str | None = Field(None, description="a folder, zip or tar in the official layout")
-    sha256: str | None = None
     val_persons: int = Field(100, ge=2, description="last training persons that validate")
     square: bool = Field(True, description="stretch to squares: crops then keep heads and feet")
 

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import places, split_of
+from bgbias.datasets._official import places, read_official, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -40,45 +40,18 @@ PHOTOS, CLASSES, TEST_PHOTOS = 16_185, 196, 8_131
 # In the order of their official numbers (cars_meta.mat), which is not that of the alphabet: class folders tell nothing else.
 NAMES = tuple(Path(__file__).with_name("cars196_classes.txt").read_text(encoding="utf-8").splitlines())
 
-# The dataset's own site is gone: these files are known by name and checksum, and come from whoever kept a copy.
-OFFICIAL = {
-    "car_ims.tgz": {
-        "photos": Source(file="car_ims.tgz", md5="d5c8f0aa497503f355e17dc7886c3f14"),
-        "annotations": Source(file="cars_annos.mat", md5="b407c6086d669747186bd1d764ff9dbc"),
-    },
+# The files of each archive that one can ask for, by what they hold.
+PARTS = {
+    "car_ims.tgz": {"photos": "car_ims.tgz", "annotations": "cars_annos.mat"},
     "cars_train.tgz": {
-        "train": Source(
-            file="cars_train.tgz",
-            md5="065e5b463ae28d29e77c1b4b166cfe61",
-            sha256="b97deb463af7d58b6bfaa18b2a4de9829f0f79e8ce663dfa9261bf7810e9accd",
-        ),
-        "test": Source(
-            file="cars_test.tgz",
-            md5="4ce7ebf6a94d07f1952d94dd34c4d501",
-            sha256="bffea656d6f425cba3c91c6d83336e4c5f86c6cffd8975b0f375d3a10da8e243",
-        ),
-        "devkit": Source(
-            file="car_devkit.tgz",
-            md5="c3b158d763b6e2245038c8ad08e45376",
-            sha256="512b227b30e2f0a8aab9e09485786ab4479582073a144998da74d64b801fd288",
-        ),
-        "test_labels": Source(
-            file="cars_test_annos_withlabels.mat",
-            md5="b0a2b23655a3edd16d84508592a98d10",
-            sha256="790f75be8ea34eeded134cc559332baf23e30e91367e9ddca97d26ed9b895f05",
-        ),
+        "train": "cars_train.tgz",
+        "test": "cars_test.tgz",
+        "devkit": "car_devkit.tgz",
+        "test_labels": "cars_test_annos_withlabels.mat",
     },
-    # Photos and annotations as one file, from the group that published Stanford Online Products; nobody published a checksum.
-    "CARS196.zip": {
-        "photos": Source(
-            place="http://ftp.cs.stanford.edu/cs/cvgl/CARS196.zip",
-            file="CARS196.zip",
-            hint="Or get car_ims.tgz (md5 d5c8f0aa497503f355e17dc7886c3f14) and cars_annos.mat"
-            " (md5 b407c6086d669747186bd1d764ff9dbc), put both there and write `files: car_ims.tgz` into the dataset's options in"
-            " params.yaml; cars_train.tgz with its companions goes the same way, class folders by `source: <folder or archive>`.",
-        ),
-    },
+    "CARS196.zip": {"photos": "CARS196.zip"},
 }
+OFFICIAL = read_official("cars196")
 MATLAB = b"MATLAB 5.0 MAT-file"
 JOINT, TRAIN, TEST = "cars_annos.mat", "cars_train_annos.mat", "cars_test_annos_withlabels.mat"
 
@@ -101,7 +74,7 @@ class Params(Strict):
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's files if he names some, else the official ones."""
     if params.source is None:
-        return {part: (source,) for part, source in OFFICIAL[params.files].items()}
+        return {part: (OFFICIAL[file],) for part, file in PARTS[params.files].items()}
     own: dict[str, tuple[Source, ...]] = {
         "photos": (Source(place=params.source, sha256=params.sha256, keep=(".mat",)),)
     }
@@ -177,7 +150,7 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
     if {"cars_train", "cars_test"} <= folders and TRAIN in mats:
         if TEST not in mats:
             raise UserError(
-                f"{name}: {TEST} is missing (md5 {OFFICIAL['cars_train.tgz']['test_labels'].md5}); without it nobody knows the"
+                f"{name}: {TEST} is missing (md5 {OFFICIAL[TEST].md5}); without it nobody knows the"
                 " classes of cars_test, for the devkit's cars_test_annos.mat has none. Put it beside the photos."
             )
         wanted = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")

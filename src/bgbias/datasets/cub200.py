@@ -5,16 +5,14 @@ the first classes and split those otherwise; a photo's key in the manifest of co
 dataset's own segmentations come as an archive of theirs, or lie inside that of the photos.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, split_of
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, read_official, split_of
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -22,25 +20,10 @@ from bgbias.photos.table import Item
 
 TITLE = "CUB200"
 KEY = "cub200"
-OFFICIAL = Source(
-    place="https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz",
-    file="CUB_200_2011.tgz",
-    size=1_150_585_339,
-    md5="97eceeb196236b17998738112f37df78",
-    sha256="0c685df5597a8b24909f6a7c9db6d11e008733779a671760afef78feb49bf081",
-)
+OFFICIAL, SEGMENTATIONS = read_official("cub200").values()
 MIRROR = OFFICIAL.model_copy(update={"place": "https://s3.amazonaws.com/fast-ai-imageclas/CUB_200_2011.tgz"})
-SEGMENTATIONS = Source(
-    place="https://data.caltech.edu/records/w9d68-gec53/files/segmentations.tgz",
-    file="segmentations.tgz",
-    size=39_272_883,
-    md5="4d47ba1228eae64f2fa547c47bc65255",
-    sha256="dc77f6cffea0cbe2e41d4201115c8f29a6320ecb04fffd2444f51b8066e4b84f",
-)
 OFFICIAL_SPLIT = {"train": (0, 75), "val": (75, 100), "test": (100, 200)}
 PHOTOS, CLASSES, TEST_PHOTOS = 11_788, 200, 5_924
-LISTS = ("images.txt", "image_class_labels.txt")
-BOX_LISTS = ("images.txt", "bounding_boxes.txt")
 
 
 class Params(ArchiveParams):
@@ -53,7 +36,7 @@ class Params(ArchiveParams):
     )
 
     @model_validator(mode="after")
-    def _disjoint(self) -> Params:
+    def _disjoint(self) -> Self:
         if set(self.split) != set(OFFICIAL_SPLIT):
             raise ValueError("split needs exactly train, val and test")
         ranges = sorted(self.split.values())
@@ -79,18 +62,8 @@ def truth(params: Params) -> str:
 
 def boxes(params: Params, parts: dict[str, Path]) -> dict[str, tuple[float, float, float, float]]:
     """The bird's box (left, top, width, height), in pixels, of each photo of ``images.txt``; an archive without is an error."""
-    archive = parts["photos"]
-    paths, listed = lists_in(archive, BOX_LISTS, "CUB-200-2011").values()
-    try:
-        path_of: dict[str, str] = dict(_rows(paths))
-        return {
-            path_of[number]: (float(left), float(top), float(width), float(height))
-            for number, left, top, width, height in _rows(listed)
-        }
-    except (KeyError, ValueError) as error:
-        raise UserError(
-            f"{archive}: images.txt and bounding_boxes.txt do not fit together ({error}); fetch it again."
-        ) from error
+    listed = _read_list(parts["photos"], "bounding_boxes.txt", 4)
+    return {path: (left, top, width, height) for path, (left, top, width, height) in listed.items()}
 
 
 def expected(params: Params) -> dict[str, int]:
@@ -105,7 +78,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     a photo that its list names, is an error.
     """
     archive = parts["photos"]
-    label = _labels(lists_in(archive, LISTS, "CUB-200-2011"), archive)
+    listed = _read_list(archive, "image_class_labels.txt", 1)
+    label = {path: int(number) - 1 for path, (number,) in listed.items()}
     truth = {_stem(n): data for n, data in members(archive, _is_mask)}
     _check_counts(label, params, archive, name)
     # In the order of images.txt.
@@ -132,14 +106,18 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def _labels(listed: dict[str, bytes], archive: Path) -> dict[str, int]:
-    """The class, counted from 0, of each path of ``images.txt``, in its order."""
+def _read_list(archive: Path, list_name: str, length: int) -> dict[str, list[float]]:
+    """The ``length`` numbers that a list has for each path of ``images.txt``, in the order of the latter."""
+    paths, listed = lists_in(archive, ("images.txt", list_name), "CUB-200-2011").values()
     try:
-        number_of: dict[str, str] = dict(_rows(listed["image_class_labels.txt"]))
-        return {path: int(number_of[number]) - 1 for number, path in _rows(listed["images.txt"])}
+        of_number = {number: list(map(float, values)) for number, *values in _rows(listed)}
+        of_path = {path: of_number[number] for number, path in _rows(paths)}
+        if any(len(values) != length for values in of_path.values()):
+            raise ValueError(f"a line of the latter has not {length + 1} columns")
+        return of_path
     except (KeyError, ValueError) as error:
         raise UserError(
-            f"{archive}: images.txt and image_class_labels.txt do not fit together ({error})."
+            f"{archive}: images.txt and {list_name} do not fit together ({error}); fetch it again."
         ) from error
 
 

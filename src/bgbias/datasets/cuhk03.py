@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import names_in
+from bgbias.datasets._official import names_in, read_official
 from bgbias.datasets._persons import PersonParams, PersonPhoto
 from bgbias.errors import UserError
 from bgbias.files.archives import members
@@ -49,10 +49,6 @@ UNREADABLE = (KeyError, ValueError, IndexError, TypeError, NotImplementedError)
 HDF5 = b"\x89HDF\r\n\x1a\n"
 OF_FIRST_CAMERA = 5  # the release has up to ten photos of a person: these, then the second camera's
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG
-HINT = (
-    f"CUHK03 is given to researchers by its authors as {RELEASE}. The option source can instead name a folder or archive with the"
-    " pictures and lists which torchreid makes of it, or, for the new protocol, CUHK03-NP (docs/data.md)."
-)
 
 
 class Params(PersonParams):
@@ -65,17 +61,15 @@ class Params(PersonParams):
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's folder or archive, or the release, which nobody else publishes, with the new protocol's list."""
-    if params.source is None:
-        photos = Source(place=None, file=RELEASE, sha256=params.sha256, hint=HINT)
-    else:
-        photos = Source(place=params.source, sha256=params.sha256, keep=(".json", ".mat"))
+    release = read_official(KEY)[RELEASE].model_copy(update={"sha256": params.sha256})
+    photos = params.archive(release, keep=(".json", ".mat"))
     names_release = not params.source or urlsplit(params.source).path.lower().endswith(".mat")
     if params.protocol == "classic" or not names_release:
-        return {"photos": (photos,)}
+        return {"photos": photos}
     file = LIST["new"].format(params.boxes)
     beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
-    return {"photos": (photos,), "protocol": (beside, published) if beside else (published,)}
+    return {"photos": photos, "protocol": (beside, published) if beside else (published,)}
 
 
 def given(params: Params) -> bool:

@@ -5,15 +5,13 @@ Classes are split into train, val and test by a seeded shuffle, or in sorted ord
 drew them, lie in a folder of their own, with the photos' relative names and the ending ``.png``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from bgbias.datasets._class_splits import ClassSplit, assign
-from bgbias.datasets._official import names_in
 from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture, why_not
@@ -45,7 +43,7 @@ class Params(ClassSplit):
     )
 
     @model_validator(mode="after")
-    def _masks_are_no_class(self) -> Params:
+    def _masks_are_no_class(self) -> Self:
         if self.masks and PurePosixPath(self.source) in PurePosixPath(self.masks).parents:
             raise ValueError("masks must not lie inside source, where each folder is a class")
         return self
@@ -89,5 +87,5 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 def left_out(place: Path) -> dict[str, str]:
     """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
     others: dict[str, str] = {}
-    no_pictures = names_in(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others)
+    no_pictures = Lookup(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others).names
     return others | {member: why_not(member) for member in no_pictures}

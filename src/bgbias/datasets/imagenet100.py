@@ -17,10 +17,6 @@ from bgbias.photos.table import Item
 
 TITLE = "ImageNet-100"
 KEY = "imagenet100"
-HINT = (
-    "ILSVRC 2012 is given to researchers at image-net.org; its photos lie in train/<wnid>/*.JPEG and val/<wnid>/*.JPEG. Write the"
-    " folder that holds train and val into params.yaml, as the option source."
-)
 FOLDERS = ("train", "val")
 TRAIN = 126_689
 PHOTO_BYTES = 110_000  # about
@@ -33,7 +29,7 @@ class Params(ImageNetParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    return {"photos": (_imagenet.source(params, "imagenet100.tar", HINT, FOLDERS),)}
+    return {"photos": (_imagenet.source(params, KEY, FOLDERS),)}
 
 
 def expected(params: Params) -> dict[str, int]:

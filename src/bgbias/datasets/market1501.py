@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bgbias.datasets import _persons
-from bgbias.datasets._official import names_in
+from bgbias.datasets._official import names_in, read_official
 from bgbias.datasets._persons import PersonParams
 from bgbias.errors import UserError
 from bgbias.files.archives import members
@@ -17,11 +17,7 @@ from bgbias.photos.table import Item
 
 TITLE = "Market-1501"
 KEY = "market1501"
-OFFICIAL = Source(
-    place=None,
-    file="Market-1501-v15.09.15.zip",
-    hint="It is given to researchers: see zheng-lab.cecs.anu.edu.au/Project/project_reid.html.",
-)
+(OFFICIAL,) = read_official("market1501").values()
 TRAIN, QUERIES, GALLERY = 12_936, 3_368, 15_913
 TRAINING_PERSONS = 751
 PHOTO_BYTES = 2_000  # about: 64 x 128 pixels
@@ -32,8 +28,7 @@ class Params(PersonParams):
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
-    own = Source(place=params.source, sha256=params.sha256) if params.source else None
-    return {"photos": (own or OFFICIAL,)}
+    return {"photos": params.archive(OFFICIAL)}
 
 
 def given(params: Params) -> bool:

@@ -9,18 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, read_official
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
 
 TITLE = "SOP"
 KEY = "sop"
-OFFICIAL = Source(
-    place="http://ftp.cs.stanford.edu/cs/cvgl/Stanford_Online_Products.zip",
-    file="Stanford_Online_Products.zip",
-    md5="7f73d41a2f44250d4779881525aea32e",
-)
+(OFFICIAL,) = read_official("sop").values()
 LISTS = ("Ebay_train.txt", "Ebay_test.txt")
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 FIRST_VAL_CLASS = 8_489

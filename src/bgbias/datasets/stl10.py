@@ -5,18 +5,16 @@ Its test photos are of the classes of its training photos. Photos without labels
 a pretraining names it (docs/methods.md, section 6).
 """
 
-from __future__ import annotations
-
 import tarfile
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in
+from bgbias.datasets._official import ArchiveParams, last_of_each_class, lists_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import readable
@@ -26,13 +24,7 @@ from bgbias.photos.table import Item
 
 TITLE = "STL-10"
 KEY = "stl10"
-OFFICIAL = Source(
-    place="http://ai.stanford.edu/~acoates/stl10/stl10_binary.tar.gz",
-    file="stl10_binary.tar.gz",
-    size=2_640_397_119,
-    md5="91f7769df0f17e558f3565bffb0c7dfb",
-    hint="It is described at cs.stanford.edu/~acoates/stl10.",
-)
+(OFFICIAL,) = read_official("stl10").values()
 CLASSES, SIDE = 10, 96
 PHOTO = 3 * SIDE * SIDE  # bytes: red, green, blue, each column by column
 COUNTS = {"train": 5_000, "test": 8_000, "unlabeled": 100_000}
@@ -53,7 +45,7 @@ class Params(ArchiveParams):
     val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
 
     @model_validator(mode="after")
-    def _is_an_archive_with_labels(self) -> Params:
+    def _is_an_archive_with_labels(self) -> Self:
         if self.source and "://" not in self.source and places.source(self.source).is_dir():
             raise ValueError(
                 "source is a folder, and the archive is read as it is: name it, or pack the folder (tar -czf stl10_binary.tar.gz)"

@@ -5,14 +5,12 @@ Pictures are named relative to the table's folder, or to ``root`` (a folder, zip
 are split as those of ``folder`` are. Photos of one group (one product, one shoot) never stand in two splits.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 from pydantic import Field, model_validator
 
@@ -56,7 +54,7 @@ class Params(ClassSplit):
     )
 
     @model_validator(mode="after")
-    def _pictures_have_a_place(self) -> Params:
+    def _pictures_have_a_place(self) -> Self:
         if "://" in self.source and self.root is None:
             raise ValueError("a table that comes from a URL needs `root`: where its pictures are")
         if self.root is None and (places.source(self.source).parent / "params.yaml").exists():

@@ -5,12 +5,9 @@ a common set of scenes. Objects, poses, light and masks are the same at every va
 scene at one value does so at every higher one: only backgrounds change, so that differences between two values are their doing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -19,9 +16,7 @@ from bgbias.files.fetch import Source
 from bgbias.images.pixels import encode_png
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    from bgbias.toy.scenes import Scene
+from bgbias.toy import render, scenes
 
 KEY = "toy"
 
@@ -54,8 +49,6 @@ def expected(params: Params) -> dict[str, int]:
 
 def items(params: Params, parts: dict[str, Path] | None = None, name: str = "") -> Iterator[Item]:
     """The photos and their true masks as PNG, split by split, class by class; labels go on through the splits."""
-    from bgbias.toy import render, scenes  # not where only the options are checked
-
     label = 0
     for split, classes in _splits(params):
         for c in range(classes):
@@ -92,7 +85,5 @@ def _splits(params: Params) -> tuple[tuple[str, int], ...]:
 
 
 @lru_cache(maxsize=1024)
-def _scene(role: str, number: int, seed: int) -> Scene:
-    from bgbias.toy import scenes
-
+def _scene(role: str, number: int, seed: int) -> scenes.Scene:
     return scenes.scene(role, number, seed)

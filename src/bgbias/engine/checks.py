@@ -189,14 +189,12 @@ def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) ->
 
 
 def _check_masker(name: str, module: Any, file: Path | None) -> None:
-    from bgbias.files import state_dicts
-    from bgbias.masks import onnx, saliency
+    from bgbias.masks import saliency
 
     if file is None:
         return
-    net, whose = _without_weights(module.network), f"masker '{name}'"
-    is_graph = file.suffix == ".onnx"
-    state = onnx.read_onnx(file, net, whose) if is_graph else state_dicts.read_state_dict(file, whose, "meta")
+    net = _without_weights(module.network)
+    state = saliency.published_state(file, net, f"masker '{name}'", "meta")
     saliency.check_fits(net, state, file, name)
 
 

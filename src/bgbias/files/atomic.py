@@ -64,6 +64,15 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def write_frame(path: Path, frame: Any) -> None:
+    """A table of pandas without its index, as Parquet or CSV by the path's ending, atomically."""
+    with replacing(path) as temporary:
+        if path.suffix == ".parquet":
+            frame.to_parquet(temporary, index=False)
+        else:
+            temporary.write_text(frame.to_csv(index=False), encoding="utf-8")
+
+
 def write_json(path: Path, value: Any) -> None:
     """Readable JSON with sorted keys, atomically."""
     write_text(path, as_json(value))

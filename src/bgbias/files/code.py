@@ -40,7 +40,7 @@ NO_NUMBERS = (
     "compute.vitals",
 )  # fmt: skip
 # Of packages that make none, but for these.
-NUMBERS = ("study.album", "study.methods", "study.training", "study.truth")
+NUMBERS = ("study.album", "study.methods", "study.training")
 # Folders whose files say how their work is planned, and by which names.
 PLANNED = ("nodes", "tables", "figures")
 PLANNING = {

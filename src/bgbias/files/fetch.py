@@ -66,7 +66,11 @@ class Source(Strict):
     def facts(self) -> str:
         """Size and checksum, as people are told them; empty if nothing is known."""
         known = [f"{self.size:,} bytes"] if self.size else []
-        known += [f"md5 {self.md5}"] if self.md5 else [f"sha256 {self.sha256}"] if self.sha256 else []
+        if self.md5:
+            known.append(f"md5 {self.md5}")
+        elif self.sha256:
+            is_whole = len(self.sha256) == WHOLE_SHA256
+            known.append(f"sha256 {'' if is_whole else 'begins with '}{self.sha256}")
         return f" ({', '.join(known)})" if known else ""
 
 

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,18 +19,23 @@ WEIGHTS = "weights"  # of the person's cache, and of the shared data
 
 @dataclass(frozen=True)
 class MaskPredictor:
-    """A masker that predicts: the file ``kind`` in ``masks/maskers``, its options, whose weights are a file, and its device.
-
-    ``key``: 16 hex digits of all that its masks depend on: its code, its options but those of speed, its weights' bytes.
-    """
+    """A masker that predicts: the file ``kind`` in ``masks/maskers``, its options, whose weights are a file, and its device."""
 
     kind: str
     params: Strict
     device: str = "cpu"
-    key: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "key", _key(self._module, self.params))
+    @cached_property
+    def key(self) -> str:
+        """16 hex digits of all that its masks depend on: its code, its options but those of speed, its weights' bytes."""
+        weights = getattr(self.params, "weights", None)
+        file = places.source(weights) if weights else None
+        identity = {
+            "code": code.fingerprint(self._module.__name__),
+            "options": self.params.model_dump(exclude={"weights", *self._module.SPEED}),
+            "weights": checksums.sha256(file) if file and file.is_file() else "",
+        }
+        return code.hashed(json.dumps(identity, sort_keys=True))
 
     @property
     def guesses(self) -> str:
@@ -45,17 +51,6 @@ class MaskPredictor:
     @property
     def _module(self) -> ModuleType:
         return plugins.load("maskers", self.kind)
-
-
-def _key(module: ModuleType, params: Strict) -> str:
-    weights = getattr(params, "weights", None)
-    file = places.source(weights) if weights else None
-    identity = {
-        "code": code.fingerprint(module.__name__),
-        "options": params.model_dump(exclude={"weights", *module.SPEED}),
-        "weights": checksums.sha256(file) if file and file.is_file() else "",
-    }
-    return code.hashed(json.dumps(identity, sort_keys=True))
 
 
 def find_weights(kind: str, option: str, instead: str = "") -> Path:

@@ -5,7 +5,7 @@ of the mask that lies off the object.
 """
 
 import math
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,28 +23,15 @@ SEEN_AT, NOISE_ABOVE = 64, 0.15
 CLEAR_AT = 512  # pixels of the short side, or a little more, of which clarity is counted
 
 
-class MaskQuality(TypedDict):
-    """One mask's row of the mask table; ``clarity`` is NaN of a drawn mask, and the last three are None or NaN where they are not
-    defined."""
-
-    area: float
-    confidence: float
-    clarity: float
-    empty: bool
-    full: bool
-    overlap: float | None
-    iou: float | None
-    off_object: float | None
-
-
 def measure(
     alpha: NDArray[np.uint8],
     confidence: float,
     truth: NDArray[np.uint8] | None = None,
     image_id: str = "a photo",
-) -> MaskQuality:
-    """The quality of a soft mask (uint8 [H, W]), whose ``confidence`` is NaN where somebody drew it; UserError where the truth
-    has another size.
+) -> dict[str, Any]:
+    """One row of the mask table (``policy.QUALITY``), of a soft mask (uint8 [H, W]) whose ``confidence`` is NaN where somebody
+    drew it; so is its ``clarity`` then. What compares it with the truth is None or NaN where it is not defined. UserError where
+    the truth has another size.
     """
     if truth is not None and truth.shape != alpha.shape:
         raise UserError(

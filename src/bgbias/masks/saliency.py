@@ -4,9 +4,13 @@ The recipe is that of rembg 2.0.19, with which the background-bias paper made it
 LANCZOS to a square, divided by the picture's maximum, ImageNet mean and standard deviation; the fused output
 stretched to 0..1 per picture, times 255, truncated to bytes, LANCZOS back. The stretch always reaches 1, also
 where nothing is salient, so the maximum before the stretch is kept as a confidence.
+
+Weights come as .pth or .safetensors, or from an ONNX file, as rembg and others publish them: the graph is read, nothing in it is
+run. Exporters keep the official names of some tensors and number the others. Where batch norm was folded into the convolutions
+(what exporters do by default), it becomes one that changes nothing.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
@@ -22,10 +26,12 @@ from bgbias.compute.overlap import ahead, fetched, sent
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source
-from bgbias.masks import onnx
 from bgbias.masks.maskers._params import MEAN, STD, Colours, SaliencyParams
 from bgbias.masks.policy import Mask
-from bgbias.masks.u2net import NETS, U2Net
+from bgbias.masks.u2net import NETS, ConvNormRelu, U2Net
+
+# The inputs of ONNX's BatchNormalization after the first.
+BATCH_NORM = ("weight", "bias", "running_mean", "running_var")
 
 
 def network_input(
@@ -135,11 +141,13 @@ def load_weights(net: U2Net, path: Path, name: str) -> None:
     net.load_state_dict(state)
 
 
-def published_state(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
-    """The tensors of a file of weights by the names of ``net``, in whichever format they are published."""
+def published_state(path: Path, net: U2Net, whose: str, device: str = "cpu") -> dict[str, torch.Tensor]:
+    """The tensors of a file of weights by the names of ``net``, in whichever format they are published. ``device``: ``meta`` for
+    their shapes alone, where the format has these by themselves.
+    """
     if path.suffix == ".onnx":
-        return onnx.read_onnx(path, net, whose)
-    return state_dicts.read_state_dict(path, whose)
+        return read_onnx(path, net, whose)
+    return state_dicts.read_state_dict(path, whose, device)
 
 
 def check_fits(net: U2Net, state: dict[str, torch.Tensor], path: Path, name: str) -> None:
@@ -154,3 +162,62 @@ def check_fits(net: U2Net, state: dict[str, torch.Tensor], path: Path, name: str
             f"{path} does not hold the weights of '{name}': {fault}."
             " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
         )
+
+
+def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
+    """A state dict of ``net`` by its own names; UserError where the graph is not that of a net of this kind.
+
+    Convolutions that kept their names go by these, the numbered ones by their order, which is that in which ``net`` runs them.
+    """
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        graph = onnx.load(path).graph
+    except (DecodeError, OSError, onnx.onnx_cpp2py_export.checker.ValidationError) as error:
+        raise UserError(
+            f"{path} cannot be read as weights of {whose}: it is no ONNX graph, or damaged ({error}); fetch or copy it again."
+        ) from error
+    fault = f"{path} does not hold weights of {whose}"
+    stored = {i.name: i for i in graph.initializer}
+    constants = [n for n in graph.node if n.op_type == "Constant"]
+    stored |= {n.output[0]: a.t for n in constants for a in n.attribute if a.name == "value"}
+    known = net.state_dict()
+
+    def named(module: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, torch.Tensor]:
+        """The tensors ``sources`` as the ``parts`` of a module."""
+        for name in sources:
+            if name not in stored:
+                raise UserError(
+                    f"{fault} that can be read: '{name}' is computed in the graph, not stored in it."
+                    " Use the official .pth file."
+                )
+        arrays = [np.array(onnx.numpy_helper.to_array(stored[name])) for name in sources]
+        return {f"{module}.{p}": torch.from_numpy(a) for p, a in zip(parts, arrays, strict=True)}
+
+    convolutions = [n for n in graph.node if n.op_type == "Conv"]
+    norm_after = {n.input[0]: n for n in graph.node if n.op_type == "BatchNormalization"}
+    own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in known}
+    blocks = [f"{name}.conv_s1" for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
+    nameless = [name for name in blocks if name not in own_names]
+    if len(convolutions) != len(own_names) + len(nameless):
+        raise UserError(
+            f"{fault}: its graph has {len(convolutions)} convolutions where {len(own_names) + len(nameless)} are"
+            " needed. Is it another net's? Correct 'weights' in params.yaml."
+        )
+    in_order = iter(nameless)
+    state: dict[str, torch.Tensor] = {}
+    for node in convolutions:
+        name = node.input[1].removesuffix(".weight") if node.input[1] in known else next(in_order)
+        state |= named(name, ("weight", "bias"), node.input[1:])
+        if name.endswith(".conv_s1"):
+            norm = name.removesuffix("conv_s1") + "bn_s1"
+            after = norm_after.get(node.output[0])
+            state |= named(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, known)
+    return state
+
+
+def _unchanging(norm: str, known: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """A batch norm that lets everything pass, but for the epsilon (1e-5) that it adds to the variance."""
+    values = {f"{norm}.{p}": v for p, v in zip(BATCH_NORM, (1.0, 0.0, 0.0, 1.0), strict=True)}
+    return {name: known[name].new_full(known[name].shape, value) for name, value in values.items()}

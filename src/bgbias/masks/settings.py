@@ -1,8 +1,6 @@
 """Settings of masks: how they are used, and which are trusted."""
 
-from __future__ import annotations
-
-from typing import Literal
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,7 +21,7 @@ class MaskPolicy(Strict):
     keep_all: bool = Field(False, description="use empty and full masks, too (as published)")
 
     @model_validator(mode="after")
-    def _threshold_is_used(self) -> MaskPolicy:
+    def _threshold_is_used(self) -> Self:
         if self.kind == "soft" and "threshold" in self.model_fields_set:
             raise ValueError("soft masks have no threshold; set `kind: threshold`, or leave `threshold` out")
         if self.min_area >= self.max_area:

@@ -11,7 +11,7 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -36,7 +36,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Which attacks, how strong they are, and how photos are seen."""
     return {
         "attacked": study.attacked.model_dump(),
         "precision": study.evaluation.precision,
@@ -45,7 +44,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The attacks, and the metrics of queries and of embeddings."""
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
@@ -98,12 +96,10 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             made.metrics |= {
                 f"{m}_{label}": float(everything[m].mean()) for m in ("map_at_r", "precision_at_1")
             }
-        with replacing(made.outputs["attacked"]) as temporary:
-            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
-        write_text(made.outputs["attacked_metrics"], pd.DataFrame(judged).to_csv(index=False))
+        write_frame(made.outputs["attacked"], pd.concat(tables, ignore_index=True))
+        write_frame(made.outputs["attacked_metrics"], pd.DataFrame(judged))
 
 
 def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """Every metric of embeddings."""
     family = "embedding_metrics"
     return {m: plugins.load(family, m).of_embeddings(embeddings, labels) for m in plugins.names(family)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -17,7 +17,7 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     import numpy as np
 
-    from bgbias.study.album import Album
+    from bgbias.segmentation.truth import Truth
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -31,7 +31,6 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks, true ones where the dataset has them, and the model."""
     true = inputs.truth(study, cell.dataset) if plan.truth(study, cell.dataset) == "masks" else {}
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
 
@@ -75,14 +74,16 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         shown = subset.keyed(album.table("test"), "attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")
         distance = plan.distance(cell)
-        truth = _true_objects(study, cell.dataset, album, photos.table.ids, model.input_size)
+        truth = None
+        if plan.truth(study, cell.dataset) == "masks":
+            truth = _find_objects(album.objects(photos.table.ids))
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
             from bgbias.attribution.similarity_score import attribute_pairs
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        write_text(outputs["attribution"], album.table("test").labelled(frame).to_csv(index=False))
+        write_frame(outputs["attribution"], album.table("test").labelled(frame))
         with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):
@@ -93,13 +94,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
             }
 
 
-def _true_objects(
-    study: Study, dataset: str, album: Album, photos: Collection[str], size: int
-) -> Callable[[str], np.ndarray | None] | None:
-    """Where these photos' objects truly are, by the pixel, as far as the dataset knows."""
-    from bgbias.segmentation.truth import TrueMasks
-
-    if plan.truth(study, dataset) != "masks":
-        return None
-    known = TrueMasks(album.truth(), photos, size)
-    return lambda image_id: known.shown(image_id) if image_id in known.ids else None
+def _find_objects(truth: Truth) -> Callable[[str], np.ndarray | None]:
+    """Gives where a photo's object is, bool [S, S], by its id; None where that is not known."""
+    return lambda image_id: truth.shown(image_id) if image_id in truth.ids else None

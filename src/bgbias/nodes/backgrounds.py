@@ -7,7 +7,7 @@ from typing import Any
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -39,17 +39,16 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
         return {"proposal": described.propose.model_dump()}
     before = recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
     known = study.files.at("known_files")
-    sources = {role: source for role, source in described.pools.items() if source}
     return {
         "pools": {
             role: source.model_dump(exclude_defaults=True, exclude={"copies"})
-            for role, source in sources.items()
+            for role, source in described.pools.items()
         },
         "listing": {
             role: before[role]
             if role in before and elsewhere(source.source)
             else fingerprint(source.source, known)
-            for role, source in sources.items()
+            for role, source in described.pools.items()
             if source.source and not source.listed
         },
     }
@@ -80,7 +79,7 @@ def backgrounds(study: Study, pool: str) -> None:
                             )
                     store.add(name, data)
                     rows.append([role, name, width, height, licence, sha256])
-        write_text(made.outputs["pool_table"], pd.DataFrame(rows, columns=list(COLUMNS)).to_csv(index=False))
+        write_frame(made.outputs["pool_table"], pd.DataFrame(rows, columns=list(COLUMNS)))
         made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 
@@ -100,5 +99,4 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
         return
     gathered = study.files.at("gathered", pool=pool)
     for role, source in described.pools.items():
-        assert source is not None  # Backgrounds has either all three or a proposal
         yield role, source.licence, pools.photos(source, role, gathered)

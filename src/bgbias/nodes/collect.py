@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
 from bgbias.study import plan
@@ -69,12 +69,11 @@ def collect(study: Study) -> None:
             ).assign(**c.wildcards)
             for c in plan.attributed(study)
         ]
-        write_text(outputs["results"], together(scores).to_csv(index=False))
+        write_frame(outputs["results"], together(scores))
         with replacing(outputs["all_queries"]) as temporary:
             write_together([files.at("queries", **c.wildcards) for c in cells], temporary)
-        with replacing(outputs["all_attribution"]) as temporary:
-            together(attribution).to_parquet(temporary, index=False)
-        write_text(outputs["mask_report"], _mask_report(study).to_csv(index=False))
+        write_frame(outputs["all_attribution"], together(attribution))
+        write_frame(outputs["mask_report"], _mask_report(study))
         made.metrics["models"] = len(cells)
 
 

@@ -1,13 +1,11 @@
 """Node: a model's test photos, each in front of the same backgrounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -70,11 +68,10 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         )
         shares = variance.shares(crossed.vectors)
         crossed.write(made.outputs["crossed"])
-        with replacing(made.outputs["crossed_queries"]) as temporary:
-            queries.to_parquet(temporary, index=False)
+        write_frame(made.outputs["crossed_queries"], queries)
         found = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}
         row = found | {"negative": " ".join(shares.negative)}
-        write_text(made.outputs["shares"], pd.DataFrame([row]).to_csv(index=False))
+        write_frame(made.outputs["shares"], pd.DataFrame([row]))
         made.metrics |= {"objects": len(crossed.ids), "backgrounds": len(crossed.backgrounds)}
         made.metrics |= {f"share_{name}": value for name, value in found.items()}
         made.metrics |= {name: float(queries[name].mean()) for name in ("map_at_r", "cosine")}

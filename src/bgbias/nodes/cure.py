@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from functools import cache
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,14 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
-from bgbias.files.atomic import replacing, write_text
-from bgbias.nodes._models import open_model
+from bgbias.files.atomic import write_frame
+from bgbias.nodes._models import How, open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy as np
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from bgbias.evaluation.conditions import View
     from bgbias.evaluation.embeddings import Embeddings
     from bgbias.evaluation.erasure import Erasure
-    from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.model import EmbeddingModel
+    from bgbias.study.album import Album
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -55,7 +55,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Which cures, fitted on what, and how photos are seen."""
     return {
         "cures": study.cures.model_dump(),
         "precision": study.evaluation.precision,
@@ -100,7 +99,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         views = views_of(study.cures.draws)
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
-        fitting = _Fitting(study, album, model, how)
+        is_fitted = any(plugins.load("cures", name).FITTED for name in names)
+        fits = _prepare_fits(study, album, model, how) if is_fitted else ()
 
         def shown(view: View) -> Iterator[cured.Seen]:
             return masked(photos, view, masks, study.mask_policy)
@@ -113,7 +113,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         for name in progress.track(names, len(names), f"cures of {cell.name}"):
             chosen = plugins.load("cures", name)
             if chosen.FITTED:
-                erasure = chosen.fit(fitting.crossed, fitting.judge)
+                erasure = chosen.fit(*fits)
                 by_view = {view: erasure(before.views[view]) for view in views}
                 # A product of d x d numbers is nothing beside the network.
                 took, removed = alone, erasure.rank
@@ -124,51 +124,35 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             tables.append(scores.of_queries(after, {"cure": name}, before.views[views[0]]))
             fact = {"cure": name, "index": chosen.INDEX, "removed": removed, "ms": took, "alone_ms": alone}
             facts.append(fact)
-        with replacing(made.outputs["cured"]) as temporary:
-            pd.concat(tables, ignore_index=True).to_parquet(temporary, index=False)
-        write_text(made.outputs["cures"], pd.DataFrame(facts).to_csv(index=False))
+        write_frame(made.outputs["cured"], pd.concat(tables, ignore_index=True))
+        write_frame(made.outputs["cures"], pd.DataFrame(facts))
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
-@dataclass
-class _Fitting:
-    """Validation photos in front of backgrounds of the validation pool, embedded once somebody asks."""
+def _prepare_fits(
+    study: Study, album: Album, model: EmbeddingModel, how: How
+) -> tuple[np.ndarray, Callable[[Erasure], float]]:
+    """What cures are fitted by: embeddings [n, m, d] of a keyed subset of the validation photos, each in front of the same
+    backgrounds; and what gives MAP@R of all of them, query and gallery in front of backgrounds that are drawn for each.
+    """
+    import numpy as np
 
-    study: Study
-    album: Any
-    model: EmbeddingModel
-    how: tuple[Any, ...]
+    from bgbias.evaluation import crossing, embedding
+    from bgbias.evaluation.metrics import map_at_r
+    from bgbias.evaluation.whole_gallery import among
 
-    @property
-    def photos(self) -> EvaluationPhotos:
-        """The validation photos, with masks and backgrounds."""
-        table = self.album.table("val")
-        return self.album.evaluation(table, {"masks", "backgrounds"}, "val")  # type: ignore[no-any-return]
+    photos = album.evaluation(album.table("val"), {"masks", "backgrounds"}, "val")
+    shown = crossing.objects(photos, study.cures.objects)
+    crossed = crossing.embed(model, photos, shown, study.cures.backgrounds, *how).vectors
 
-    @cached_property
-    def crossed(self) -> np.ndarray:
-        """Embeddings [n, m, d] of a keyed subset of them, each in front of the same backgrounds."""
-        from bgbias.evaluation import crossing
+    @cache
+    def embedded() -> Embeddings:
+        return embedding.embed(model, photos, [(RANDOM_BACKGROUND, 0)], *how)
 
-        photos, wanted = self.photos, self.study.cures
-        shown = crossing.objects(photos, wanted.objects)
-        return crossing.embed(self.model, photos, shown, wanted.backgrounds, *self.how).vectors
-
-    @cached_property
-    def embedded(self) -> Embeddings:
-        """All of them, in front of backgrounds that are drawn for each."""
-        from bgbias.evaluation import embedding
-
-        return embedding.embed(self.model, self.photos, [(RANDOM_BACKGROUND, 0)], *self.how)
-
-    def judge(self, erasure: Erasure) -> float:
-        """MAP@R of all validation photos, query and gallery in front of backgrounds that are drawn for each."""
-        import numpy as np
-
-        from bgbias.evaluation.metrics import map_at_r
-        from bgbias.evaluation.whole_gallery import among
-
-        before = self.embedded
+    def judge(erasure: Erasure) -> float:
+        before = embedded()
         vectors = erasure(before.views[RANDOM_BACKGROUND, 0])
         values = map_at_r.per_query(among(vectors, vectors, before.labels, before.given))
         return float(np.nanmean(values[before.asked]))
+
+    return crossed, judge

@@ -33,7 +33,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """Whose photos, how many of them, and how they are seen."""
     if plan.folds_of(study, cell):
         return {}
     return {

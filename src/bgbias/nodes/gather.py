@@ -36,26 +36,26 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 def gather(study: Study, pool: str) -> None:
     """Bring the photos that a background set's lists name, from copies at hand or from where they are published."""
-    from bgbias.backgrounds import lists as listed
+    from bgbias.backgrounds import pools
     from bgbias.files.store import writing
     from bgbias.images import pixels
 
-    described = plan.pools(study, pool)
-    if not plan.listed_pools(study, pool):
+    plan.pools(study, pool)
+    lists = plan.listed_pools(study, pool).values()
+    if not lists:
         raise UserError(
             f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
         )
     with records.node(study, step("gather", pool=pool)) as made:
         output = made.outputs["gathered"]
         work = output.parent / ".unfinished"
-        lists = [p for p in described.pools.values() if p is not None and p.listed]
         # Two pools may be parts of one list.
-        wanted = {row.name: row for p in lists for row in listed.read_list(Path(str(p.source)), p.group)}
+        wanted = {row.name: row for p in lists for row in pools.read_list(Path(str(p.source)), p.group)}
         copies = dict.fromkeys(place for p in lists for place in p.copies)
         work.mkdir(parents=True, exist_ok=True)
         others = []
         with writing(output) as store:
-            for row, data, same in listed.gather(wanted.values(), copies, work):
+            for row, data, same in pools.gather(wanted.values(), copies, work):
                 pixels.decode(data, row.name)
                 store.add(row.name, data)
                 others += [] if same else [row.name]

@@ -10,7 +10,7 @@ from bgbias.engine import digests, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.study import plan
 from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
@@ -94,9 +94,9 @@ def index(study: Study, dataset: str) -> None:
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)
-        table.write(outputs["table"])
+        write_frame(outputs["table"], table.frame)
         excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
-        write_text(outputs["excluded"], excluded.to_csv(index=False))
+        write_frame(outputs["excluded"], excluded)
         classes = int(frame["label"].nunique())
         made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
         made.metrics |= {name: len(values) for name, values in seen.findings.items()}

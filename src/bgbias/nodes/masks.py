@@ -9,12 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import recorded
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -47,10 +47,7 @@ COLLECTION = ("masks", "masks")
 
 def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict[str, str]]:
     """The dataset's own masker, if none is named; an unknown one is an error."""
-    masker = masker or study.datasets[dataset].masker
-    if masker not in study.maskers:
-        raise UserError(f"params.yaml has no masker '{masker}'; there are: {', '.join(study.maskers)}.")
-    return [{"dataset": dataset, "masker": masker}]
+    return [{"dataset": dataset, "masker": study.masker(masker or study.datasets[dataset].masker).name}]
 
 
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
@@ -66,8 +63,7 @@ def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
-    """The masker's kind."""
-    return [plugins.load("maskers", study.maskers[masker].kind)]
+    return [study.masker(masker).module]
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
@@ -84,14 +80,13 @@ def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> Non
 
 
 def threads(study: Study, dataset: str, masker: str) -> int:
-    """As many as there are photos for."""
     return threads_by_photos(study, dataset)
 
 
 def cost(study: Study, dataset: str, masker: str) -> Cost:
     """Every photo once through the masker's network, whose masks are also kept by photo."""
     images, unknown = photos_of(study, dataset)
-    copies = 2 if plugins.load("maskers", study.maskers[masker].kind).PREDICTS else 1
+    copies = 2 if study.masker(masker).module.PREDICTS else 1
     return Cost(images, (images, images), disk=copies * images * MASK_BYTES, unknown=unknown)
 
 
@@ -109,7 +104,7 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
-        if plugins.load("maskers", study.maskers[masker].kind).PREDICTS:
+        if study.masker(masker).module.PREDICTS:
             predictor = find_predictor(study, masker, device)
             made.notes["masker_key"] = predictor.key
             kept = KeptMasks(study.files.at("mask_cache", masker=masker, key=predictor.key))
@@ -149,11 +144,11 @@ def find_predictor(study: Study, masker: str, device: str) -> MaskPredictor:
     """A masker of params.yaml that predicts; fetched weights are the file that the node ``weights`` makes."""
     from bgbias.masks.predictor import MaskPredictor
 
-    owner = pretrained.owner("maskers", masker)
-    _, params = pretrained.described(study, owner)
-    if pretrained.fetched(study, owner):
-        params = params.model_copy(update={"weights": str(pretrained.file(study, owner))})
-    return MaskPredictor(study.maskers[masker].kind, params, device)
+    named = study.masker(masker)
+    params = named.params()
+    if pretrained.fetched(study, named.owner):
+        params = params.model_copy(update={"weights": str(pretrained.file(study, named.owner))})
+    return MaskPredictor(named.kind, params, device)
 
 
 def _predict(
@@ -176,8 +171,8 @@ def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids
     from bgbias.images import drawn_masks
     from bgbias.masks.policy import Mask
 
-    module, params = pretrained.described(study, pretrained.owner("maskers", masker))
-    alpha_of = module.given(params, truth, ids)
+    named = study.masker(masker)
+    alpha_of = named.module.given(named.params(), truth, ids)
 
     def find(image_id: str) -> Mask | None:
         alpha = alpha_of(image_id)
@@ -219,7 +214,7 @@ def _write(
             measured = measure(alpha, mask.confidence, true, image_id)
             rows.append({"image_id": image_id, "sha256": key, **measured})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    write_text(outputs["mask_table"], frame.to_csv(index=False))
+    write_frame(outputs["mask_table"], frame)
     return frame
 
 

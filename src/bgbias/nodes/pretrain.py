@@ -38,7 +38,6 @@ def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made
 
 
 def settings(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Any]:
-    """The pretraining, the backbone, and how masks are used where they are."""
     named = _named(study, backbone)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     return {

@@ -5,7 +5,7 @@ from typing import Any
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.files.atomic import replacing
+from bgbias.files.atomic import write_frame
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
@@ -51,8 +51,7 @@ def probe(study: Study, cell: Cell) -> None:
             as_fitted = probes.class_numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
-        with replacing(made.outputs["probed"]) as temporary:
-            queries.to_parquet(temporary, index=False)
+        write_frame(made.outputs["probed"], queries)
         means = queries.groupby("condition")[list(probes.PROBES)].mean().to_dict()
         made.metrics |= {
             f"{name}_{said}": means[name][condition]

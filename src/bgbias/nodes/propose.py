@@ -13,7 +13,7 @@ from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
 from bgbias.nodes.masks import find_predictor
 from bgbias.study import plan
@@ -90,7 +90,7 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
                 f"{proposal.source} holds no readable pictures; see backgrounds.{pool}.propose in params.yaml."
             )
         frame = pd.DataFrame(rows).sort_values("name", ignore_index=True)
-        write_text(outputs["proposal"], frame.to_csv(index=False))
+        write_frame(outputs["proposal"], frame)
         _sheet(frame, photos, outputs["proposal_sheet"])
         rejected = int((~frame["kept"]).sum())
         progress.say(

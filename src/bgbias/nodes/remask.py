@@ -10,11 +10,11 @@ from itertools import islice
 from types import ModuleType
 from typing import Any
 
-from bgbias import plugins, progress
+from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
@@ -32,7 +32,6 @@ LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
-    """Test photos, their masks and backgrounds, and the masker's weights."""
     return (
         inputs.photos(dataset)
         | inputs.masks(study, dataset)
@@ -42,7 +41,6 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
 
 
 def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
-    """How often photos are seen, at which size, and how masks are used."""
     facts = plan.backbone(study, backbone).facts
     return {
         "draws": study.cures.draws,
@@ -53,7 +51,6 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
 
 
 def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
-    """The masker's kind, the conditions, and what a backbone sees."""
     from bgbias.evaluation.conditions import clean, random_background
     from bgbias.models import backbones
 
@@ -83,7 +80,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
         album = Album(study, dataset, facts.resize, facts.input_size)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
-        predicts = plugins.load("maskers", study.maskers[masker].kind).PREDICTS
+        predicts = study.masker(masker).module.PREDICTS
         make = find_predictor(study, masker, made.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
@@ -97,5 +94,5 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
                 for name, mask in zip(names, found, strict=True):
                     store.add(name, pixels.encode_png(mask))
         facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
-        write_text(made.outputs["remasking"], pd.DataFrame([facts_of]).to_csv(index=False))
+        write_frame(made.outputs["remasking"], pd.DataFrame([facts_of]))
         made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}

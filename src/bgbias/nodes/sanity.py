@@ -9,7 +9,7 @@ from bgbias import progress, seeds
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import write_text
+from bgbias.files.atomic import write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -34,7 +34,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How attribution is computed, how the loss compares embeddings, and of how many photos."""
     return {
         "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
         "distance": plan.distance(cell),
@@ -92,7 +91,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         faithful = _faithful(study, model, photos, judged, device)
         found = pd.concat(frames, ignore_index=True).merge(faithful, on=["image_id", "kind"], how="left")
         columns = ["image_id", "kind", "score", "faithful"]
-        write_text(made.outputs["sanity"], table.labelled(found[columns]).to_csv(index=False))
+        write_frame(made.outputs["sanity"], table.labelled(found[columns]))
         means = found.groupby("kind")[["score", "faithful"]].mean()
         made.metrics |= {f"score_{kind}": float(value) for kind, value in means["score"].items()}
         made.metrics |= {f"faithful_{k}": float(v) for k, v in means["faithful"].dropna().items()}

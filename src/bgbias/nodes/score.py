@@ -11,7 +11,7 @@ from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import write_frame
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
@@ -36,7 +36,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def uses(study: Study, cell: Cell) -> list[ModuleType]:
-    """The metrics, and how the conditions' views are ranked."""
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
     return metrics + [plugins.load("conditions", name) for name in study.evaluation.conditions]
 
@@ -65,9 +64,8 @@ def score(study: Study, cell: Cell) -> None:
                 f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
             )
         queries = scores.of_queries(embedded, cell.wildcards)
-        with replacing(made.outputs["queries"]) as temporary:
-            queries.to_parquet(temporary, index=False)
-        write_text(made.outputs["scores"], scores.means(queries, cell.wildcards).to_csv(index=False))
+        write_frame(made.outputs["queries"], queries)
+        write_frame(made.outputs["scores"], scores.means(queries, cell.wildcards))
         made.metrics |= _summary(queries) | queries_of
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_text
+from bgbias.files.atomic import replacing, write_frame
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -24,12 +24,10 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Photos, where their objects are, and the model."""
     return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How photos are segmented."""
     return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell, "segment")}
 
 
@@ -55,7 +53,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
-    from bgbias.study.truth import of_dataset
 
     settings = study.segmentation
     count = plan.asked(study, "segmentation", "episodes", "asks for no segmentation")
@@ -64,15 +61,14 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         device = made.on(device)
         model, album, how = open_model(study, cell, device)
         test, val = album.table("test"), album.table("val")
-        side, size = model.resize, model.input_size
-        truth = of_dataset(study, cell.dataset, album, (*test.ids, *val.ids), side, size)
+        truth = album.objects((*test.ids, *val.ids))
         drawn = episodes.draw(test, truth.ids, count)
         area = object_truth.mean_area(truth, val.ids)
         photos = album.evaluation(test, set(), "test")
         frame, segments = segment_photos(
             model, how.pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
-        write_text(outputs["segmentation"], test.labelled(frame).to_csv(index=False))
+        write_frame(outputs["segmentation"], test.labelled(frame))
         with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **vars(segments))
         made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}

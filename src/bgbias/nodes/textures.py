@@ -44,7 +44,6 @@ def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
 
 
 def threads(study: Study, dataset: str, backbone: str) -> int:
-    """As many as there are photos for."""
     return threads_by_photos(study, dataset)
 
 

@@ -39,7 +39,6 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
 
 
 def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """The protocol, the backbone, the loss, the method, and how masks are used where they are."""
     method = plan.method(study, cell).identity
     return {
         "train": study.train.model_dump(exclude={"selection"}),
@@ -109,7 +108,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
             model = fresh_model(study, cell)
             made.notes |= with_statistics(model, album)
             method = training.build(model, photos.labels)
-        per_class, batches_a_step = training.images_per_class(method), method.batches_a_step
+        per_class = int(method.images_per_class or training.loss.IMAGES_PER_CLASS)
+        batches_a_step = method.batches_a_step
         epochs = Epochs(photos, (cell.dataset, cell.run), settings, per_class, batches_a_step)
         checkpoint = study.files.at("partial", grid=study.grid, **cell.wildcards)
         history = study.files.at("partial_history", grid=study.grid, **cell.wildcards)

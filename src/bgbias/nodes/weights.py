@@ -12,7 +12,6 @@ from bgbias.engine.forecast import MODEL_BYTES, Cost
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files import fetch
-from bgbias.files.fetch import Source
 from bgbias.study import weights as pretrained
 from bgbias.study.named import Named
 from bgbias.study.params import Study
@@ -82,7 +81,7 @@ def _state(downloads: Path, wanted: Published, unfinished: Path) -> tuple[dict[s
         sources = (named.model_copy(update={"place": str(here)}),)
     name = here.name if here is not None else wanted.files[0]
     cure = (
-        f"Get {name}{_sums(sources[0])} by other means and put it at {downloads / name}; then run: {command}"
+        f"Get {name}{sources[0].facts} by other means and put it at {downloads / name}; then run: {command}"
     )
     arrived = unfinished / "arrived"
     used = fetch.fetch(sources, arrived, network.owner, cure)
@@ -104,13 +103,3 @@ def _read(file: Path, network: Named) -> dict[str, Tensor]:
     from bgbias.files import state_dicts
 
     return state_dicts.read_state_dict(file, network.owner)
-
-
-def _sums(source: Source) -> str:
-    found = {"sha256": source.sha256, "md5": source.md5}
-    told = [
-        f"{name} {'begins with ' if name == 'sha256' and len(value) < 64 else ''}{value}"
-        for name, value in found.items()
-        if value
-    ]
-    return f" ({', '.join(told)})" if told else ""

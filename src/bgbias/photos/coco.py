@@ -1,6 +1,8 @@
-"""COCO's format (cocodataset.org/#format-data): photos by ``file_name``, the objects in each with their class and outline."""
+"""COCO's format (cocodataset.org/#format-data): photos by ``file_name``, the objects in each with their class and outline.
 
-from __future__ import annotations
+Outlines are polygons, run lengths, or compressed run lengths. Coordinates are pixels of the photo, x before y; runs go down its
+columns, from the left. What cannot be so is refused, as a mask that lies elsewhere shows in no table.
+"""
 
 import json
 from collections import Counter, defaultdict
@@ -16,12 +18,14 @@ from numpy.typing import NDArray
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import compose
-from bgbias.images import outlines, pixels
+from bgbias.images import pixels
 from bgbias.photos.folders import is_readable
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, title
 
 Coco = dict[str, list[dict[str, Any]]]
 PARTS = ("images", "annotations")
+SLACK = 0.02  # of the photo's longer side: as far may a polygon reach beyond the photo, where it is cut off
+BY_ROWS = 2  # as many times fewer edges, if runs are read along rows, and they were written so
 WITHOUT = "no object is drawn in it: draw one, or remove the photo"
 
 
@@ -63,7 +67,9 @@ def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
 
 def mask_of(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> NDArray[np.bool_]:
     """The object of an annotation of this image, bool [H, W]; an outline that cannot be so is an error."""
-    return outlines.mask_of(annotation["segmentation"], entry["height"], entry["width"], where)
+    outline = annotation["segmentation"]
+    of = _runs if isinstance(outline, dict) else _polygons
+    return of(outline, entry["height"], entry["width"], where)
 
 
 def _png(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> bytes:
@@ -141,3 +147,79 @@ def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
             ids_by_end["/".join(parts[start:])].append(image_id)
     # The whole id is meant even where it is also another one's end.
     return {end: [end] if end in fitting else fitting for end, fitting in ids_by_end.items()}
+
+
+def _polygons(outline: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
+    from pycocotools import mask as coco
+
+    try:
+        polygons = [np.array(numbers, float) for numbers in outline]
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{where} cannot be read ({error}); export it again.") from error
+    if not all(p.ndim == 1 and len(p) >= 6 and len(p) % 2 == 0 and np.isfinite(p).all() for p in polygons):
+        raise UserError(
+            f"{where} cannot be read: a polygon is one list of three points or more, [x, y, x, y, x, y]; export it again."
+        )
+    points = np.concatenate(polygons).reshape(-1, 2)
+    if points.min() >= 0 and points.max() <= 1:
+        raise UserError(
+            f"{where} has coordinates of 0 to 1, as shares of the photo; COCO's are pixels. Multiply x by the photo's width and"
+            " y by its height."
+        )
+    slack = max(1, SLACK * max(height, width))
+    if (points < -slack).any() or (points > np.array([width, height]) + slack).any():
+        (left, top), (right, bottom) = points.min(0), points.max(0)
+        raise UserError(
+            f"{where} reaches from ({left:g}, {top:g}) to ({right:g}, {bottom:g}), and the photo is {width}x{height} pixels."
+            " Was it drawn at another size, or in another order than x, y? Export it for this size."
+        )
+    parts = coco.frPyObjects([p.tolist() for p in polygons], height, width)
+    return coco.decode(coco.merge(parts)).astype(bool)  # type: ignore[no-any-return]
+
+
+def _runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArray[np.bool_]:
+    size, runs = outline.get("size"), outline.get("counts")
+    if size != [height, width]:
+        turned = " It is [height, width] in COCO's format." if size == [width, height] else ""
+        raise UserError(
+            f"{where} has the size {size}, and the photo is {width}x{height} pixels.{turned} Export it again."
+        )
+    try:
+        counts = np.array(_decompressed(runs) if isinstance(runs, str) else runs)
+    except ValueError as error:
+        raise UserError(f"{where} cannot be read ({error}); export it again.") from error
+    if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 0).any() or counts.sum() != height * width:
+        total = f"sum up to {counts.sum()}" if counts.dtype.kind == "i" else "are no whole numbers"
+        raise UserError(
+            f"{where} cannot be read: its runs {total}, and the photo has {height * width} pixels; export it again."
+        )
+    levels = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
+    columns, rows = levels.reshape(width, height).T, levels.reshape(height, width)
+    if _edges(columns) > BY_ROWS * _edges(rows):
+        raise UserError(
+            f"{where} gives stripes: its runs go along rows, and COCO's go down columns. Export it again, e.g. by"
+            " pycocotools.mask.encode(numpy.asfortranarray(mask))."
+        )
+    return columns
+
+
+def _decompressed(text: str) -> list[int]:
+    """Run lengths from COCO's letters of six bits each: five of the number, the lowest first, and whether more follow. From the
+    fourth on, a number is the difference to the last but one.
+    """
+    counts: list[int] = []
+    letters = iter(text.encode())
+    for letter in letters:
+        number, place, bits = (letter - 48) & 31, 5, letter - 48
+        while bits & 32:
+            bits = next(letters, 48) - 48
+            number, place = number | (bits & 31) << place, place + 5
+        if bits & 16:
+            number -= 1 << place
+        counts.append(number + counts[-2] if len(counts) > 2 else number)
+    return counts
+
+
+def _edges(mask: NDArray[np.bool_]) -> int:
+    """How many neighbours, below or beside each other, are not alike."""
+    return int((mask[1:] != mask[:-1]).sum() + (mask[:, 1:] != mask[:, :-1]).sum())

@@ -5,8 +5,6 @@ Pillow's own separable filter (bilinear, antialiased), in whole numbers as Pillo
 out for all crops together.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -53,7 +51,6 @@ class PillowCrops:
         self._size = size
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
-        """As ``Crops`` says."""
         crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
@@ -80,7 +77,6 @@ class DeviceCrops:
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
-        """As ``Crops`` says."""
         lines = max(int(self._sizes.max()), self._size)
         at_once = max(1, SCRATCH // (lines * self._size * self._taps * self._channels))
         parts = [

@@ -1,14 +1,12 @@
 """What stands out among a dataset's photos while they are read: who cannot be taken, and what to know of the others."""
 
-from __future__ import annotations
-
 import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -20,89 +18,22 @@ from bgbias.images import drawn_masks, pixels
 from bgbias.photos.near_duplicates import find as find_near_duplicates
 from bgbias.photos.near_duplicates import thumbnail
 from bgbias.photos.table import Item
+from bgbias.settings import read_yaml
 
 LISTED = 100  # examples that a record names
 SHOWN = 3  # examples in a line of the log
 TINY = 32  # pixels of the short side
 HUGE = 100_000_000  # pixels
 
-# Why photos are left out, each for a reason of its own.
-LEFT_OUT = {
-    "unreadable": "photos that cannot be read, or whose mask cannot",
-    "levels_of_few_bits": f"photos of 16 bits whose levels are all below {pixels.FULL_SCALE}",
-    "levels_of_floats": "photos whose levels are floating point numbers",
-    "levels_of_32_bits": "photos whose levels are whole numbers of 32 bits",
-    "masks_of_another_size": "photos whose true mask has another size",
-    "masks_turned_otherwise": "photos whose true mask is turned otherwise than they are",
+# What stands out, in words: why photos are left out; what is counted among the others, and what follows.
+_WORDS = read_yaml(Path(__file__).with_suffix(".yaml"))
+_NUMBERS = {"full_scale": pixels.FULL_SCALE, "tiny": TINY, "million": HUGE // 1_000_000}
+LEFT_OUT = {name: what.format(**_NUMBERS) for name, what in _WORDS["left_out"].items()}
+FINDINGS = {
+    name: (words["what"].format(**_NUMBERS), words["remedy"]) for name, words in _WORDS["findings"].items()
 }
-
 TURN_PHOTO = " The photo carries a rotation (EXIF or XMP): `upright: true` turns it."
 TURN_MASK = " The photo is turned as its EXIF says: turn the mask too."
-
-# What is counted among photos that are taken: its name in records, what it is, and what follows.
-FINDINGS = {
-    "rotated_by_exif": (
-        "photos with a rotation in their EXIF",
-        "it is not applied; `upright: true` in the dataset's options turns them",
-    ),
-    "turned_by_exif": (
-        "photos with a rotation in their EXIF",
-        "they are turned, as a person sees them; see that your model's loader turns them too",
-    ),
-    "rotated_with_a_mask": (
-        "photos with a rotation in their EXIF or XMP and a true mask",
-        "the mask's shape, or the photo's edges along its border, say that both are turned alike",
-    ),
-    "rotated_with_an_unclear_mask": (
-        "photos with a rotation in their EXIF or XMP and a true mask of which nothing tells which way it was drawn",
-        "look at them: a mask that is turned otherwise than its photo lies beside the object",
-    ),
-    "transparent": (
-        "photos that are transparent in part",
-        "what shows there is white; the pixels that are hidden there are not used. To take what is not transparent as the object,"
-        " name the photos as their own masks (docs/masks.md)",
-    ),
-    "animated": ("animated pictures", "their first frame is taken"),
-    "rotation_in_xmp": (
-        "photos with a rotation in their XMP, and none in their EXIF",
-        "it is treated as one in the EXIF would be; most other programs and loaders do not look at XMP",
-    ),
-    "sixteen_bits": (
-        "photos of 16 bits",
-        "their levels 0 to 65,535 become 0 to 255; see that your model's loader does the same",
-    ),
-    "warned_of": (
-        "photos that Pillow warns of",
-        "they are taken; look at them, and save them anew where they are not what they should be",
-    ),
-    "tiny": (
-        f"pictures with a side below {TINY} pixels",
-        "they are enlarged to what a model sees; name the originals if these are previews",
-    ),
-    "huge": (
-        f"pictures of more than {HUGE // 1_000_000} million pixels",
-        "each takes seconds and hundreds of MB to decode; save them smaller",
-    ),
-    "near_duplicates_under_two_labels": (
-        "near-duplicates of a photo with another label",
-        "correct the labels, or remove one of each",
-    ),
-    "near_duplicates_within_a_class": (
-        "near-duplicates of a photo of the same class",
-        "the one finds the other whatever is behind it; an audit leaves them out; remove them before a study",
-    ),
-    "near_duplicates": ("near-duplicates of another photo", "they count twice; remove them"),
-    "classes_of_one_photo": ("classes of one photo", "nobody can find it, and it is no query; add photos"),
-    "photos_without_a_true_mask": (
-        "photos without a true mask",
-        "by `ground_truth` they have none, and are no query; draw theirs, or name another masker",
-    ),
-    "folders_without_a_photo": ("folders whose photos were all left out", "see above why"),
-    "linked_folders": (
-        "linked folders",
-        "they are entered; remove the links if their photos do not belong here",
-    ),
-}
 # Of what stands out: a mask that lies beside its object changes every number.
 TURNED_MASKS = ("masks_turned_otherwise", "rotated_with_a_mask", "rotated_with_an_unclear_mask")
 

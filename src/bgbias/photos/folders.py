@@ -1,19 +1,19 @@
 """Photos of a folder, or of a zip or tar of one: a folder for each class, or a label beside each photo."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import PICTURES, has_suffix, locator, stem, why_not
-from bgbias.images import heif
-from bgbias.photos import by_name
-from bgbias.photos.listing import TABLES, Listing, SourcePhoto, title
+from bgbias.photos.listing import TABLES, Listing, SourcePhoto, around, title
 
+# As telephones write it: Pillow reads it where the library pillow-heif is installed.
+HEIF = (".heic", ".heif", ".hif")
+HEIF_STEP = "or pip install pillow-heif, by which an audit reads it"
 LABELS = ("label", "class", "class_name", "category", "cls")  # what JSON beside a photo calls its class
 LEVELS = (
     "Say which by --class-level: {levels}. If the first ones are splits, name the one to look at instead"
@@ -21,14 +21,25 @@ LEVELS = (
 )
 
 
+@cache
+def can_read_heif() -> bool:
+    """Whether HEIF can be read from now on: the library has to tell Pillow once in each process."""
+    try:
+        # By its name, since nothing of ours asks for it to be installed.
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return False
+    return True
+
+
 def is_readable(name: str) -> bool:
     """Whether a file of this name is a photo that can be read here."""
-    return has_suffix(name, PICTURES) or (has_suffix(name, heif.ENDINGS) and heif.readable())
+    return has_suffix(name, PICTURES) or (has_suffix(name, HEIF) and can_read_heif())
 
 
 def why_left(name: str) -> str:
     """Why a file of this name is not taken, and what to do."""
-    return f"{why_not(name)}, {heif.STEP}" if has_suffix(name, heif.ENDINGS) else why_not(name)
+    return f"{why_not(name)}, {HEIF_STEP}" if has_suffix(name, HEIF) else why_not(name)
 
 
 def in_folder(files: Lookup, name: str | None = None, class_level: int | None = None) -> Listing:
@@ -45,7 +56,7 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
         raise UserError(_empty(place, left_out))
     depth = {n: len(PurePosixPath(n).parent.parts) for n in pictures}
     # An archive of a folder has that folder around all that lies in it.
-    is_enclosed = not place.is_dir() and by_name.around(pictures) > 0 and max(depth.values()) > 1
+    is_enclosed = not place.is_dir() and around(pictures) > 0 and max(depth.values()) > 1
     loose = [n for n in pictures if depth[n] < (class_level or 1 + is_enclosed)]
     inside = sorted(set(pictures) - set(loose))
     if class_level and not inside:
@@ -63,12 +74,48 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
 
 
 def of_names(files: Lookup, names: list[str], name: str, class_level: int | None, to_do: str) -> Listing:
-    """These files as photos, whose folders down to ``class_level`` are their classes (``by_name.classes``); 0: none are."""
+    """These files as photos, whose folders down to ``class_level`` are their classes (``classes_of``); 0: none are."""
     is_loose = class_level == 0
-    class_of = {} if is_loose else by_name.classes(names, class_level, name, to_do)
+    class_of = {} if is_loose else classes_of(names, class_level, name, to_do)
     photos = [SourcePhoto(n, partial(files.read, n), class_name=class_of.get(n, "")) for n in names]
     return Listing.of(
         name, photos, "photos lie in no folders, which would say their classes" if is_loose else ""
+    )
+
+
+def classes_of(names: list[str], level: int | None, name: str, to_do: str) -> dict[str, str]:
+    """Each picture's class: the folders of its path down to ``level``; all of them, if no level is named and none is doubtful.
+    What lies around all classes is no part of their names: a folder and an archive of it have the same.
+
+    Pictures in no folder, and folders in folders without a level, are errors; ``to_do`` ends the latter, with ``{levels}`` in
+    the place of those that there are. ``name`` is what people call the collection.
+    """
+    folders = {n: PurePosixPath(n).parent.parts for n in names}
+    loose = [n for n in names if len(folders[n]) < (level or 1)]
+    if loose:
+        place = f"in no folder of level {level}" if level else "in no folder"
+        raise UserError(
+            f"{name}: '{loose[0]}' lies {place}; put each class's pictures into a folder of its own."
+        )
+    shared = around(names)
+    if level:
+        return {n: "/".join(folders[n][min(shared, level - 1) : level]) for n in names}
+    # What follows the folders around all of them must be the class, and nothing below it.
+    different = sorted(set(folders.values()))
+    if len(different) > 1 and {len(f) for f in different} != {shared + 1}:
+        raise UserError(_nested(different, name, to_do))
+    return {n: f[-1] for n, f in folders.items()}
+
+
+def _nested(folders: list[tuple[str, ...]], name: str, to_do: str) -> str:
+    told = []
+    shown = ["/".join(folders[0]), "/".join(sorted(folders, key=lambda parts: len(parts))[-1])]
+    for level in range(1, min(map(len, folders)) + 1):
+        found = sorted({"/".join(f[:level]) for f in folders})
+        told.append(f"{level} ({len(found)} classes, e.g. '{found[0]}')")
+    return (
+        f"{name}: folders lie in folders, as '{shown[0]}' and '{shown[1]}', so that nobody knows which are classes."
+        f" {to_do.format(levels=', or '.join(told))}"
     )
 
 

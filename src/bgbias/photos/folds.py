@@ -2,8 +2,6 @@
 docs/methods.md, section 1). Test classes are the same in all folds.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Photos of Hugging Face's library ``datasets``: its objects, and folders that ``save_to_disk`` made."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

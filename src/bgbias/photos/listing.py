@@ -1,10 +1,9 @@
 """The photos of a source by name, before anybody has looked at one: what every kind of source gives to an audit and a study."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from os.path import commonpath
 from pathlib import Path, PurePosixPath
 from typing import Self
 
@@ -12,9 +11,8 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import compose, is_picture, stem, why_not
+from bgbias.files.pictures import compose, is_picture, stem, unique, why_not
 from bgbias.images.drawn_masks import is_cut_out, white
-from bgbias.photos import by_name
 from bgbias.photos.table import COLUMNS, ImageTable
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".gz", ".bz2", ".xz")
@@ -76,9 +74,9 @@ class Listing:
         number = {c: n for n, c in enumerate(sorted({photo.class_name for photo in ordered}))}
         why = why_unlabelled or why_not_labelled([photo.class_name for photo in ordered])
         labels = range(len(ordered)) if why else [number[photo.class_name] for photo in ordered]
-        shared = by_name.around([photo.image_id for photo in ordered])
+        shared = around([photo.image_id for photo in ordered])
         rows = [
-            (p.image_id, label, p.class_name, "test", KEY_SET, p.key or by_name.inside(p.image_id, shared))
+            (p.image_id, label, p.class_name, "test", KEY_SET, p.key or inside(p.image_id, shared))
             for p, label in zip(ordered, labels, strict=True)
         ]
         frame = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -108,7 +106,7 @@ class Listing:
         stems = set(map(stem, self.photos))
         beside = (*self.left_out, *self.others)
         others_of = {stem(name): name for name in beside if stem(name) not in stems}
-        mask_of = by_name.masks(drawn, self.photos, self.name, option, others_of.values())
+        mask_of = match_masks(drawn, self.photos, self.name, option, others_of.values())
 
         def with_mask(photo: SourcePhoto) -> SourcePhoto:
             mask = mask_of.get(stem(photo.image_id))
@@ -151,3 +149,39 @@ def why_not_labelled(classes: Iterable[str]) -> str:
     if sizes and max(sizes.values()) == 1:
         return "no class has two photos, so that there is nobody to find"
     return ""
+
+
+def around(names: Iterable[str]) -> int:
+    """How many folders lie around all files, as in many archives of a folder."""
+    return len(PurePosixPath(commonpath([PurePosixPath(n).parent for n in names])).parts)
+
+
+def inside(name: str, folders: int) -> str:
+    """A name as it is inside its first ``folders``."""
+    return "/".join(PurePosixPath(name).parts[folders:])
+
+
+def match_masks(
+    drawn: Iterable[str], photos: Iterable[str], name: str, place: str, others: Iterable[str] = ()
+) -> dict[str, str]:
+    """The masks by the stem of their photo, which is theirs too, but for folders around all masks, or all photos. A mask is taken
+    for no photo's if the names do not fit: an error, for the photo would silently go without. So are two masks of one photo, and
+    two photos of one mask. ``place`` is what people call the masks' folder; ``others`` are no photos, and may have masks.
+    """
+    drawn, photos = sorted(drawn), list(photos)
+    shared = around(photos)
+    photos += others
+    stem_of = {stem(inside(n, shared)): stem(n) for n in photos} | {stem(n): stem(n) for n in photos}
+    for folders in range(around(drawn) + 1):
+        photo_of = {n: stem_of.get(stem(inside(n, folders)), "") for n in drawn}
+        if all(photo_of.values()):
+            break
+    else:
+        homeless = [n for n in drawn if stem(n) not in stem_of]
+        raise UserError(
+            f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
+            f" the ending .png, in the same folders below {place}."
+        )
+    mask_of = unique(drawn, photo_of.__getitem__, f"{name}: the masks")
+    unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")
+    return mask_of

@@ -5,8 +5,6 @@ skies and walls); two whose detail correlates by more than ``ALIKE`` are near-du
 right. Mirrored or turned copies, and crops of more than a few percent, are not noticed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -40,7 +40,7 @@ class Pictures:
     """Read access to prepared pictures by image id, or by their place; the arrays are read-only views of the mapped file."""
 
     def __init__(self, path: Path) -> None:
-        with np.load(_index(path)) as index:
+        with np.load(path.with_suffix(".npz")) as index:
             self.ids: list[str] = index["ids"].tolist()
             self.shapes: list[tuple[int, ...]] = list(map(tuple, index["shapes"].tolist()))
             self._offsets, self._checks = index["offsets"].tolist(), index["checks"].tolist()
@@ -207,7 +207,7 @@ def _write(
         os.fsync(file.fileno())
     partial.replace(path)
     # Last, as nothing is read without it.
-    with replacing(_index(path)) as temporary, temporary.open("wb") as file:
+    with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as file:
         known = {"ids": np.array(ids, str), "offsets": np.cumsum(lengths) - lengths, "shapes": shapes}
         np.savez(file, **known, checks=np.array(checks, np.uint32))  # type: ignore[arg-type]
 
@@ -227,7 +227,3 @@ def _resume(partial: Path, lengths: np.ndarray) -> list[int]:
             end += length
         file.truncate(end)
     return checks
-
-
-def _index(path: Path) -> Path:
-    return path.with_suffix(".npz")

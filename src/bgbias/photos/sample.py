@@ -8,8 +8,6 @@ Classes and their photos come in an order that follows from their names alone: t
 them.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

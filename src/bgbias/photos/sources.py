@@ -1,7 +1,5 @@
 """Every kind of source of photos, told apart by what is there: the one way in, for audits and for the doctor."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -14,8 +12,8 @@ from PIL import Image
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, is_archive
 from bgbias.files.pictures import hidden
-from bgbias.photos import by_name, coco, folders, hugging_face, tables
-from bgbias.photos.listing import TABLES, Listing, title
+from bgbias.photos import coco, folders, hugging_face, tables
+from bgbias.photos.listing import TABLES, Listing, around, title
 from bgbias.photos.tables import BY_NAME, NamedColumns
 
 Source = str | Path | pd.DataFrame | Sequence[str | Path | bytes | np.ndarray | Image.Image]
@@ -51,8 +49,9 @@ def at(
     """
     if is_folder(place):
         files = Lookup(place, lambda name: True)
-        if class_level is None and (member := _table_in(files)):
-            return tables.in_member(files, member, name, named)
+        own_tables = [n for n in _outermost(files) if PurePosixPath(n).name in OWN_TABLES]
+        if own_tables and class_level is None:
+            return tables.in_member(files, own_tables[0], name, named)
         listing = by_labels(files, name or title(place)) if class_level is None else None
         return listing or folders.in_folder(files, name, class_level)
     if place.is_dir():
@@ -71,8 +70,11 @@ def by_labels(files: Lookup, name: str) -> Listing | None:
     """The photos of a folder or archive with their labels among them: in the only COCO file beside all photos, or in a file
     beside each photo. None where there are no such.
     """
-    if member := _coco_in(files):
-        return coco.in_coco(files, member, name)
+    described = [n for n in _outermost(files) if PurePosixPath(n).suffix.lower() == COCO]
+    if len(described) == 1:
+        data = files.read(described[0])
+        if all(f'"{part}"'.encode() in data for part in coco.PARTS):
+            return coco.in_coco(files, described[0], name)
     return folders.with_labels(files, name)
 
 
@@ -82,20 +84,8 @@ def _of_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Lis
     return tables.in_frame(frame, name, place=place, named=named)
 
 
-def _table_in(files: Lookup) -> str:
-    return next((n for n in _outermost(files) if PurePosixPath(n).name in OWN_TABLES), "")
-
-
-def _coco_in(files: Lookup) -> str:
-    described = [n for n in _outermost(files) if PurePosixPath(n).suffix.lower() == COCO]
-    is_coco = len(described) == 1 and all(
-        f'"{part}"'.encode() in files.read(described[0]) for part in coco.PARTS
-    )
-    return described[0] if is_coco else ""
-
-
 def _outermost(files: Lookup) -> list[str]:
     """Files that lie in no folder but those around all files."""
     names = [name for name in files.names if not hidden(name)]
-    around = by_name.around(names) if names else 0
-    return [name for name in names if len(PurePosixPath(name).parent.parts) == around]
+    depth = around(names) if names else 0
+    return [name for name in names if len(PurePosixPath(name).parent.parts) == depth]

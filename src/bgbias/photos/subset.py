@@ -1,7 +1,5 @@
 """Some photos of a table, the same ones for every model: they are drawn by names alone."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias import seeds

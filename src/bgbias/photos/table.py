@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_text
 from bgbias.photos import folds
 from bgbias.photos.given import Given
 
@@ -120,10 +119,6 @@ class ImageTable:
         columns = list(values.columns)
         columns.insert(columns.index("image_id") + 1, "label")
         return values.assign(label=values["image_id"].map(of_photo))[columns]
-
-    def write(self, path: Path) -> None:
-        """As CSV, atomically."""
-        write_text(path, self.frame.to_csv(index=False))
 
 
 def read_table(path: Path) -> ImageTable:

@@ -1,25 +1,26 @@
 """Photos that a table names or holds: a CSV or Parquet file, a pandas DataFrame, or a mere list."""
 
-from __future__ import annotations
-
 import difflib
+import posixpath
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO
+from os.path import commonpath
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import is_photo
+from bgbias.files.pictures import compose, is_photo, locator
 from bgbias.files.tables import parse, read_text
+from bgbias.images import pixels
 from bgbias.images.drawn_masks import white
-from bgbias.photos.cells import Find, encoded, in_archive, is_empty, on_disk, path, text
 from bgbias.photos.folders import is_readable, why_left
 from bgbias.photos.listing import Listing, SourcePhoto, title
 
@@ -34,6 +35,9 @@ SHOWN = 3
 OF_GROUP = "of each class one photo of a group is taken; leave out the column 'group' to take all"
 GONE = "no file is there: correct its path in the table, or put it there"
 Row = dict[str, Any]  # a cell by what its column means, and the row's number
+Read = Callable[[], bytes]
+Find = Callable[[str], tuple[str, Read | None]]
+"""Gives the id of the file that a path means, and what reads it; None where no file is there."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def in_frame(
     named: NamedColumns = BY_NAME,
     files: Lookup | None = None,
 ) -> Listing:
-    """The photos of a table with a column of paths, or of pictures themselves (``cells.encoded``); and, where it has them, of
+    """The photos of a table with a column of paths, or of pictures themselves (``encoded``); and, where it has them, of
     classes, keys, masks, splits, groups, places and parts (``COLUMNS``).
 
     Relative paths begin at ``start`` (the current folder, if None), which lies in the archive ``files``
@@ -99,7 +103,13 @@ def in_frame(
         if not why and is_classed and not photo.class_name:
             why = "no class in its row: fill it in"
         if not why and image_id in photos:
-            _check_class(photos[image_id], photo, row_of[image_id], row, place)
+            first_class, first_row = photos[image_id].class_name, row_of[image_id]["number"]
+            if photo.class_name != first_class:
+                raise UserError(
+                    f"{place}: '{image_id}' is of the class '{first_class}' in row {first_row} and of"
+                    f" '{photo.class_name}' in row {row['number']}. A photo has one class: correct or remove one"
+                    " row."
+                )
             image_id, why = f"{image_id} (row {row['number']})", "its photo is listed before: remove the row"
         if why:
             left_out[image_id] = why
@@ -209,17 +219,6 @@ def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
     return photo, why
 
 
-def _check_class(
-    one: SourcePhoto, again: SourcePhoto, first: Mapping[str, Any], row: Row, place: str
-) -> None:
-    """Refuse a photo that is listed twice with different classes."""
-    if one.class_name != again.class_name:
-        raise UserError(
-            f"{place}: '{one.image_id}' is of the class '{one.class_name}' in row {first['number']} and of"
-            f" '{again.class_name}' in row {row['number']}. A photo has one class: correct or remove one row."
-        )
-
-
 def _nothing(place: str, start: Path, left_out: dict[str, str]) -> str:
     shown = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
     if set(left_out.values()) == {GONE}:
@@ -242,3 +241,70 @@ def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
         return white(read(), name)
     is_boolean = isinstance(cell, np.ndarray) and cell.dtype == bool
     return white(encoded(cell.astype(np.uint8) if is_boolean else cell, name), name)
+
+
+def on_disk(start: Path, paths: Iterable[str]) -> Find:
+    """Finds files whose relative ``paths`` begin at ``start``. So do their ids, unless one lies elsewhere: then ids begin where
+    all files lie.
+    """
+    start, locate = start.resolve(), locator()
+    folders = {(start / path).parent for path in paths}
+    is_below = all(folder.is_relative_to(start) for folder in folders)
+    around = start if is_below else Path(commonpath(folders))
+
+    def find(path: str) -> tuple[str, Read | None]:
+        file = locate(start / path)
+        seen = file.relative_to(around) if file.is_relative_to(around) else file
+        return compose(str(seen)), file.read_bytes if file.is_file() else None
+
+    return find
+
+
+def in_archive(files: Lookup, below: str) -> Find:
+    """Finds files of an archive, whose paths begin at its part ``below``."""
+    there = set(files.names)
+
+    def find(path: str) -> tuple[str, Read | None]:
+        name = posixpath.normpath(posixpath.join(below, compose(path)))
+        return name, partial(files.read, name) if name in there else None
+
+    return find
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether there is nothing in a cell."""
+    return bool(pd.api.types.is_scalar(cell) and (pd.isna(cell) or cell == ""))
+
+
+def text(cell: Any) -> str:
+    """A cell that is a name, as names are compared; empty where there is none."""
+    return "" if is_empty(cell) else compose(str(cell).strip())
+
+
+def path(cell: Any) -> str:
+    """The path in a cell, or in Hugging Face's ``{bytes, path}`` without bytes; empty where a cell holds a picture."""
+    if isinstance(cell, dict) and not cell.get("bytes"):
+        cell = cell.get("path")
+    return str(cell).strip().replace("\\", "/") if isinstance(cell, (str, Path)) else ""
+
+
+def encoded(picture: Any, name: str) -> bytes:
+    """A picture in memory as bytes: as given, or as PNG, which loses nothing. Another thing is an error.
+
+    It may be a function without arguments that gives one, so that nothing is read before it is asked for.
+    """
+    picture = picture() if callable(picture) else picture
+    picture = picture["bytes"] if isinstance(picture, dict) else picture
+    if isinstance(picture, (bytes, bytearray, memoryview)):
+        return bytes(picture)
+    if isinstance(picture, Image.Image):
+        upright = ImageOps.exif_transpose(picture)
+        return pixels.encode_png(pixels.from_pillow(upright, "L" if picture.mode in ("1", "L") else "RGB"))
+    shape: tuple[int, ...] = getattr(picture, "shape", ())
+    kind = getattr(picture, "dtype", None)
+    if kind == np.uint8 and (len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)):
+        return pixels.encode_png(np.ascontiguousarray(picture))
+    what = f"{kind} {list(shape)}" if shape else type(picture).__name__
+    raise UserError(
+        f"'{name}' is {what}, and no photo: give a path, an encoded picture, one of Pillow's, or uint8 [H, W, 3] (RGB)."
+    )

@@ -14,9 +14,12 @@ from bgbias.photos import prepared
 from bgbias.photos import table as image_table
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
+from bgbias.study import plan
 from bgbias.study.params import Study
+from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
+    from bgbias.segmentation.truth import Truth
     from bgbias.training.batches import TrainingPhotos
 
 
@@ -44,7 +47,10 @@ class Album:
 
         masks, usable = self._masks() if "masks" in needed else (None, frozenset())
         pool = self._pool("train") if "backgrounds" in needed else None
-        textures = self._textures() if "textures" in needed else None
+        textures = None
+        if "textures" in needed:
+            store = self._study.files.at("textures", dataset=self._dataset, backbone=self._backbone)
+            textures = self._prepared(store, f"{self._dataset}/textures/{self._study.grid}/{self._backbone}")
         return TrainingPhotos(
             self.table("train"), self._photos, self._size, masks, usable, pool, device, textures
         )
@@ -57,13 +63,37 @@ class Album:
             pool = draws.Pool(self._pool(role), draws.sizes(self._pool_path(role)))
         if "inpainted" in needed:
             assert masks is not None  # whatever needs one needs the other
-            inpainted = self._inpainted(masks)
+            from bgbias.images.inpainting import without_object
+
+            masker = self._study.datasets[self._dataset].masker
+            folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
+            name = f"inpainted-{self._side}"
+            inpainted = prepared.combined(name, folder, self._photos, masks, without_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
     def truth(self) -> Pictures:
         """The true masks of photos that have one."""
         store = self._study.files.at("truth", dataset=self._dataset)
         return self._prepared(store, self._dataset, mode="L")
+
+    def objects(self, photos: Collection[str]) -> Truth:
+        """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
+        from bgbias.files.store import ImageStore
+        from bgbias.images import pixels
+        from bgbias.segmentation.truth import TrueBoxes, TrueMasks, in_crop
+
+        study, dataset = self._study, self._dataset
+        if plan.truth(study, dataset) == "masks":
+            return TrueMasks(self.truth(), photos, self._size)
+        named, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
+        parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
+        boxes = named.module.boxes(named.params(), parts)
+        found = {
+            name: in_crop(boxes[name], pixels.size(store.read(name), name), self._side, self._size)
+            for name in photos
+            if name in boxes
+        }
+        return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, self._size)
 
     def _masks(self) -> tuple[Pictures, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker
@@ -75,17 +105,6 @@ class Album:
         store, owner = files.at("masks", **where), f"{self._dataset}/{masker}"
         masks = self._prepared(store, owner, mode="L", change=used, tag=tag)
         return masks, usable & frozenset(masks.ids)
-
-    def _inpainted(self, masks: Pictures) -> Pictures:
-        from bgbias.images.inpainting import without_object
-
-        masker = self._study.datasets[self._dataset].masker
-        folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
-        return prepared.combined(f"inpainted-{self._side}", folder, self._photos, masks, without_object)
-
-    def _textures(self) -> Pictures:
-        store = self._study.files.at("textures", dataset=self._dataset, backbone=self._backbone)
-        return self._prepared(store, f"{self._dataset}/textures/{self._study.grid}/{self._backbone}")
 
     def _pool(self, role: str) -> Pictures:
         pool = self._study.datasets[self._dataset].backgrounds

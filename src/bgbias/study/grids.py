@@ -1,12 +1,10 @@
 """A named grid: which models it has, as products of choices, and what it changes of the protocol."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from itertools import chain, product
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from bgbias.photos.folds import FOLDS
 from bgbias.settings import Names, Strict, each_once
@@ -14,8 +12,9 @@ from bgbias.study import variants
 from bgbias.study.cell import PRETRAINED, UNTRAINED
 from bgbias.study.methods import ON_REPLACED
 
+Once = AfterValidator(each_once)
 Values = Annotated[
-    tuple[Annotated[variants.Value, BeforeValidator(variants.value)], ...], Field(min_length=1)
+    tuple[Annotated[variants.Value, BeforeValidator(variants.value)], ...], Field(min_length=1), Once
 ]
 
 
@@ -32,20 +31,11 @@ class Sweep(Strict):
         default_factory=dict, description="of the training of all its losses: `lr: [1.0e-4, 1.0e-3]`"
     )
 
-    @field_validator("losses", "methods")
-    @classmethod
-    def _values_once(cls, named: dict[str, dict[str, Values]]) -> dict[str, dict[str, Values]]:
-        for settings in named.values():
-            cls._once(settings)
-        return named
-
     @field_validator("train")
     @classmethod
-    def _once(cls, settings: dict[str, Values]) -> dict[str, Values]:
-        for key, values in settings.items():
-            if key in variants.COMMON:
-                raise ValueError(variants.common(key))
-            each_once(values)
+    def _differs_in_a_grid(cls, settings: dict[str, Values]) -> dict[str, Values]:
+        for key in settings.keys() & set(variants.COMMON):
+            raise ValueError(variants.common(key))
         return settings
 
 
@@ -60,10 +50,10 @@ class Block(Strict):
         description="options of src/bgbias/training/methods/, or names under `methods`; `<name>+bgaugment` replaces"
         " the backgrounds of its photos as well",
     )
-    seeds: tuple[Annotated[int, Field(ge=0, le=2**32 - 1)], ...] = Field(
+    seeds: Annotated[tuple[Annotated[int, Field(ge=0, le=2**32 - 1)], ...], Once] = Field(
         (), description="one training for each"
     )
-    folds: tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...] = Field(
+    folds: Annotated[tuple[Annotated[int, Field(ge=0, lt=FOLDS)], ...], Once] = Field(
         (0,),
         min_length=1,
         description="which of four folds to train on; all four add a row for their embeddings side by side",
@@ -75,13 +65,8 @@ class Block(Strict):
     )
     sweep: Sweep | None = Field(None, description="settings with several values, each combination a model")
 
-    @field_validator("seeds", "folds")
-    @classmethod
-    def _each_once(cls, named: tuple[int, ...]) -> tuple[int, ...]:
-        return each_once(named)
-
     @model_validator(mode="after")
-    def _has_models(self) -> Block:
+    def _has_models(self) -> Self:
         trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
         absent = [name for name, given in trained.items() if not given]
         # With seeds alone: the backbone, and what each seed's training would start from.
@@ -94,17 +79,18 @@ class Block(Strict):
             raise ValueError(f"{given[0]} is no method to train; write `pretrained: true` instead")
         if self.sweep and self.sweep.train and not self.losses:
             raise ValueError("sweep.train changes the training of the block's losses, and there are none")
-        for section, swept, known in self._swept():
+        sweep = self.sweep or Sweep()
+        methods = {name.removesuffix(ON_REPLACED) for name in self.methods}
+        both: list[tuple[str, Collection[str], Collection[str]]] = [
+            ("losses", sweep.losses, self.losses),
+            ("methods", sweep.methods, methods),
+        ]
+        for section, swept, known in both:
             if strange := next((name for name in swept if name not in known), None):
                 raise ValueError(f"sweep.{section} names '{strange}', which is none of the block's {section}")
         return self
 
-    def _swept(self) -> Iterator[tuple[str, Mapping[str, Any], Collection[str]]]:
-        if self.sweep:
-            yield "losses", self.sweep.losses, self.losses
-            yield "methods", self.sweep.methods, {name.removesuffix(ON_REPLACED) for name in self.methods}
-
-    def spelled_out(self) -> Block:
+    def spelled_out(self) -> Self:
         """The block with every variant by name, and nothing left to sweep."""
         if not self.sweep:
             return self

@@ -40,6 +40,7 @@ class Named:
     options: Mapping[str, Any]
 
     section: ClassVar[str]
+    below: ClassVar[str] = ""  # where an entry has options in a section of their own
     family: ClassVar[str]  # of plug-ins
 
     @property
@@ -55,7 +56,7 @@ class Named:
     @property
     def key(self) -> str:
         """Where its options stand in params.yaml."""
-        return f"{self.section}.{self.name}"
+        return f"{self.section}.{self.name}{self.below}"
 
     @property
     def owner(self) -> str:
@@ -80,21 +81,18 @@ class Named:
 
 @dataclass(frozen=True)
 class NamedDataset(Named):
-    """A dataset, whose options stand in a section of their own."""
+    """A dataset as models and masks name it."""
 
     section = family = "datasets"
-
-    @property
-    def key(self) -> str:
-        """Where its options stand in params.yaml."""
-        return f"{super().key}.options"
+    below = ".options"
 
 
 @dataclass(frozen=True)
-class MaskerEntry(NamedDataset):
-    """A masker, whose options do so, too."""
+class MaskerEntry(Named):
+    """A masker as datasets name it."""
 
     section = family = "maskers"
+    below = ".options"
 
 
 @dataclass(frozen=True)

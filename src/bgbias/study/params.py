@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from bgbias import attacks, plugins
 from bgbias.attribution.settings import Attribution, Sanity
@@ -21,27 +21,11 @@ from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
 from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
-from bgbias.study import names, variants
+from bgbias.study import variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
 from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
-from bgbias.study.paths import Paths
+from bgbias.study.paths import Paths, Roots, check_names
 from bgbias.training.settings import Train
-
-
-class Roots(Strict):
-    """Where artefacts go; point them at a big disk."""
-
-    raw: str = Field("data/raw", description="official files, as they were fetched")
-    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
-    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
-    work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
-    runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
-    report: str = Field("data/report", description="results, tables and figures of each grid")
-
-    @field_validator("*")
-    @classmethod
-    def _spelt_alike(cls, written: str) -> str:
-        return names.folder(written)
 
 
 class Dataset(Strict):
@@ -122,7 +106,7 @@ class Study(Shared):
     @property
     def files(self) -> Paths:
         """The patterns of this study's artefacts."""
-        return Paths(**self.paths.model_dump(), grid=self.grid)
+        return Paths(self.paths, self.grid)
 
     def dataset(self, name: str) -> NamedDataset:
         """The file and the options of a dataset; one that params.yaml lacks is an error."""
@@ -180,7 +164,7 @@ def _entries(path: Path) -> dict[str, dict[str, Any]]:
             )
         if not isinstance(entries, dict):
             raise UserError(f"{path}: '{section}' must be a mapping of keys.")
-        names.check(path, {section: [str(name) for name in entries]})
+        check_names(path, {section: [str(name) for name in entries]})
     return sections
 
 
@@ -190,7 +174,7 @@ def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
     Every mistake names its file and its key.
     """
     file: File = validated(File, read(path), path)
-    names.check(path, {section: getattr(file, section) for section in NAMED})
+    check_names(path, {section: getattr(file, section) for section in NAMED})
     plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
     if chosen not in file.grids:

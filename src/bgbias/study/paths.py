@@ -2,29 +2,83 @@
 
 The nodes' files declare the patterns of what they make (``OUTPUTS``), this file those of unfinished work. Each begins with a
 root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else spells a folder.
+
+Names of params.yaml become parts of paths and commands: what can be one is checked here, for every kind. Files of plugins are
+held to the same rule (``plugins.NAME``), and their parts (``sources.parts_of``).
 """
 
 import hashlib
+import os
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from pydantic import Field, field_validator
+
 from bgbias import plugins
+from bgbias.errors import UserError
+from bgbias.plugins import NAME
+from bgbias.settings import Strict
 from bgbias.study.cell import CELL
 
 LONGEST = 180  # characters of a file's name that is made of others; file systems take 255 bytes
+LONGEST_NAME = 64  # a cell's four names and its folders stand in one lock's name
+# Of backbones: timm:<model>.
+_WITH_VARIANT = re.compile(rf"{NAME.pattern}(:{NAME.pattern})?", re.ASCII)
+_RULE = (
+    "it becomes part of paths and commands, so only unaccented letters, digits and _ - . can be in it"
+    f" ({LONGEST_NAME} at most), and neither - nor . comes first"
+)
+# Prepared pictures of backgrounds lie beside those of datasets.
+_TAKEN = {"datasets": ("backgrounds",)}
+
+
+def check_names(path: Path, sections: Mapping[str, Collection[str]]) -> None:
+    """Refuse what cannot be a name in one of these sections of params.yaml, the file at ``path``."""
+    for section, names in sections.items():
+        rule = _WITH_VARIANT if section == "backbones" else NAME
+        for name in names:
+            why = "" if rule.fullmatch(name) and len(name) <= LONGEST_NAME else _RULE
+            if name in _TAKEN.get(section, ()):
+                why = "a folder of ours is called so"
+            if why:
+                # ascii: a letter of another alphabet looks like one of ours, a line break like nothing.
+                shown = ascii(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")[1:-1]
+                added = " '+bgaugment' is added where a grid names a method."
+                hint = added if section == "methods" and "+" in name else ""
+                raise UserError(f"{path}: '{section}.{shown}' cannot be a name: {why}.{hint}")
+
+
+class Roots(Strict):
+    """Where artefacts go; point them at a big disk."""
+
+    raw: str = Field("data/raw", description="official files, as they were fetched")
+    downloads: str = Field("data/downloads", description="official files that were fetched by hand")
+    checksums: str = Field("data/checksums.csv", description="sha256 of files for which nobody publishes one")
+    work: str = Field("data/work", description="what all grids share: photo stores, masks, backgrounds, logs")
+    runs: str = Field("data/runs", description="models, embeddings and scores of each grid")
+    report: str = Field("data/report", description="results, tables and figures of each grid")
+
+    @field_validator("*")
+    @classmethod
+    def _spelt_alike(cls, written: str) -> str:
+        """As Snakemake and Python both spell it; what no pattern or shell can mean is refused."""
+        if wrong := re.search(r"[{}\x00-\x1f\x7f]", written):
+            raise ValueError(f"no folder's name here can hold {wrong[0]!a}; name another one")
+        if written.startswith(("~", "-")) or "$" in written:
+            raise ValueError(
+                "~ and variables are not filled in, and - begins an option; write the folder out"
+            )
+        return os.path.normpath(written)
 
 
 @dataclass(frozen=True)
 class Paths:
     """Patterns below the roots; ``grid`` is filled in, everything else stays a wildcard."""
 
-    raw: str
-    downloads: str
-    checksums: str
-    work: str
-    runs: str
-    report: str
+    roots: Roots
     grid: str
 
     def __getattr__(self, name: str) -> str:
@@ -34,7 +88,7 @@ class Paths:
             raise AttributeError(name) from None
         root, _, rest = pattern.partition("/")
         of_grid = f"/{self.grid}" if root in ("RUNS", "REPORT") else ""
-        return f"{getattr(self, root.lower())}{of_grid}/{rest}"
+        return f"{getattr(self.roots, root.lower())}{of_grid}/{rest}"
 
     def at(self, pattern: str, /, **wildcards: object) -> Path:
         """One artefact: the pattern with its wildcards filled in."""

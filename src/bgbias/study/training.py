@@ -61,10 +61,6 @@ class Training:
         task = Task(torch.from_numpy(labels), names, wider, self.loss_rate, repelled)
         return around(self.method, model, loss, task)
 
-    def images_per_class(self, method: BaseMethod) -> int:
-        """How many photos of a class stand in a batch: as the method wants it, else the loss."""
-        return int(method.images_per_class or self.loss.IMAGES_PER_CLASS)
-
 
 def around(named: NamedMethod, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
     method: BaseMethod = named.module.Method(model, base_loss, named.params(), task)

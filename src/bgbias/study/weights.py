@@ -7,14 +7,12 @@ Its file in the family's folder may offer ``PUBLISHED``, the sources of its weig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
-from bgbias.settings import Strict
 from bgbias.study.named import Named, find_backbone
 from bgbias.study.params import Study
 
@@ -79,12 +77,6 @@ def file(study: Study, owner: str) -> Path | None:
         return study.files.at("weights", owner=owner)
     wanted = _wanted(study, owner)
     return places.source(wanted) if wanted else None
-
-
-def described(study: Study, owner: str) -> tuple[ModuleType, Strict]:
-    """The file that implements a network, and the network's options."""
-    named = network(study, owner)
-    return named.module, named.params()
 
 
 def network(study: Study, owner: str) -> Named:

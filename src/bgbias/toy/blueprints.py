@@ -6,6 +6,7 @@ Lengths are arbitrary (the camera frames the object), ``y`` points up and things
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from bgbias.toy.shapes import Primitive
 
 Vector = tuple[float, float, float]
 Blueprint = Callable[["Draft"], None]
-BLUEPRINTS: dict[str, Blueprint] = {}
 
 
 def rotation(x: float = 0, y: float = 0, z: float = 0) -> np.ndarray:
@@ -82,12 +82,6 @@ def build(name: str, rng: np.random.Generator) -> list[Primitive]:
     return [p.moved(np.eye(3) * scale, -(low + high) / 2 * scale) for p in draft.parts]
 
 
-def _blueprint(function: Blueprint) -> Blueprint:
-    BLUEPRINTS[function.__name__.strip("_")] = function
-    return function
-
-
-@_blueprint
 def _mug(d: Draft) -> None:
     r, h = d.u(0.6, 0.8), d.u(0.6, 1.0)
     d.drum((0, h, 0), r, h, 0, d.u(0.85, 1.25))
@@ -95,7 +89,6 @@ def _mug(d: Draft) -> None:
     d.drum((0, 2 * h, 0), r * 0.85, 0.02, 3)
 
 
-@_blueprint
 def _rocket(d: Draft) -> None:
     r, h, count = d.u(0.4, 0.55), d.u(0.8, 1.1), int(d.rng.integers(3, 5))
     d.drum((0, 0.3 + h, 0), r, h, 0)
@@ -106,7 +99,6 @@ def _rocket(d: Draft) -> None:
         d.ball((x, 0.4 + 1.4 * h, z), 0.22, 2)
 
 
-@_blueprint
 def _mushroom(d: Draft) -> None:
     h, r = d.u(0.4, 0.7), d.u(0.85, 1.1)
     d.drum((0, h, 0), d.u(0.35, 0.5), h, 1, d.u(0.7, 1.0))
@@ -114,7 +106,6 @@ def _mushroom(d: Draft) -> None:
     d.ring((0, h * 1.3, 0), 0.38, 0.1, 2)
 
 
-@_blueprint
 def _house(d: Draft) -> None:
     w, h, deep, roof = d.u(0.6, 0.9), d.u(0.45, 0.75), d.u(0.6, 0.9), d.u(0.35, 0.6)
     d.box((0, h, 0), (w, h, deep), 0)
@@ -124,7 +115,6 @@ def _house(d: Draft) -> None:
     d.box((0, h * 0.6, 0), (0.2, h * 0.6, deep * 1.03), 3)
 
 
-@_blueprint
 def _tree(d: Draft) -> None:
     d.drum((0, 0.3, 0), d.u(0.2, 0.3), 0.4, 1)
     levels, r = int(d.rng.integers(2, 4)), d.u(0.8, 1.0)
@@ -134,7 +124,6 @@ def _tree(d: Draft) -> None:
     d.ball((0, 1.5 + 0.55 * (levels - 1), 0), 0.2, 3)
 
 
-@_blueprint
 def _pawn(d: Draft) -> None:
     sizes = (d.u(0.75, 0.9), d.u(0.5, 0.65), d.u(0.35, 0.5))
     y = 0.0
@@ -145,7 +134,6 @@ def _pawn(d: Draft) -> None:
     d.drum((0, y + 0.25, 0), sizes[2] * 0.8, 0.2, 2, d.u(0.5, 1))
 
 
-@_blueprint
 def _robot(d: Draft) -> None:
     w, h, head = d.u(0.55, 0.75), d.u(0.55, 0.75), d.u(0.3, 0.42)
     d.box((0, 0.5 + h, 0), (w, h, w * 0.75), 0)
@@ -156,7 +144,6 @@ def _robot(d: Draft) -> None:
         d.ball((x * head * 0.6, 0.55 + 2 * h + head, head * 1.1), 0.14, 3)
 
 
-@_blueprint
 def _bottle(d: Draft) -> None:
     r, h, neck = d.u(0.5, 0.65), d.u(0.6, 0.9), d.u(0.2, 0.28)
     d.drum((0, h, 0), r, h, 0)
@@ -165,7 +152,6 @@ def _bottle(d: Draft) -> None:
     d.drum((0, 2 * h + 0.95, 0), neck * 1.4, 0.13, 2)
 
 
-@_blueprint
 def _teapot(d: Draft) -> None:
     r, h = d.u(0.75, 0.9), d.u(0.55, 0.75)
     d.ball((0, h, 0), (r, h, r), 0)
@@ -175,7 +161,6 @@ def _teapot(d: Draft) -> None:
     d.ball((0, h * 1.75 + 0.3, 0), 0.15, 3)
 
 
-@_blueprint
 def _car(d: Draft) -> None:
     length, h, w = d.u(1.0, 1.2), d.u(0.28, 0.38), d.u(0.5, 0.65)
     back = d.u(-0.3, 0.2)
@@ -186,7 +171,6 @@ def _car(d: Draft) -> None:
             d.drum((x * length * 0.58, 0.3, z * w), 0.32, 0.12, 3, turn=(90, 0, 0))
 
 
-@_blueprint
 def _duck(d: Draft) -> None:
     body, head = d.u(0.55, 0.7), d.u(0.38, 0.48)
     d.ball((0, body, 0), (d.u(0.9, 1.05), body, 0.68), 0)
@@ -197,7 +181,6 @@ def _duck(d: Draft) -> None:
         d.ball((0.55 + head * 0.65, body * 1.6 + head, z * head * 0.65), 0.11, 3)
 
 
-@_blueprint
 def _cake(d: Draft) -> None:
     r, tiers, y = d.u(0.85, 1.0), int(d.rng.integers(2, 4)), 0.0
     for k in range(tiers):
@@ -209,7 +192,6 @@ def _cake(d: Draft) -> None:
         d.ball((x, 0.62, z), 0.14, 3)
 
 
-@_blueprint
 def _lighthouse(d: Draft) -> None:
     r, h = d.u(0.5, 0.62), d.u(0.8, 1.05)
     d.drum((0, 0.12, 0), r * 1.45, 0.14, 2)
@@ -219,7 +201,6 @@ def _lighthouse(d: Draft) -> None:
     d.dome((0, 0.68 + 2 * h, 0), (r * 0.65, d.u(0.3, 0.5), r * 0.65), 1)
 
 
-@_blueprint
 def _goblet(d: Draft) -> None:
     r = d.u(0.55, 0.75)
     d.drum((0, 0.1, 0), r, 0.12, 1)
@@ -229,7 +210,6 @@ def _goblet(d: Draft) -> None:
     d.drum((0, 1.81, 0), r * 0.88, 0.02, 3)
 
 
-@_blueprint
 def _cactus(d: Draft) -> None:
     h, r = d.u(0.7, 0.9), d.u(0.32, 0.42)
     d.drum((0, 0.25, 0), 0.5, 0.3, 1, d.u(1.15, 1.35))
@@ -242,7 +222,6 @@ def _cactus(d: Draft) -> None:
     d.ball((0, 0.6 + 2 * h + r, 0), 0.19, 2)
 
 
-@_blueprint
 def _balloon(d: Draft) -> None:
     r = d.u(0.75, 0.9)
     d.ball((0, 1.7, 0), (r, d.u(0.8, 1.0), r), 0)
@@ -251,7 +230,6 @@ def _balloon(d: Draft) -> None:
     d.ring((0, 1.7, 0), r, 0.08, 3)
 
 
-@_blueprint
 def _fish(d: Draft) -> None:
     h, w = d.u(0.55, 0.75), d.u(0.35, 0.5)
     d.ball((0, 0.8, 0), (d.u(0.9, 1.1), h, w), 0)
@@ -261,7 +239,6 @@ def _fish(d: Draft) -> None:
         d.ball((0.6, 0.95, z * w * 0.72), 0.15, 3)
 
 
-@_blueprint
 def _boat(d: Draft) -> None:
     length = d.u(0.95, 1.15)
     d.box((0, 0.35, 0), (length, 0.4, 0.5), 0, faces=shapes.HULL)
@@ -270,7 +247,6 @@ def _boat(d: Draft) -> None:
     d.box((-length * 0.55, 0.85, 0), (0.26, 0.22, 0.3), 2)
 
 
-@_blueprint
 def _ice_cream(d: Draft) -> None:
     r = d.u(0.5, 0.62)
     d.drum((0, 0.75, 0), 0.12, 0.75, 1, r / 0.12)
@@ -280,7 +256,6 @@ def _ice_cream(d: Draft) -> None:
     d.ball((0, 2.65, 0), 0.17, 3)
 
 
-@_blueprint
 def _bell(d: Draft) -> None:
     r = d.u(0.75, 0.9)
     d.drum((0, 0.35, 0), r, 0.28, 1, 0.78)
@@ -290,7 +265,6 @@ def _bell(d: Draft) -> None:
     d.ball((0, 0.1, 0), 0.22, 3)
 
 
-@_blueprint
 def _present(d: Draft) -> None:
     w, h, band = d.u(0.65, 0.85), d.u(0.45, 0.8), d.u(0.13, 0.18)
     d.box((0, h, 0), (w, h, w), 0)
@@ -301,7 +275,6 @@ def _present(d: Draft) -> None:
         d.ring((side * 0.26, 2 * h + 0.32, 0), 0.2, 0.09, 3, (90, 0, 25 * side))
 
 
-@_blueprint
 def _castle(d: Draft) -> None:
     r, h = d.u(0.5, 0.65), d.u(0.6, 0.85)
     d.drum((0, h, 0), r, h, 0)
@@ -312,7 +285,6 @@ def _castle(d: Draft) -> None:
         d.drum((x, h * 1.4 + 0.2, z), 0.34, 0.24, 2, 0)
 
 
-@_blueprint
 def _caterpillar(d: Draft) -> None:
     count, r = int(d.rng.integers(4, 6)), d.u(0.42, 0.52)
     for k in range(count):
@@ -323,7 +295,6 @@ def _caterpillar(d: Draft) -> None:
         d.ball(((count - 1) * 0.58 + r * 0.9, r * 1.55, z * 0.2), 0.13, 3)
 
 
-@_blueprint
 def _bear(d: Draft) -> None:
     body, head = d.u(0.65, 0.8), d.u(0.5, 0.6)
     top = 2 * body + head * 0.7
@@ -336,10 +307,17 @@ def _bear(d: Draft) -> None:
         d.ball((x * body * 0.55, 0.2, body * 0.5), (0.27, 0.24, 0.4), 2)
 
 
-@_blueprint
 def _crystal(d: Draft) -> None:
     sides, r, h = int(d.rng.choice([5, 6, 8])), d.u(0.55, 0.75), d.u(0.5, 0.8)
     d.drum((0, 0.14, 0), r * 1.3, 0.14, 2)
     d.box((0, 0.3 + h, 0), (r, h, r), 0, faces=shapes.column(sides))
     d.drum((0, 0.3 + 2 * h + 0.4, 0), r, 0.42, 1, 0)
     d.ball((0, 0.35 + 2 * h + 0.8, 0), 0.2, 3)
+
+
+_ALL: tuple[Any, ...] = (
+    _mug, _rocket, _mushroom, _house, _tree, _pawn, _robot, _bottle, _teapot, _car, _duck,
+    _cake, _lighthouse, _goblet, _cactus, _balloon, _fish, _boat, _ice_cream, _bell, _present,
+    _castle, _caterpillar, _bear, _crystal,
+)  # fmt: skip
+BLUEPRINTS: dict[str, Blueprint] = {function.__name__.strip("_"): function for function in _ALL}

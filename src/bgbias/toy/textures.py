@@ -6,6 +6,7 @@ anywhere at any resolution: another crop is other coordinates. ``Cloth.noise`` i
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,6 @@ from bgbias.toy.paint import edge, wave
 
 _LAST = 63  # row and column of the noise table, which repeats: a power of two, so that a bit mask says where
 Texture = Callable[["Cloth", np.ndarray, np.ndarray], np.ndarray]
-TEXTURES: dict[str, Texture] = {}
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,17 @@ def _edge(x: np.ndarray, soft: float = 0.08) -> np.ndarray:
     return edge(x, soft)
 
 
-def _texture(function: Texture) -> Texture:
-    TEXTURES[function.__name__.strip("_")] = function
-    return function
-
-
-@_texture
 def _gradient(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     slow = c.smooth(u * 0.8 + 3, v * 0.8)
     sky = c.mix(0, 1, np.clip(0.5 + 0.5 * v + 0.5 * (slow - 0.5), 0, 1))
     return c.over(sky, 2, 0.7 * c.smooth(u * 1.3, v * 1.3 + 9) ** 2)
 
 
-@_texture
 def _stripes(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = u * c.scale
     return c.over(c.mix(0, 1, _edge(wave(s))), 2, _edge(0.1 - np.abs(wave(s + 0.125)), 0.06) * (c.knob > 0.4))
 
 
-@_texture
 def _tiles(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale, v * c.scale
     i, j = np.floor(s), np.floor(t)
@@ -91,7 +83,6 @@ def _tiles(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(c.over(tile, 2, _edge(0.08 - ring)), 3, _edge(0.06 - grout))
 
 
-@_texture
 def _checks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale * 0.6, v * c.scale * 0.6
     a, b = wave(s), wave(t)
@@ -99,7 +90,6 @@ def _checks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(c.mix(0, 1, odd), 2, 0.35 * c.fractal(u * 9, v * 9, 2))
 
 
-@_texture
 def _plaid(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale * 0.6, v * c.scale * 0.6
     wide = 0.5 * (_edge(wave(s), 0.05) + _edge(wave(t), 0.05))
@@ -108,7 +98,6 @@ def _plaid(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(c.mix(0, 1, wide), 2, 0.8 * thin) * weave
 
 
-@_texture
 def _bricks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     t = v * c.scale * 1.3
     j = np.floor(t)
@@ -120,7 +109,6 @@ def _bricks(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(brick, 3, _edge(0.09 - mortar))
 
 
-@_texture
 def _wood(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale * 0.6
     j = np.floor(s)
@@ -131,7 +119,6 @@ def _wood(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(plank, 3, 0.85 * _edge(0.045 - np.minimum(s - j, 1 - s + j), 0.05))
 
 
-@_texture
 def _marble(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     warp = c.fractal(u * 2.5, v * 2.5, 4)
     vein = np.abs(wave((u + 0.4 * v) * c.scale * 0.3 + 2.4 * warp)) * 4
@@ -153,7 +140,6 @@ def _voronoi(c: Cloth, s: np.ndarray, t: np.ndarray) -> tuple[np.ndarray, np.nda
     return first, second, mine
 
 
-@_texture
 def _terrazzo(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     first, second, mine = _voronoi(c, u * c.scale, v * c.scale)
     chip = _edge(second - first - 0.25 - 0.35 * mine)
@@ -164,14 +150,12 @@ def _terrazzo(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.colours[0][:, None] + (chips - c.colours[0][:, None]) * chip
 
 
-@_texture
 def _cobble(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     first, second, mine = _voronoi(c, u * c.scale * 0.8, v * c.scale * 0.8)
     stone = c.mix(0, 1, mine) * (1.1 - 0.45 * first * first)
     return c.over(stone, 3, _edge(0.12 - second + first, 0.12))
 
 
-@_texture
 def _bokeh(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     picture = c.mix(3, 0, c.smooth(u * 1.5, v * 1.5))
     for k in (0, 1):
@@ -181,7 +165,6 @@ def _bokeh(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return picture
 
 
-@_texture
 def _polka(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     t = v * c.scale
     s = u * c.scale + 0.5 * (np.floor(t) % 2)
@@ -190,14 +173,12 @@ def _polka(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.mix(0, 0, gap) + (dot - c.colours[0][:, None]) * _edge(0.22 + 0.14 * c.knob - gap)
 
 
-@_texture
 def _cloth(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     fold = c.fractal(u * 2.2 + 1.5 * v, v * 0.9, 2)
     weave = np.where((np.floor(u * 30) + np.floor(v * 30)) % 2 > 0, 1.04, 0.94).astype(np.float32)
     return c.mix(0, 1, np.clip(fold * 1.6 - 0.3, 0, 1)) * weave * (0.78 + 0.4 * fold)
 
 
-@_texture
 def _waves(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale + (0.3 + 0.5 * c.knob) * np.sin(u * 2 * np.pi * (1 + round(3 * c.knob)))
     band = np.floor(s) % 3
@@ -205,7 +186,6 @@ def _waves(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(c.mix(0, 1, _edge(wave(s / 2))), 2, crest)
 
 
-@_texture
 def _scales(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     t, picture = v * c.scale, c.mix(0, 0, u)
     for k in (1, 0):  # a lower row of discs lies over the upper one
@@ -217,13 +197,11 @@ def _scales(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return picture
 
 
-@_texture
 def _chevron(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s = v * c.scale + 2 * np.abs(wave(u * c.scale * 0.5)) * (1 + c.knob)
     return c.over(c.mix(0, 1, _edge(wave(s))), 2, _edge(wave(s * 0.5 + 0.1) - 0.18))
 
 
-@_texture
 def _hexagons(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     s, t = u * c.scale, v * c.scale / np.float32(1.732)
     near = (s - np.round(s)) ** 2 + 3 * (t - np.round(t)) ** 2
@@ -235,39 +213,33 @@ def _hexagons(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     return c.over(tile, 3, _edge(0.06 - np.abs(near - other)))
 
 
-@_texture
 def _grass(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     lean = c.smooth(u * 3, v * 3)
     blades = c.fractal(u * 22 + 5 * lean, v * 4.5, 2)
     return c.over(c.mix(0, 1, blades), 2, np.clip(c.fractal(u * 26 + 8, v * 5, 2) * 2 - 1.1, 0, 1))
 
 
-@_texture
 def _sand(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     ripple = 0.5 + 2 * wave(v * c.scale * 0.8 + c.fractal(u * 2, v * 2, 2) * 2.2)
     return c.mix(0, 1, ripple) * (0.88 + 0.24 * c.smooth(u * 45, v * 45))
 
 
-@_texture
 def _clouds(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     puff = np.clip(c.fractal(u * 2.2, v * 3.2, 4) * 2.2 - 0.8, 0, 1)
     return c.over(c.mix(0, 3, np.clip(0.5 + 0.4 * v, 0, 1) * 0.5), 1, puff)
 
 
-@_texture
 def _patches(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     a, b = c.fractal(u * 3.2, v * 3.2, 2), c.fractal(u * 3.2 + 30, v * 3.2 + 11, 2)
     return c.over(c.over(c.mix(0, 0, a), 1, _edge(a - 0.52, 0.05)), 2, _edge(b - 0.6, 0.05))
 
 
-@_texture
 def _rays(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     # The sun stands outside most crops, so that rays fan but never meet.
     turn = np.arctan2(v + 2.4 + c.knob, u) * np.float32((3 + round(c.scale)) / np.pi * 2.2)
     return c.over(c.mix(0, 1, _edge(wave(turn), 0.1)), 2, 0.4 * np.clip(v * 0.5 + 0.3, 0, 1))
 
 
-@_texture
 def _confetti(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
     picture = c.mix(0, 0, u)
     for k in (1, 2, 3):
@@ -279,3 +251,11 @@ def _confetti(c: Cloth, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         strip = _edge(0.1 - np.abs(q)) * _edge(0.3 - np.abs(p))
         picture = c.over(picture, k, strip * (c.cell(i, j + 3 * k) > 0.35))
     return picture
+
+
+_ALL: tuple[Any, ...] = (
+    _gradient, _stripes, _tiles, _checks, _plaid, _bricks, _wood, _marble, _terrazzo, _cobble,
+    _bokeh, _polka, _cloth, _waves, _scales, _chevron, _hexagons, _grass, _sand, _clouds,
+    _patches, _rays, _confetti,
+)  # fmt: skip
+TEXTURES: dict[str, Texture] = {function.__name__.strip("_"): function for function in _ALL}

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from bgbias.files.fetch import Source
-from bgbias.masks.maskers._params import MEAN, REMBG, STD, Colours, GraphParams, SaliencyRecipe
+from bgbias.masks.maskers._params import MEAN, STD, Colours, GraphParams, SaliencyRecipe, read_sources
 
 if TYPE_CHECKING:
     from bgbias.masks.onnx_saliency import GraphMasker
@@ -63,49 +62,25 @@ def _builder(name: str, recipe: SaliencyRecipe | None = None) -> Callable[[Any, 
     return build
 
 
-def _published(file: str, size: int, md5: str, sha256: str, mirror: str = "") -> tuple[Source, ...]:
-    """rembg's file, and the same file elsewhere."""
-    places = (f"{REMBG}/{file}", *filter(None, [mirror]))
-    return tuple(Source(place=p, file=file, size=size, md5=md5, sha256=sha256) for p in places)
-
-
 MEMBERS = {
     "birefnet": {
         "__doc__": "BiRefNet for general use (Zheng et al., CAAI AIR 2024), seen at 1024 pixels: the finest masks here, and"
         f" the slowest.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet", BIREFNET),
-        "PUBLISHED": _published(
-            "BiRefNet-general-epoch_244.onnx",
-            size=972_666_916,
-            md5="7a35a0141cbbc80de11d9c9a28f52697",
-            sha256="58f621f00f5d756097615970a88a791584600dcf7c45b18a0a6267535a1ebd3c",
-            mirror="https://huggingface.co/onnx-community/BiRefNet-ONNX/resolve/main/onnx/model.onnx",
-        ),
+        "PUBLISHED": read_sources("birefnet"),
     },
     "birefnet_lite": {
         "__doc__": "BiRefNet with a Swin-T in place of its Swin-L (Zheng et al., CAAI AIR 2024): a quarter of the weights,"
         f" edges nearly as fine.\n\n{BIREFNET_LICENCE}",
         "build": _builder("birefnet_lite", BIREFNET),
-        "PUBLISHED": _published(
-            "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx",
-            size=224_005_088,
-            md5="4fab47adc4ff364be1713e97b7e66334",
-            sha256="5600024376f572a557870a5eb0afb1e5961636bef4e1e22132025467d0f03333",
-            mirror="https://github.com/ZhengPeng7/BiRefNet/releases/download/v1/"
-            "BiRefNet-general-bb_swin_v1_tiny-epoch_232.onnx",
-        ),
+        "PUBLISHED": read_sources("birefnet_lite"),
     },
     "isnet": {
         "__doc__": "IS-Net for general use (Qin et al., ECCV 2022): finer edges than U²-Net, by the same authors, seen at 1024"
         " pixels.\n\nLicence: Apache-2.0 for the authors' code and metric (github.com/xuebinqin/DIS), who publish the weights"
         " there without naming another; the photos of their data set DIS5K have terms of their own.",
         "build": _builder("isnet", ISNET),
-        "PUBLISHED": _published(
-            "isnet-general-use.onnx",
-            size=178_648_008,
-            md5="fc16ebd8b0c10d971d3513d564d01e29",
-            sha256="60920e99c45464f2ba57bee2ad08c919a52bbf852739e96947fbb4358c0d964a",
-        ),
+        "PUBLISHED": read_sources("isnet"),
     },
     "onnx": {
         "__doc__": "Any saliency network that is an ONNX graph: one photo in, one map out. Its file is yours, and so is its"

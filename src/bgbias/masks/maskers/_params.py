@@ -1,17 +1,23 @@
 """Options of the networks that predict masks, apart from them: planning must not import torch."""
 
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field
 
-from bgbias.settings import Strict
+from bgbias.files.fetch import Source
+from bgbias.settings import Strict, read_yaml
 
 Colours = tuple[float, float, float]
 # Of the colours R, G, B in 0..1, as usual for ImageNet.
 MEAN: Colours = (0.485, 0.456, 0.406)
 STD: Colours = (0.229, 0.224, 0.225)
-# rembg's, with which the background-bias paper made its masks.
-REMBG = "https://github.com/danielgatis/rembg/releases/download/v0.0.0"
+
+
+def read_sources(masker: str) -> tuple[Source, ...]:
+    """The places of one of our maskers' weights, best first, as ``published.yaml`` lists them."""
+    places = read_yaml(Path(__file__).with_name("published.yaml"))[masker]
+    return tuple(Source(**place) for place in places)
 
 
 class SaliencyParams(Strict):

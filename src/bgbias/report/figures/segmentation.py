@@ -36,18 +36,14 @@ def reads(study: Study) -> sources.Sources:
 
 def draw(study: Study) -> look.Figure:
     """What both models make of the same episodes."""
-    from bgbias.study.truth import of_dataset
-
-    facts, album = shown.album(study)
+    _, album = shown.album(study)
     photos = album.evaluation(album.table("test"), set(), "test")
     read, segments = reads(study), {}
     for cell in shown.pair(study):
         with np.load(read[f"segments {cell.name}"].path(study), allow_pickle=False) as file:
             segments[cell.method] = {name: file[name] for name in file.files}
     drawn = next(iter(segments.values()))
-    truth = of_dataset(
-        study, shown.dataset(study), album, drawn["ids"].tolist(), facts.resize, facts.input_size
-    )
+    truth = album.objects(drawn["ids"].tolist())
     return figure_segmentation(
         [
             SegmentedPhoto(

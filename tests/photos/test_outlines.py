@@ -9,7 +9,7 @@ import pytest
 from pycocotools import mask as coco
 
 from bgbias.errors import UserError
-from bgbias.images.outlines import mask_of
+from bgbias.photos.coco import mask_of
 
 HEIGHT, WIDTH = 60, 80
 DISC = np.hypot(*np.mgrid[-25 : HEIGHT - 25, -50 : WIDTH - 50]) < 18
@@ -17,7 +17,8 @@ SQUARE = [[10.0, 20.0, 30.0, 20.0, 30.0, 40.0, 10.0, 40.0]]
 
 
 def read(outline: Any) -> np.ndarray:
-    return mask_of(outline, HEIGHT, WIDTH, "coco.json: '7.jpg', annotation 3,")
+    entry = {"height": HEIGHT, "width": WIDTH}
+    return mask_of({"segmentation": outline}, entry, "coco.json: '7.jpg', annotation 3,")
 
 
 def runs(flat: np.ndarray) -> list[int]:
@@ -42,7 +43,8 @@ def test_compressed_runs_of_any_mask_are_read() -> None:
     random = np.random.default_rng(0)
     for density in (0.01, 0.3, 0.999):
         large = random.random((700, 400)) < density
-        assert np.array_equal(mask_of(compressed(large), 700, 400, ""), large)
+        drawn = mask_of({"segmentation": compressed(large)}, {"height": 700, "width": 400}, "")
+        assert np.array_equal(drawn, large)
 
 
 @pytest.mark.parametrize(

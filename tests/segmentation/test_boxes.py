@@ -9,7 +9,7 @@ import pytest
 from naive_masks import naive_iou
 
 from bgbias.images import pixels
-from bgbias.images.boxes import Box, box_iou, box_of, in_crop
+from bgbias.segmentation.truth import Box, box_iou, box_of, in_crop
 
 
 @pytest.mark.parametrize(
