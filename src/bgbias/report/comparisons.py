@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.report import names, prose
-from bgbias.results.rows import MAP_AT_R, MODEL, records
+from bgbias.results.rows import MAP_AT_R, MODEL, of_row, records
 from bgbias.results.uncertainty import FEWEST_SEEDS, UNKNOWN, Estimate
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -146,24 +146,19 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
 
 def _model(row: Mapping[str, Any], difference: Mapping[str, Any]) -> MethodRow:
     """From a model's row of Table 1 and that of Table 3, if it has one."""
-    change = Change(**{name: _estimate(difference, column) for name, column in DIFFERENCES.items()})
+    change = Change(**{name: of_row(difference, column) for name, column in DIFFERENCES.items()})
     return MethodRow(
         method=row["method"],
         title=names.method(row["method"]),
         seeds=int(row["seeds"]),
-        corrupted=_estimate(row, "corrupted"),
-        clean=_estimate(row, "clean"),
-        drop=_estimate(row, "relative_drop"),
-        query_drop=_estimate(row, "query_only_relative_drop"),
-        score=_estimate(difference, "ref"),
+        corrupted=of_row(row, "corrupted"),
+        clean=of_row(row, "clean"),
+        drop=of_row(row, "relative_drop"),
+        query_drop=of_row(row, "query_only_relative_drop"),
+        score=of_row(difference, "ref"),
         first_hit=float(row["p_at_1_corrupted"]),
         change=None if math.isnan(change.corrupted.value) else change,
     )
-
-
-def _estimate(row: Mapping[str, Any], name: str) -> Estimate:
-    """A number of a table, with its interval and corrected p where it has them."""
-    return Estimate(*(row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high", "_p_holm")))
 
 
 def _lost(study: Study) -> pd.DataFrame:
@@ -229,7 +224,7 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
     for block in blocks:
         own = records(quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)])
         if own and not math.isnan(own[0]["drop_more"]):
-            difference = _estimate(own[0], "drop_more")
+            difference = of_row(own[0], "drop_more")
             yield from prose.fill_macro(TEMPLATE, "by_masks", title=block.title, difference=difference)
 
 
@@ -240,7 +235,7 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     ]
     if own.empty:
         return []
-    gaining = own[[_estimate(row, "corrupted_gain").is_above for row in records(own)]]
+    gaining = own[[of_row(row, "corrupted_gain").is_above for row in records(own)]]
     best = []
     if len(gaining):
         # What brings most back may cost more than it brings, where little changes.
@@ -250,8 +245,8 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     cures_of_plain = [
         {
             "title": names.method(row["method"]).partition(" + ")[2],
-            "gain": _estimate(row, "corrupted_gain"),
-            "paid": _estimate(row, "clean_gain"),
+            "gain": of_row(row, "corrupted_gain"),
+            "paid": of_row(row, "clean_gain"),
             "ms": row["ms"],
             "index": row["index"],
         }

@@ -5,6 +5,7 @@ What tables and figures call clean and corrupted are conditions of ``evaluation/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,11 @@ def share(name: str, estimate: Estimate) -> dict[str, float]:
 def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     """The same of a difference, with the p of its being 0 as ``name_p``."""
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
+
+
+def of_row(row: Mapping[str, Any], name: str) -> Estimate:
+    """The estimate in a row's columns ``name``, its ends and, as its p, ``name_p_holm``; NaN where it has none."""
+    return Estimate(*(row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high", "_p_holm")))
 
 
 def read_csv(path: Path, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:

@@ -15,7 +15,8 @@ A file says of its table
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
                            ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none.
 
-The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share.
+The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share; a
+template may name the ``study`` and the ``table`` (``_captions.from_template``).
 
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """

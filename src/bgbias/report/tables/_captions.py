@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,17 +37,20 @@ def protocol(study: Study) -> dict[str, Any]:
     return {"published": published.checksums()} | selection(study)
 
 
-def caption(
+def from_template(
     template: str,
-    study: Study,
-    table: pd.DataFrame,
-    excluded: Mapping[str, int],
     columns: Sequence[Column] = (),
-    **own: Any,
-) -> str:
-    """A table's caption from its template, ``columns`` that it explains and ``own`` values."""
-    values = fields(study, table, excluded, columns) | own
-    return "\n\n".join(prose.paragraphs(template, values, SHARED))
+    facts: Callable[[Study, pd.DataFrame], Mapping[str, Any]] | None = None,
+) -> Callable[[Study, pd.DataFrame, Mapping[str, int]], str]:
+    """A table's function ``caption``: its template filled with ``study``, ``table``, what all captions share, and ``facts``;
+    ``columns``: those that it explains.
+    """
+
+    def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+        values = fields(study, table, excluded, columns) | dict(facts(study, table) if facts else {})
+        return "\n\n".join(prose.paragraphs(template, values, SHARED))
+
+    return caption
 
 
 def fields(
@@ -61,6 +64,9 @@ def fields(
         **LIMITS,
         **selection(study),
         **_papers(table),
+        **_correlations(table),
+        "study": study,
+        "table": table,
         "how_many": partial(names.how_many, table),
         "heads": {column.head for column in printed(table, columns)},
         "excluded": [f"{names.dataset(name)} {n:,}" for name, n in excluded.items() if n],
@@ -74,8 +80,10 @@ def fields(
     }
 
 
-def correlations(table: pd.DataFrame) -> dict[str, Any]:
+def _correlations(table: pd.DataFrame) -> dict[str, Any]:
     """What ``correlation.beside`` gave of each dataset and backbone."""
+    if "rho" not in table:
+        return {}
     given = []
     for (dataset, backbone), part in table.groupby(["dataset", "backbone"], sort=False):
         rho, models = part.iloc[0][["rho", "rho_models"]]

@@ -155,16 +155,14 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
     return found
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:
     asked = study.attacked
-    return sentences.caption(
-        "attacked.j2",
-        study,
-        table,
-        excluded,
-        attacks=[names.attack(name) for name in asked.attacks],
-        of_several=[names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
-        epsilons=[f"{epsilon:g}" for epsilon in asked.epsilon],
-        steps=asked.steps,
-        has_differences=table[list(DIFFERENCES)].notna().any(axis=None),
-    )
+    return {
+        "attacks": [names.attack(name) for name in asked.attacks],
+        "of_several": [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
+        "epsilons": [f"{epsilon:g}" for epsilon in asked.epsilon],
+        "has_differences": table[list(DIFFERENCES)].notna().any(axis=None),
+    }
+
+
+caption = sentences.from_template("attacked.j2", facts=_attacks)

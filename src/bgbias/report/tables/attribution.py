@@ -1,6 +1,6 @@
 """Table 2, the paper's: how much of a model's attribution lies on the object (Kobs & Hotho 2022), a row a model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -13,7 +13,7 @@ from bgbias.report.columns import Column, Row, interval, number, published_numbe
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PRETRAINED, Cell
+from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
@@ -104,20 +104,6 @@ def table(
     return rows.without_single_folds(made)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    images = study.attribution.images
-    return sentences.caption(
-        "attribution.j2",
-        study,
-        table,
-        excluded,
-        COLUMNS,
-        images=images and f"{images:,}",
-        has_similarity=ON_REQUEST in table,
-        has_pretrained=(table["method"] == PRETRAINED).any(),
-    )
-
-
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
     """Spreads of the scores [S, N] of one model; skipped images are NaN."""
     by_seed = np.array([[uncertainty.mean(of_seed)] for of_seed in scores])
@@ -138,3 +124,6 @@ def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[
             f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
         )
     return rows.tested(f"{variant}_gain", values.against(plain, [variant]), 1)
+
+
+caption = sentences.from_template("attribution.j2", COLUMNS)

@@ -4,7 +4,6 @@ docs/methods.md, sections 9 and 13. Percentages are 0..100.
 """
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -116,7 +115,4 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     return rows.without_single_folds(correlation.beside(pd.DataFrame(lines), not_objects, levels))
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    below_zero = int(table["negative"].sum())
-    correlations = sentences.correlations(table)
-    return sentences.caption("crossing.j2", study, table, excluded, below_zero=below_zero, **correlations)
+caption = sentences.from_template("crossing.j2")

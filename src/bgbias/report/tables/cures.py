@@ -3,7 +3,6 @@
 docs/methods.md, section 14. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -116,5 +115,4 @@ def _row(values: rows.Values) -> dict[str, Any]:
     return row | rows.interval("relative_drop", drop, 100)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("cures.j2", study, table, excluded)
+caption = sentences.from_template("cures.j2")

@@ -106,13 +106,4 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption(
-        "decomposition.j2",
-        study,
-        table,
-        excluded,
-        has_gap="gap" in table,
-        has_cue_conflict="cue_conflict" in table,
-        has_only_fg="only_fg" in table,
-    )
+caption = sentences.from_template("decomposition.j2")

@@ -158,6 +158,4 @@ def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarr
     return uncertainty.estimate(columns, values.classes, lost, of_others)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    measures = set(table["measure"])
-    return sentences.caption("mask_quality.j2", study, table, excluded, measures=measures)
+caption = sentences.from_template("mask_quality.j2")

@@ -99,10 +99,6 @@ def table(
     return rows
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("methods.j2", study, table, excluded, COLUMNS)
-
-
 def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """A row a model on replaced backgrounds: by how much its MAP@R is above that of BGAugment alone."""
     draws = queries.loc[queries["condition"] == CORRUPTED, "draw"].nunique()
@@ -116,3 +112,6 @@ def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", mixed.against(replaced, [name]), 100)
             yield row
+
+
+caption = sentences.from_template("methods.j2", COLUMNS)

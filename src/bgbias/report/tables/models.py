@@ -6,7 +6,6 @@ Percentages are 0..100.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -87,5 +86,4 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("models.j2", study, table, excluded, has_steps="pasting" in table)
+caption = sentences.from_template("models.j2")

@@ -126,5 +126,4 @@ def _lines(
         yield row
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("pretrainings.j2", study, table, excluded, COLUMNS)
+caption = sentences.from_template("pretrainings.j2", COLUMNS)

@@ -3,7 +3,6 @@
 docs/methods.md, section 6. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -89,16 +88,14 @@ def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     return rows.Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:
     on_training = _on_training(study)
-    return sentences.caption(
-        "probes.j2",
-        study,
-        table,
-        excluded,
-        neighbours=NEIGHBOURS,
-        temperature=f"{TEMPERATURE:g}",
-        folds_of_photos=study.probes.folds or 0,
-        in_parts=bool(set(table["dataset"]) - set(on_training)),
-        on_training=on_training,
-    )
+    return {
+        "neighbours": NEIGHBOURS,
+        "temperature": f"{TEMPERATURE:g}",
+        "in_parts": bool(set(table["dataset"]) - set(on_training)),
+        "on_training": on_training,
+    }
+
+
+caption = sentences.from_template("probes.j2", facts=_fitting)

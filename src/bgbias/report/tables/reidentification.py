@@ -3,7 +3,6 @@
 docs/methods.md, section 15. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -97,5 +96,4 @@ def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") 
     return rows.seen(own, model, views, value, others)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("reidentification.j2", study, table, excluded)
+caption = sentences.from_template("reidentification.j2")

@@ -4,7 +4,7 @@ Percentages are 0..100. The spread over training seeds and the spread over backg
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -109,10 +109,6 @@ def table(
     return rows.without_single_folds(made.drop(columns="length"))
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("retrieval.j2", study, table, excluded, COLUMNS)
-
-
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads."""
 
@@ -170,3 +166,6 @@ def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]
     for level in ("corrupted", "clean"):
         found |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
     return found
+
+
+caption = sentences.from_template("retrieval.j2", COLUMNS)

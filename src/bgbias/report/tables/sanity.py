@@ -3,8 +3,6 @@
 docs/methods.md, section 3.
 """
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from bgbias.report import sources
@@ -91,20 +89,17 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption(
-        "sanity.j2",
-        study,
-        table,
-        excluded,
-        models=len(table),
-        over_copy=_beyond_chance(table, "over_all"),
-        above_centre=int((table["model_low"] > table["centre_high"]).sum()),
-        more_faithful=_beyond_chance(table, "faithful_over_centre"),
-        **sentences.correlations(table),
-    )
+def _counts(study: Study, table: pd.DataFrame) -> dict[str, int]:
+    """Of how many models the score is worth something, by each of three tests."""
+
+    def number_above(difference: str) -> int:
+        return sum(rows.of_row(row, difference).is_above for row in rows.records(table))
+
+    return {
+        "over_copy": number_above("over_all"),
+        "above_centre": int((table["model_low"] > table["centre_high"]).sum()),
+        "more_faithful": number_above("faithful_over_centre"),
+    }
 
 
-def _beyond_chance(table: pd.DataFrame, difference: str) -> int:
-    is_sure = table[f"{difference}_p_holm"] < uncertainty.SIGNIFICANT
-    return int((is_sure & (table[difference] > 0)).sum())
+caption = sentences.from_template("sanity.j2", facts=_counts)

@@ -3,8 +3,6 @@
 The paper's protocol with this project's photos, one object each (docs/methods.md, section 7). Percentages are 0..100.
 """
 
-from collections.abc import Mapping
-
 import pandas as pd
 
 from bgbias.report import names, sources
@@ -84,7 +82,9 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     return rows.without_single_folds(made)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    truths = [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in plan.datasets(study)]
-    score = study.segmentation.score
-    return sentences.caption("segmentation.j2", study, table, excluded, COLUMNS, truths=truths, score=score)
+def _truths(study: Study, table: pd.DataFrame) -> dict[str, list[str]]:
+    of_datasets = plan.datasets(study)
+    return {"truths": [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in of_datasets]}
+
+
+caption = sentences.from_template("segmentation.j2", COLUMNS, _truths)

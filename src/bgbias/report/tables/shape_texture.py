@@ -143,6 +143,4 @@ def table(
     return rows.without_single_folds(pd.DataFrame(lines))
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    draws = study.evaluation.draws
-    return sentences.caption("shape_texture.j2", study, table, excluded, COLUMNS, draws=draws)
+caption = sentences.from_template("shape_texture.j2", COLUMNS)
