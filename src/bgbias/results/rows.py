@@ -6,7 +6,7 @@ What tables and figures call clean and corrupted are conditions of ``evaluation/
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,14 +45,24 @@ def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
     return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side(model[-1])[1] else len(set(of_folds))}
 
 
-def heading(own: pd.DataFrame, values: Values, counted: str) -> dict[str, Any]:
-    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes."""
-    sizes = {counted: len(values.queries), "classes": len(set(values.classes))}
+def heading(
+    own: pd.DataFrame, values: Values, counted: str, which: np.ndarray | slice = slice(None)
+) -> dict[str, Any]:
+    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes, of those ``which`` count."""
+    classes = values.classes[which]
+    sizes = {counted: len(classes), "classes": len(set(classes))}
     return named(values.model) | repetitions(own, values.model) | sizes
 
 
-def without_single_folds(table: pd.DataFrame) -> pd.DataFrame:
-    """A table without the column ``folds`` where no model has several."""
+def of_models(
+    lines: list[dict[str, Any]], within: Sequence[str] = tuple(MODEL[:-1]), names: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """A table of these rows, each p in it (or of ``names`` alone) ``corrected`` among rows that are alike ``within`` these
+    columns; without the column ``folds`` where no model has several.
+    """
+    table = pd.DataFrame(lines)
+    every = [str(column).removesuffix("_p") for column in table if str(column).endswith("_p")]
+    table = corrected(table, every if names is None else names, within)
     return table if (table["folds"] > 1).any() else table.drop(columns="folds")
 
 
@@ -82,6 +92,12 @@ def share(name: str, estimate: Estimate) -> dict[str, float]:
     return {key: value if key == name else float(np.clip(value, 0, 100)) for key, value in told.items()}
 
 
+def shares(values: Values, names: Iterable[str]) -> dict[str, float]:
+    """``share`` of the means of these columns."""
+    of_columns = (share(name, values.estimate([name])) for name in names)
+    return {key: value for columns in of_columns for key, value in columns.items()}
+
+
 def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     """The same of a difference, with the p of its being 0 as ``name_p``."""
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
@@ -105,10 +121,11 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def corrected(
     table: pd.DataFrame, names: Sequence[str], within: Sequence[str] = tuple(MODEL[:-1])
 ) -> pd.DataFrame:
-    """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``,
-    each of the ``names`` on its own.
+    """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``
+    (none: among all), each of the ``names`` on its own.
     """
-    for beside in table.groupby(list(within), sort=False).groups.values():
+    groups = table.groupby(list(within), sort=False).groups.values() if within else [table.index]
+    for beside in groups:
         for name in names:
             p = table.loc[beside, f"{name}_p"].to_list()
             table.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)

@@ -130,8 +130,7 @@ def table(
             for name, metric in PUBLISHED.items():
                 row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
-    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*MODEL[:-1], "view"])
-    return rows.without_single_folds(made.drop(columns="view"))
+    return rows.of_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
 
 
 def _values(part: pd.DataFrame, model: rows.Model, value: str, others: str, view: str) -> rows.Values:

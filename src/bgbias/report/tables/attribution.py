@@ -89,8 +89,7 @@ def table(
         values = rows.Values.of_kinds(model, own, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
+        row = rows.heading(own, values, "images", complete)
         skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
         counts = skipped["skipped"].value_counts().sort_index()
         row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
@@ -100,8 +99,7 @@ def table(
             row |= _gain(variant, values, rows.plain_of(compared, model))
         row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{variant}_gain" for variant in variants])
-    return rows.without_single_folds(made)
+    return rows.of_models(lines)
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:

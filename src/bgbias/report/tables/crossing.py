@@ -103,16 +103,15 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         values = of_queries(own, model)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
-        for name in values.columns:
-            found = values.estimate([name])
-            row |= rows.interval(name, found, 1) if name == "cosine" else rows.share(name, found)
+        row |= rows.shares(values, [name for name in values.columns if name != "cosine"])
+        row |= rows.interval("cosine", values.estimate(["cosine"]), 1)
         mine = of_shares[model]
         row |= {name: 100 * mine[name].mean() for name in SHARES}
         row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
         row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
-    return rows.without_single_folds(correlation.beside(pd.DataFrame(lines), not_objects, levels))
+    return correlation.beside(rows.of_models(lines), not_objects, levels)
 
 
 caption = sentences.from_template("crossing.j2")

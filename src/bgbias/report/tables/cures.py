@@ -94,9 +94,8 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 "index": INDEX[of_index[name]],
             }
             lines.append(row)
-    gains = [f"{column}_gain" for column in ("corrupted", "clean")]
-    made = rows.corrected(pd.DataFrame(lines), gains, [*rows.MODEL[:-1], "of"]).drop(columns="of")
-    return rows.without_single_folds(made.fillna({"index": NOTHING}))
+    made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
+    return made.drop(columns="of").fillna({"index": NOTHING})
 
 
 def _values(

@@ -88,14 +88,11 @@ def table(
     for model, own in sources.models(queries):
         values = matched(own, model, rows.SYMMETRIC, {name: times[name] for name in PATH})
         row = rows.heading(own, values, "queries")
-        for name in PATH:
-            row |= rows.share(name, values.estimate([name]))
+        row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
         if alone:
-            levels = rows.seen(own, model, alone)
-            for name in alone:
-                row |= rows.share(name, levels.estimate([name]))
+            row |= rows.shares(rows.seen(own, model, alone), alone)
         if set(GAP) <= set(shown):
             pair = matched(own, model, rows.QUERY_ONLY, {name: times[name] for name in GAP})
             row |= rows.interval("gap", gap(pair), 100)
@@ -103,7 +100,7 @@ def table(
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    return rows.of_models(lines)
 
 
 caption = sentences.from_template("decomposition.j2")

@@ -107,9 +107,7 @@ def table(
         values = matched(own, model, rows.SYMMETRIC, times)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
-    made = pd.DataFrame(lines)
-    made["drop_more_p_holm"] = uncertainty.holm(made["drop_more_p"].tolist())
-    return rows.without_single_folds(made)
+    return rows.of_models(lines, within=())
 
 
 def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:

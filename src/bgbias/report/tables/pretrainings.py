@@ -90,9 +90,8 @@ def table(
     score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
     value.
     """
-    made = pd.DataFrame(list(_lines(queries, scores, probed, against)))
-    made = rows.corrected(made, list(DIFFERENCES), ["dataset", "loss", "method"])
-    return rows.without_single_folds(made)
+    lines = list(_lines(queries, scores, probed, against))
+    return rows.of_models(lines, within=("dataset", "loss", "method"))
 
 
 def _lines(

@@ -66,9 +66,8 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
     for model, own in sources.models(queries):
         precision, first = _values(own, model, AP, AP_OTHERS), _values(own, model, CMC[0])
-        row = rows.named(model) | rows.repetitions(own, model)
-        found = np.isfinite(precision.columns[rows.CLEAN][0])
-        row |= {"queries": int(found.sum()), "classes": len(set(precision.classes[found]))}
+        has_match = np.isfinite(precision.columns[rows.CLEAN][0])
+        row = rows.heading(own, precision, "queries", has_match)
         for name, values in (("map", precision), ("cmc_1", first)):
             compared[name][model] = values
             row |= rows.share(name, values.estimate([rows.CLEAN]))
@@ -83,8 +82,7 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
             "cmc_1", row, known, model, CMC[0], rows.CLEAN
         )
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{name}_difference" for name in compared])
-    return rows.without_single_folds(made)
+    return rows.of_models(lines)
 
 
 def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:

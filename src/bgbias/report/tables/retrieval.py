@@ -105,8 +105,7 @@ def table(
             row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
         row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row | {"length": side_by_side(model[-1])[1]})
-    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*rows.MODEL[:-1], "length"])
-    return rows.without_single_folds(made.drop(columns="length"))
+    return rows.of_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
@@ -151,9 +150,7 @@ def _seeds_by_draws(
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
     """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
-    found: dict[str, Any] = {}
-    for level in ("clean", "corrupted", "query_only"):
-        found |= rows.share(level, values.estimate([level]))
+    found: dict[str, Any] = rows.shares(values, ["clean", "corrupted", "query_only"])
     drops = {
         "drop": ("corrupted", uncertainty.difference),
         "relative_drop": ("corrupted", uncertainty.relative_drop),

@@ -73,20 +73,12 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
             row |= rows.interval(kind, scores.estimate([kind]), 1)
         for kind in JUDGED:
             row |= rows.interval(f"faithful_{kind}", faithful.estimate([kind]), 1)
-        differences = {
-            "over_all": scores.estimate(["model", "all"], uncertainty.difference),
-            "faithful_over_centre": faithful.estimate(["model", "centre"], uncertainty.difference),
-        }
-        for name, found in differences.items():
-            row |= rows.tested(name, found, 1)
+        over_all = scores.estimate(["model", "all"], uncertainty.difference)
+        over_centre = faithful.estimate(["model", "centre"], uncertainty.difference)
+        row |= rows.tested("over_all", over_all, 1) | rows.tested("faithful_over_centre", over_centre, 1)
         lines.append(row)
-    made = pd.DataFrame(lines)
-    for name in ("over_all", "faithful_over_centre"):
-        made[f"{name}_p_holm"] = uncertainty.holm(made[f"{name}_p"].tolist())
-    own_scores = values[values["kind"] == "model"]
-    return rows.without_single_folds(
-        correlation.beside(made, own_scores.groupby([*rows.MODEL, "seed"])["score"].mean(), levels)
-    )
+    own_scores = values[values["kind"] == "model"].groupby([*rows.MODEL, "seed"])["score"].mean()
+    return correlation.beside(rows.of_models(lines, within=()), own_scores, levels)
 
 
 def _counts(study: Study, table: pd.DataFrame) -> dict[str, int]:

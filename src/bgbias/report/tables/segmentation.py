@@ -78,8 +78,7 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
             for name, other in others.items():
                 row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{task}_gain" for task in TASKS])
-    return rows.without_single_folds(made)
+    return rows.of_models(lines, names=[f"{task}_gain" for task in TASKS])
 
 
 def _truths(study: Study, table: pd.DataFrame) -> dict[str, list[str]]:

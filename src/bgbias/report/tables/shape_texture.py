@@ -130,8 +130,8 @@ def table(
         values = conflict.decided(own, model, draws, "shape", "texture")
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
-        for name in (both := ["shape", "texture"]):
-            row |= rows.share(name, values.estimate([name]))
+        both = ["shape", "texture"]
+        row |= rows.shares(values, both)
         row |= rows.share("neither", values.estimate(both, lambda shape, texture: 1 - shape - texture))
         row |= rows.share("shape_share", values.estimate(both, conflict.share))
         if of_class := (chance or {}).get(model[0]):
@@ -140,7 +140,7 @@ def table(
             of_seed = [column[at] for column in values.columns.values()]
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, conflict.share).value
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    return rows.of_models(lines)
 
 
 caption = sentences.from_template("shape_texture.j2", COLUMNS)
