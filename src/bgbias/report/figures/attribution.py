@@ -1,4 +1,9 @@
-"""Figure 2: where models look, as attribution maps beside the photo and its mask (docs/methods.md, section 3)."""
+"""How much each place of a photo moves each model's embedding, by its gradients: the brighter, the
+more. The object is outlined; the number is the attribution score. Good: bright on the object; bad:
+bright on what stands around it.
+
+Figure 2 of Kobs & Hotho (2022); docs/methods.md, section 3.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,6 @@ from bgbias.results.rows import read_csv
 from bgbias.study.params import Study
 
 PLACE = 4
-ABOUT = (
-    "How much each place of a photo moves each model's embedding, by its gradients: the brighter, the more. The object is"
-    " outlined; the number is the attribution score. Good: bright on the object; bad: bright on what stands around it."
-)
 wanted, settings = shown.pair, shown.settings
 PHOTOS = 4
 

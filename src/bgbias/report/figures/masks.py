@@ -1,4 +1,7 @@
-"""The masks that deserve a look: the worst ones where the truth is known, and those that are most likely to be wrong."""
+"""The worst and the most doubtful masks of all photos that were masked, with the reason why each is
+shown. Good: the outline is the object's. One around a part of it, or around something else, makes a
+loss that is the mask's.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,6 @@ from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
 PLACE = 2
-ABOUT = (
-    "The worst and the most doubtful masks of all photos that were masked, with the reason why each is shown."
-    " Good: the outline is the object's. One around a part of it, or around something else, makes a loss that is the mask's."
-)
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3

@@ -1,4 +1,6 @@
-"""One test photo of each of several classes: as it is, its mask, and in front of two other backgrounds."""
+"""Photos, the masks of their objects, and the same objects in front of other backgrounds. Good: all
+of the object, and nothing else, stands elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,6 @@ if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
 
 PLACE = 1
-ABOUT = (
-    "Photos, the masks of their objects, and the same objects in front of other backgrounds. Good: all of the object, and"
-    " nothing else, stands elsewhere."
-)
 CLASSES, DRAWS, ACROSS = 8, 2, 2
 HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
 HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches

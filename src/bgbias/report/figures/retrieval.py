@@ -1,5 +1,8 @@
-"""Figure 1: the same object in front of two backgrounds, and what each model retrieves for it (as in Kobs & Hotho
-2022).
+"""One query in front of its own and of another background, and what each model retrieves from
+photos as they are. A tick: of the query's class. Good: ticks in both rows; bad: in the first alone.
+The query was chosen for the contrast; what is usual, the tables say.
+
+Figure 1 of Kobs & Hotho (2022).
 """
 
 from __future__ import annotations
@@ -21,11 +24,6 @@ from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 PLACE = 3
-ABOUT = (
-    "One query in front of its own and of another background, and what each model retrieves from photos as they are. A tick:"
-    " of the query's class. Good: ticks in both rows; bad: in the first alone. The query was chosen for the contrast; what is"
-    " usual, the tables say."
-)
 wanted, settings = shown.pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture

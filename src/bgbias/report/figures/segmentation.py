@@ -1,4 +1,7 @@
-"""One-shot segmentation as a figure: what each model shares two photos of a class by, and the object that GrabCut makes of it."""
+"""What each model shares a photo with another of its class by, and what GrabCut makes of it. The
+object's true place is outlined; the number is the intersection over union: 1 is the object itself,
+0 is elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 PLACE = 5
-ABOUT = (
-    "What each model shares a photo with another of its class by, and what GrabCut makes of it. The object's true place is"
-    " outlined; the number is the intersection over union: 1 is the object itself, 0 is elsewhere."
-)
 settings = shown.cut_by
 
 

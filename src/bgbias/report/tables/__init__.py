@@ -3,7 +3,7 @@
 A file says of its table
 
 ``NUMBER``                 the number that it is printed with: 3 is ``table3``, as its files are called;
-``ABOUT``                  a sentence for the report's page;
+``ABOUT``                  a sentence for the report's page; without it, the first paragraph of the file's docstring;
 ``COLUMNS``                what is printed of it (``report.columns.Column``);
 ``LEGEND``                 the lines below it on a terminal;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
@@ -36,6 +36,11 @@ def wanted(study: Study) -> tuple[str, ...]:
 def wanted_by(file: ModuleType, study: Study) -> bool:
     """Whether a grid has what the file of a table or a figure makes."""
     return not hasattr(file, "wanted") or bool(file.wanted(study))
+
+
+def about(file: ModuleType) -> str:
+    """What a table or a figure shows, for people: its ``ABOUT``, or the first paragraph of its docstring."""
+    return getattr(file, "ABOUT", " ".join((file.__doc__ or "").partition("\n\n")[0].split()))
 
 
 def load(name: str) -> ModuleType:

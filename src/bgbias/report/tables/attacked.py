@@ -1,4 +1,5 @@
-"""Table 9: each model's retrieval under attacks on its own network, beside that of photos as they are and on random backgrounds.
+"""Retrieval under attack: what is left of it when photos are changed, unseen, so that the model
+itself takes them for photos of other classes.
 
 docs/methods.md, section 8. Percentages are 0..100.
 """
@@ -22,10 +23,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 9
-ABOUT = (
-    "Retrieval under attack: what is left of it when photos are changed, unseen, so that the model itself takes them for photos"
-    " of other classes."
-)
 RECALL_AT_4 = "recall_at_4"
 DIFFERENCES = ("map_at_r_difference", "query_map_at_r_difference")  # from plain training
 OF_ALL = {"nmi": 100, "pi_ratio": 1}

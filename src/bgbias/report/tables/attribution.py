@@ -1,4 +1,8 @@
-"""Table 2, the paper's: how much of a model's attribution lies on the object (Kobs & Hotho 2022), a row a model."""
+"""Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all
+of it, 0 no more than chance.
+
+The paper's Table 2 (Kobs & Hotho 2022).
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -17,10 +21,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
-ABOUT = (
-    "Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all of it, 0 no more than"
-    " chance."
-)
 SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
 
 

@@ -1,4 +1,5 @@
-"""Table 6: the same objects in front of the same backgrounds: the worst of them, and how much of an embedding is background.
+"""The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much
+of what embeddings say is the object and how much the background.
 
 docs/methods.md, sections 9 and 13. Percentages are 0..100.
 """
@@ -16,10 +17,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 6
-ABOUT = (
-    "The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much of what embeddings say is"
-    " the object and how much the background."
-)
 TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")

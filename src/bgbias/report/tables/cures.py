@@ -1,4 +1,5 @@
-"""Table 7: each model with the cures that need no training, beside itself and beside the methods that were trained.
+"""Cures without training, on every model: what masks of the pictures that come, or a projection of
+embeddings, make of it, and what that takes.
 
 docs/methods.md, section 14. Percentages are 0..100.
 """
@@ -15,10 +16,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 7
-ABOUT = (
-    "Cures without training, on every model: what masks of the pictures that come, or a projection of embeddings, make of it,"
-    " and what that takes."
-)
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]"),

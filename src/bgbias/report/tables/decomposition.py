@@ -1,4 +1,8 @@
-"""Table 5: what the drop is made of, from the original photo to random backgrounds, in percent (``results.decomposition``)."""
+"""What the drop is made of: pasting by itself, this very background, and the class's kind of
+background; and how far models get by the object or the background alone.
+
+What the steps are: ``results.decomposition``. Percentages are 0..100.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,10 +21,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 5
-ABOUT = (
-    "What the drop is made of: pasting by itself, this very background, and the class's kind of background; and how far"
-    " models get by the object or the background alone."
-)
 ALONE = ("only_fg", "no_fg", "only_bg")
 COLUMNS = (
     Column("Drop, points", interval("drop", 1), "Drop [95 %]"),

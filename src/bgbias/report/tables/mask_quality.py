@@ -1,6 +1,8 @@
-"""Table 10: what queries lose whose masks are better or worse, in percent (docs/methods.md, section 13).
+"""What is lost where masks are worse and better: a third of the queries beside another, by how good
+or how sure their masks are.
 
-A mask that misses a part of its object takes it away with every other background: its loss counts as one of background.
+A mask that misses a part of its object takes it away with every other background: its loss counts
+as one of background. docs/methods.md, section 13; percentages are 0..100.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +27,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 10
-ABOUT = (
-    "What is lost where masks are worse and better: a third of the queries beside another, by how good or how sure their masks"
-    " are."
-)
 # Columns of the table of masks, the first that says something: overlap with true masks, or how clear they are; earlier tables
 # of results have the masker's confidence.
 MEASURES = {"iou": "IoU", "clarity": "clarity", "confidence": "confidence"}

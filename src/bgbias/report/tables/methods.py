@@ -1,9 +1,11 @@
-"""Table 3: what each method changes against plain training of the same loss, and whether that is chance.
+"""Each method against plain training with the same loss: what it changes, and whether that is more
+than chance.
 
-Levels and drops, and what a method changes of them, are those of Table 1, attribution scores and gains those of Table 2. Methods
-are paired with plain by query and by seed: seeds mean the same start and, where both take as many photos of a class, the same
-batches for both. What training took stands in ``report/costs.py``: this table is the same whenever it is made. What a method does
-on replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
+Levels and drops, and what a method changes of them, are those of Table 1, attribution scores and
+gains those of Table 2. Methods are paired with plain by query and by seed: seeds mean the same
+start and, where both take as many photos of a class, the same batches for both. What training took
+stands in ``report/costs.py``: this table is the same whenever it is made. What a method does on
+replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +28,6 @@ from bgbias.study.params import Study
 NUMBER = 3
 LEVELS = ("corrupted", "clean")
 OVER = "_over_bgaugment"
-ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
     Column("Corrupted", number("corrupted", 2), "Corr.", gain="corrupted_difference"),
     Column("vs plain, corrupted", against_plain("corrupted_difference", 1), "vs plain [95 %]"),

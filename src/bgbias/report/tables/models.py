@@ -1,6 +1,7 @@
-"""Table 15: models as they come, against one another on the same queries (``results.comparison``).
+"""Which model to take as it is: its MAP@R on other backgrounds, and whether that is significantly
+higher.
 
-Percentages are 0..100.
+All models are compared on the same queries (``results.comparison``). Percentages are 0..100.
 """
 
 from __future__ import annotations
@@ -19,9 +20,6 @@ from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
 
 NUMBER = 15
-ABOUT = (
-    "Which model to take as it is: its MAP@R on other backgrounds, and whether that is significantly higher."
-)
 COLUMNS = (
     Column("Elsewhere", interval("changed", 1), "Elsewhere"),
     Column("Original", interval("clean", 1), "Original"),

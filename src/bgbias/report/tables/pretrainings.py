@@ -1,8 +1,10 @@
-"""Table 13: what pretraining changes, before labels and after them: each backbone that learned without them against the same
-network that did not, and each pretraining with negatives of no class against the same one without them.
+"""What learning without labels changes, before training with labels and after it, and whether that
+is more than chance.
 
-Models are paired by query and seed, whatever their training; every p is corrected for the number of backbones that are compared,
-each difference on its own. docs/methods.md, section 6.
+Each backbone that learned without labels stands against the same network that did not, and each
+pretraining with negatives of no class against the same one without them. Models are paired by query
+and seed, whatever their training; every p is corrected for the number of backbones that are
+compared, each difference on its own. docs/methods.md, section 6.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 13
-ABOUT = "What learning without labels changes, before training with labels and after it, and whether that is more than chance."
 # Names of differences: what they are called, whose values, of which columns, what is made of them, and by how much they are
 # multiplied.
 DIFFERENCES: dict[str, tuple[str, str, tuple[str, ...], Statistic, float]] = {

@@ -1,4 +1,5 @@
-"""Table 12: what a linear layer and nearest neighbours on a model's embeddings make of photos, a row a model.
+"""Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right,
+of photos as they are and in front of other backgrounds.
 
 docs/methods.md, section 6. Percentages are 0..100.
 """
@@ -16,10 +17,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 12
-ABOUT = (
-    "Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right, of photos as they are and"
-    " in front of other backgrounds."
-)
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
 VIEWS = {"clean": rows.CLEAN, "corrupted": rows.CORRUPTED}
 COLUMNS = tuple(

@@ -1,4 +1,5 @@
-"""Table 11: person re-identification, a row a model: mAP and CMC, clean and in front of random backgrounds.
+"""Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other
+backgrounds cost.
 
 docs/methods.md, section 15. Percentages are 0..100.
 """
@@ -17,7 +18,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 11
-ABOUT = "Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other backgrounds cost."
 AP = "average_precision"
 CMC = ("cmc_1", "cmc_5", "cmc_10")
 SINGLE_SHOT = tuple(f"single_shot_{name}" for name in CMC)

@@ -1,6 +1,8 @@
-"""Table 1, the paper's: what new backgrounds cost in retrieval (Kobs & Hotho 2022), a row a model.
+"""Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and
+how a method changes that.
 
-Percentages are 0..100. The spread over training seeds and the spread over background draws are two columns.
+The paper's Table 1 (Kobs & Hotho 2022). Percentages are 0..100. The spread over training seeds and
+the spread over background draws are two columns.
 """
 
 import math
@@ -20,10 +22,6 @@ from bgbias.study.cell import Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
-ABOUT = (
-    "Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and how a method changes"
-    " that."
-)
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", gain="corrupted_difference"),

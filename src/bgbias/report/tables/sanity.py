@@ -1,4 +1,5 @@
-"""Table 8: what the attribution score is worth: networks that forgot, maps that saw no photo, and faithfulness.
+"""What the attribution score is worth: scores of networks that forgot what they learned and of maps
+that saw no photo, and whether what maps point at moves the embedding.
 
 docs/methods.md, section 3.
 """
@@ -13,10 +14,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 8
-ABOUT = (
-    "What the attribution score is worth: scores of networks that forgot what they learned and of maps that saw no photo, and"
-    " whether what maps point at moves the embedding."
-)
 FORGOT, BLIND = ("embedder", "upper_half", "all"), ("centre", "noise")
 KINDS = ("model", *FORGOT, *BLIND)
 JUDGED = ("model", "all", *BLIND)

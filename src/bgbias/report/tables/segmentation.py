@@ -1,6 +1,8 @@
-"""Table 4: one-shot segmentation, a row a model, and one for no model at all.
+"""One-shot segmentation: what a model compares a photo with others of its class by, then GrabCut,
+judged by the object's true place.
 
-The paper's protocol with this project's photos, one object each (docs/methods.md, section 7). Percentages are 0..100.
+The paper's protocol with this project's photos, one object each (docs/methods.md, section 7).
+Percentages are 0..100.
 """
 
 import pandas as pd
@@ -15,10 +17,6 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.params import Study
 
 NUMBER = 4
-ABOUT = (
-    "One-shot segmentation: what a model compares a photo with others of its class by, then GrabCut, judged by the object's true"
-    " place."
-)
 HEADS = (("1-way 1-shot", "1-1"), ("2-way 1-shot", "2-1"), ("2-way 5-shot", "2-5"))
 COLUMNS = tuple(
     column

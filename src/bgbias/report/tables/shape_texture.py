@@ -1,7 +1,8 @@
-"""Table 14: does a model follow an object's shape or its texture, where they say two classes? A row a model.
+"""Shape or texture: whose class models find for an object's silhouette that is filled with the
+texture of an object of another class.
 
-After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a classifier's answers; docs/methods.md, section 9.
-Percentages are 0..100.
+After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a classifier's answers;
+docs/methods.md, section 9. Percentages are 0..100.
 """
 
 import math
@@ -22,10 +23,6 @@ from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
 
 NUMBER = 14
-ABOUT = (
-    "Shape or texture: whose class models find for an object's silhouette that is filled with the texture of an object of another"
-    " class."
-)
 CONDITION = "cue_conflict"
 SEED = "shape_share_seed_"
 NONE = "none"
