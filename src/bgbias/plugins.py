@@ -78,7 +78,7 @@ REQUIRED = {
     "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
     "pretraining": Required(("Params", "Pretraining")),
     "repulsions": Required(("ALPHA", "loss")),
-    "tables": Required(("NUMBER", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")),
+    "tables": Required(("NUMBER", "COLUMNS", "HEADLINE", "reads", "settings", "make", "caption")),
 }
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 # What a method or a condition may read beside photos.

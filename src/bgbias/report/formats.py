@@ -19,7 +19,7 @@ import yaml
 
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.report import names, tables
+from bgbias.report import names, prose, tables
 from bgbias.report.columns import Column, Row, printed
 from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
@@ -135,7 +135,12 @@ def _filled(template: str, table: pd.DataFrame, chosen: Sequence[Column], **valu
 
 def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
-    return plain(table, tables.load(name).COLUMNS, tables.load(name).LEGEND)
+    declared = tables.load(name)
+    legend = getattr(declared, "LEGEND", ())
+    folder, _, file = declared.__name__.rpartition(".")
+    if folder == tables.__name__:
+        legend = textwrap.wrap(" ".join(prose.fill_macro("_legends.j2", file)), WIDTH)
+    return plain(table, declared.COLUMNS, legend)
 
 
 def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) -> str:

@@ -49,11 +49,6 @@ COLUMNS = (
         )
     ),
 )
-LEGEND = (
-    "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
-    "gallery. vs plain: MAP@R minus that of plain training under the same kind of change; *: beyond chance, corrected for",
-    "the number of methods. Cost: passes of a training step, times plain's. [95 %]: over classes and, from three on, seeds.",
-)
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 wanted = plan.attacks
 

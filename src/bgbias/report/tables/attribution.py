@@ -46,10 +46,6 @@ COLUMNS = (
     Column("Paper", published_number("ref", 2), known=("published_ref",)),
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
-LEGEND = (
-    "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
-    "paper's; robust: ours. < 0: share of photos. Gain: over plain. [95 %]: over classes and training seeds.",
-)
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
 wanted = plan.attributed

@@ -31,10 +31,6 @@ COLUMNS = (
     Column("± seeds", number("background_sd_seeds", 1)),
     Column("Interaction, %", number("interaction", 1)),
 )
-LEGEND = (
-    "MAP@R in % of queries in a clean gallery. Cosine: to the photo as it was taken. Backgr.: share of the",
-    "embeddings' variance. [95 %]: over classes and, from three on, training seeds.",
-)
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
 wanted = plan.crosses

@@ -29,10 +29,6 @@ COLUMNS = (
     Column("ms a photo", significant("ms"), "ms"),
     Column("Index", lambda row: str(row["index"])),
 )
-LEGEND = (
-    "MAP@R in %. More: than the model without the cure. Old index: corrupted queries in a clean gallery without",
-    "it. ms: a photo, the masker's included. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
-)
 HEADLINE = {"corrupted": "MAP@R, corrupted", "clean": "MAP@R, clean"}
 VIEWS = {
     "clean": (rows.SYMMETRIC, rows.CLEAN),

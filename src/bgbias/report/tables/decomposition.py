@@ -38,10 +38,6 @@ COLUMNS = (
     Column("By chance", number("chance", 1), known=("only_bg",)),
     Column("Cue conflict, %", interval("cue_conflict", 1), known=("cue_conflict",)),
 )
-LEGEND = (
-    "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
-    "background told, what its class's told. [95 %]: over classes and, from three on, training seeds.",
-)
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
 settings = sentences.selection
 

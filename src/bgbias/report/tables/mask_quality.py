@@ -57,11 +57,6 @@ COLUMNS = (
     Column("Class's backgrounds, lower", interval("class_background_worst", 1)),
     Column("Class's backgrounds, upper", interval("class_background_best", 1)),
 )
-LEGEND = (
-    "Points of MAP@R lost by the lower and by the upper third of the queries, by what their masks are worth by the measure",
-    "in the first column: overlap with the true ones, or else how clear they are. [95 %]: over classes and, from",
-    "three on, training seeds. *: a difference beyond chance, corrected for the table's models.",
-)
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
 settings = sentences.selection
 

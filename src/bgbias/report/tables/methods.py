@@ -14,12 +14,11 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import names, sources
-from bgbias.report.columns import MARK, Column, against_plain, number
+from bgbias.report.columns import Column, against_plain, number
 from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables.retrieval import DIFFERENCES
 from bgbias.results.rows import CORRUPTED, MODEL, Model, corrected, named, retrieved, tested
-from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
 from bgbias.study.methods import ON_REPLACED
@@ -42,10 +41,6 @@ COLUMNS = (
         Column(f"vs BGAugment, {name}", against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
         for name in LEVELS
     ),
-)
-LEGEND = (
-    "Each method against plain. Drop: relative. Score: of attribution. [95 %]: over classes and, from three",
-    f"on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected. Changes of drop and score: table3.md.",
 )
 # What it adds to the other tables.
 HEADLINE = {"corrupted_difference": "corrupted, minus plain", "clean_difference": "clean, minus plain"}

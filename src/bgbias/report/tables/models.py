@@ -11,10 +11,9 @@ from collections import Counter
 import pandas as pd
 
 from bgbias.report import sources
-from bgbias.report.columns import MARK, Column, against_plain, interval
+from bgbias.report.columns import Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import comparison, decomposition, rows
-from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
@@ -29,10 +28,6 @@ COLUMNS = (
     Column("Pasting", interval("pasting", 1), known=("pasting",)),
     Column("Own background", interval("own_background", 1), known=("own_background",)),
     Column("Class's backgrounds", interval("class_background", 1), known=("class_background",)),
-)
-LEGEND = (
-    "MAP@R of queries on other backgrounds and of original ones, in an original gallery. [95 %]: over",
-    f"classes. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected for every two models of a dataset.",
 )
 HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import sources
-from bgbias.report.columns import MARK, Column, against_plain
+from bgbias.report.columns import Column, against_plain
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import attribution, probes
 from bgbias.results import rows, uncertainty
-from bgbias.results.uncertainty import SIGNIFICANT, Statistic, difference
+from bgbias.results.uncertainty import Statistic, difference
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -52,10 +52,6 @@ COLUMNS = (
         )
         for name, (head, *_) in DIFFERENCES.items()
     ),
-)
-LEGEND = (
-    "MAP@R in points over the same network with another pretraining, or with none. [95 %]: over classes",
-    f"and, from three on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
 )
 HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
 wanted = plan.compared_backbones

@@ -28,10 +28,6 @@ COLUMNS = tuple(
         Column(f"{head}: drop, %", interval(f"{name}_drop", 1), "Drop, %"),
     )
 )
-LEGEND = (
-    "In % of photos. Classifiers are fitted on clean photos of the test classes, others than those that are asked.",
-    "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
-)
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
 wanted = plan.probes
 

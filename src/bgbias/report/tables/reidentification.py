@@ -33,10 +33,6 @@ COLUMNS = (
     Column("Paper, mAP", published_number("map", 1), known=("published_map",)),
     Column("Paper, CMC@1", published_number("cmc_1", 1), known=("published_cmc_1",)),
 )
-LEGEND = (
-    "In %. Matches by the query's own camera do not count. Corrupted: random backgrounds in query and",
-    "gallery. Drop: of mAP. [95 %]: over persons and, from three on, training seeds.",
-)
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given

@@ -42,10 +42,6 @@ COLUMNS = (
     Column("Δ, corrupted", number("difference_corrupted", 2, sign=True), known=COMPARED),
     Column("Paper, P@1", published_number("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
 )
-LEGEND = (
-    "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
-    "plain's, below 0 less is lost. [95 %]: over classes and, from three on, training seeds.",
-)
 DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.

@@ -31,10 +31,6 @@ COLUMNS = (
     Column("Centre's", number("faithful_centre", 3)),
     Column("Noise's", number("faithful_noise", 3)),
 )
-LEGEND = (
-    "Scores of the same photos: of the model, of its copy that forgot everything, of the centre prior. Faithful:",
-    "what maps point at moves the embedding. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
-)
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
 

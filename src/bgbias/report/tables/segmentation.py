@@ -29,10 +29,6 @@ COLUMNS = tuple(
         Column("Over centre", interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
     )
 )
-LEGEND = (
-    "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
-    "the centre prior's. [95 %]: over classes and, from three on, training seeds.",
-)
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}

@@ -41,10 +41,6 @@ COLUMNS = (
     Column("By chance, %", number("chance", 1), "By chance, %", known=("chance",)),
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
-LEGEND = (
-    "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
-    "shape / (shape + texture), by chance 50 where classes are of equal size. [95 %]: over classes and, from three on, seeds.",
-)
 HEADLINE = {"shape_share": "decisions by shape"}
 
 
