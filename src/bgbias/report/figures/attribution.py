@@ -15,7 +15,7 @@ import numpy as np
 from bgbias.images.contact_sheet import INK
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _shown as shown
-from bgbias.report.maps import at_size, number, outline, overlay, sheet
+from bgbias.report.maps import Picture, at_size, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study.params import Study
 
@@ -71,18 +71,18 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
     """
     methods = list(examples[0].maps)
     heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.ink(m)) for m in methods)]
-    with look.style():
-        words = "number: attribution score      attribution: none"
-        figure, rows = sheet(heads, len(examples), words)
-        for (photo, lit, *others), example in zip(rows, examples, strict=True):
-            mask = np.asarray(example.mask, dtype=np.float64)
-            alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
-            look.photo(photo, example.photo)
-            # Everything around the object is dimmed.
-            look.photo(lit, np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1))
-            outline(lit, look.square(alpha), 1.2)
-            for axes, method in zip(others, methods, strict=True):
-                look.photo(axes, overlay(example.photo, example.maps[method]))
-                outline(axes, look.square(alpha), 0.7)
-                number(axes, example.scores[method], look.ink(method))
-    return figure
+    words = "number: attribution score      attribution: none"
+    return sheet(heads, [_pictures(example) for example in examples], words)
+
+
+def _pictures(example: AttributedPhoto) -> list[Picture]:
+    mask = np.asarray(example.mask, dtype=np.float64)
+    alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
+    inside = look.square(alpha)
+    # Everything around the object is dimmed.
+    lit = np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
+    scored = (
+        Picture(overlay(example.photo, of), inside, 0.7, example.scores[method], look.ink(method))
+        for method, of in example.maps.items()
+    )
+    return [Picture(example.photo), Picture(lit, inside, 1.2), *scored]
