@@ -19,7 +19,7 @@ from bgbias.evaluation.metrics import MATCHED
 from bgbias.results import decomposition, rows, uncertainty
 from bgbias.results.decomposition import PATH
 from bgbias.results.rows import CLEAN, CORRUPTED, QUERY_ONLY, SYMMETRIC, Values
-from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+from bgbias.results.uncertainty import Estimate
 
 LEVELS = ("clean", "changed")
 NO_DIFFERENCE = uncertainty.UNKNOWN  # of the best model from itself
@@ -95,7 +95,11 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     models["is_on_front"] = _on_front(models)
     models = models.reset_index(drop=True)
     pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
-    queries = pd.concat({name: _of_queries(of) for name, of in values.items()}, axis=1)
+    levels = {
+        name: pd.DataFrame({level: of.columns[level][0] for level in LEVELS}, index=of.queries)
+        for name, of in values.items()
+    }
+    queries = pd.concat(levels, axis=1)
     is_ranked = len(candidates) >= FEWEST_RANKED
     return ModelComparison(
         models,
@@ -150,15 +154,7 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
         drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
         pair: dict[str, Any] = {"model": name, "other": other_name}
         lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
-    pairs = pd.DataFrame(lines)
-    for name in ("changed", "drop") if lines else ():
-        pairs[f"{name}_p_holm"] = uncertainty.holm(pairs[f"{name}_p"].to_list())
-    return pairs
-
-
-def _of_queries(values: Values) -> pd.DataFrame:
-    columns = {level: values.columns[level][0] for level in LEVELS}
-    return pd.DataFrame(columns, index=values.queries)
+    return rows.corrected(pd.DataFrame(lines), ["changed", "drop"], within=()) if lines else pd.DataFrame()
 
 
 def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
@@ -166,7 +162,7 @@ def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     best, *others = models.loc[~models["is_reference"], "model"]
     references = models.loc[models["is_reference"], "model"]
     against = differences(pairs, best)
-    worse = {name for name, found in against.items() if found.p < SIGNIFICANT and found.value < 0}
+    worse = {name for name, found in against.items() if found.is_below}
     return Choice(
         best,
         tuple(name for name in others if name not in worse),

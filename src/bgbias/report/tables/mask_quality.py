@@ -105,24 +105,18 @@ def table(
 
 def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
-    measure, third = _thirds(masks)
+    measure, third = None, np.full(len(masks), -1)
+    for name in ("clarity", "iou"):  # the overlap with true masks where it is known
+        if masks[name].notna().all() and (thirds := in_thirds(masks[name])) is not None:
+            measure, third = name, thirds
     among = {WORST: third == 0, BEST: third == 2}
-    row: dict[str, Any] = {"measure": measure or None}
+    row: dict[str, Any] = {"measure": measure}
     for name, chosen in among.items():
         ends = masks.loc[chosen, measure].agg(["min", "max"]) if measure else (np.nan, np.nan)
         row |= dict(zip((f"{name}_from", f"{name}_to"), map(float, ends), strict=True))
         for part, path in PARTS.items():
             row |= rows.interval(f"{part}_{name}", _within(values, path, [chosen]), 100)
     return row | rows.tested("drop_more", _within(values, PARTS["drop"], list(among.values())), 100)
-
-
-def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
-    """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none."""
-    for measure in ("iou", "clarity"):
-        known = masks[measure]
-        if known.notna().all() and (third := in_thirds(known)) is not None:
-            return measure, third
-    return "", np.full(len(masks), -1)
 
 
 def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:

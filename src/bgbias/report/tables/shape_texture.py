@@ -15,7 +15,7 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
-from bgbias.report.columns import NOTHING, Column, Row, interval, number
+from bgbias.report.columns import NOTHING, Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
@@ -28,13 +28,9 @@ SEED = "shape_share_seed_"
 NONE = "none"
 
 
-def _alpha(row: Row) -> str:
-    return NOTHING if math.isnan(row["alpha"]) else f"{row['alpha']:g}"
-
-
 COLUMNS = (
     Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
-    Column("Alpha", _alpha, "Alpha", known=("alpha",)),
+    Column("Alpha", lambda row: f"{row['alpha']:g}".replace("nan", NOTHING), "Alpha", known=("alpha",)),
     Column("Shape, %", interval("shape", 1), "Shape, %"),
     Column("Texture, %", interval("texture", 1), "Texture, %"),
     Column("Neither, %", interval("neither", 1), "Neither, %"),
