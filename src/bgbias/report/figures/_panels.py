@@ -12,7 +12,7 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
+ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT, LINE = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75, 0.14
 BESIDE = 0.5  # room for a mark of the legend, and around it
 
 # Draws the rows of one dataset and backbone into axes, each loss with its mark.
@@ -34,16 +34,18 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     right = max(RIGHT, BESIDE + max(look.text_width(str(handle.get_label())) for handle in handles))
     side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
+    above = TOP + LINE * table["backbone"].str.contains("\n").any()  # a title may have two lines
     beside = 0.4 + 0.15 * (len(handles) + 1)
     if len(panels) == 1:  # many points have the room that their legend takes
-        side = min(max(side, beside - TOP - FOOT), look.WIDTH - LEFT - right)
+        side = min(max(side, beside - above - FOOT), look.WIDTH - LEFT - right)
     width = LEFT + across * side + GAP * (across - 1) + right
-    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, beside)
+    between = BETWEEN + above - TOP
+    height = max(above + down * side + (down - 1) * between + FOOT, beside)
     with look.style():
         drawn = look.blank(width, height)
         for number, (name, rows) in enumerate(panels):
             row, column = divmod(number, across)
-            left, top = LEFT + column * (side + GAP), TOP + row * (side + BETWEEN)
+            left, top = LEFT + column * (side + GAP), above + row * (side + between)
             axes = look.panel(drawn, left, top, side, side)
             panel(axes, rows, losses)
             axes.set_title(" · ".join([names.dataset(str(name[0])), str(name[1])]))
