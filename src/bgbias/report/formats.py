@@ -139,7 +139,7 @@ def show(table: pd.DataFrame, name: str) -> str:
     legend = getattr(declared, "LEGEND", ())
     folder, _, file = declared.__name__.rpartition(".")
     if folder == tables.__name__:
-        legend = textwrap.wrap(" ".join(prose.fill_macro("_legends.j2", file)), WIDTH)
+        legend = textwrap.wrap(" ".join(prose.fill_macro("legends.j2", file)), WIDTH)
     return plain(table, declared.COLUMNS, legend)
 
 

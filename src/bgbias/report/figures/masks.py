@@ -162,14 +162,12 @@ def _short(image_id: str) -> str:
 
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
-    longest = round(SIDE * look.DPI * 1.5)
-    scale = longest / max(picture.shape[:2])
-    if scale >= 1:
-        return picture
+    """A picture no larger than it is shown."""
     from PIL import Image
 
-    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+    image, longest = Image.fromarray(picture), round(SIDE * look.DPI * 1.5)
+    image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    return np.asarray(image)
 
 
 def _legend(figure: look.Figure, policy: MaskPolicy) -> None:

@@ -5,7 +5,7 @@ A file says of its table
 ``NUMBER``                 the number that it is printed with: 3 is ``table3``, as its files are called;
 ``ABOUT``                  a sentence for the report's page; without it, the first paragraph of the file's docstring;
 ``COLUMNS``                what is printed of it (``report.columns.Column``);
-``LEGEND``                 the lines below it on a terminal; ours stand in ``_legends.j2``;
+``LEGEND``                 the lines below it on a terminal; ours stand in ``report/legends.j2``;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
 ``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those (``report.sources``);
