@@ -21,7 +21,9 @@ from bgbias.results.decomposition import PATH
 from bgbias.results.rows import CLEAN, CORRUPTED, QUERY_ONLY, SYMMETRIC, Values
 from bgbias.results.uncertainty import Estimate
 
-LEVELS = ("clean", "changed")
+# MAP@R of original photos, and of queries on other backgrounds in an original gallery.
+VIEWS = {"clean": (SYMMETRIC, CLEAN), "changed": (QUERY_ONLY, CORRUPTED)}
+LEVELS = tuple(VIEWS)
 NO_DIFFERENCE = uncertainty.UNKNOWN  # of the best model from itself
 FEWEST_RANKED = 3  # models: two have one order or the other
 SPLITS = 200  # of the classes into halves
@@ -88,7 +90,10 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         raise ValueError("there is no model to choose from, only references")
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
     own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
-    values = {name: _values(frame, name) for name, frame in own.items()}
+    values = {
+        name: rows.seen(frame, ("photos", name, "none", "pretrained"), VIEWS, _draws(frame))
+        for name, frame in own.items()
+    }
     lines = [_line(name, values[name], own[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
     models = models.assign(is_reference=models["model"].isin(list(references)))
@@ -110,17 +115,8 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     )
 
 
-def _draws(frame: pd.DataFrame, condition: str) -> int:
-    return int(frame.loc[frame["condition"] == condition, "draw"].nunique())
-
-
-def _values(frame: pd.DataFrame, name: str) -> Values:
-    """MAP@R of original photos, and of queries on other backgrounds in an original catalogue."""
-    views = {
-        "clean": (SYMMETRIC, CLEAN, 1),
-        "changed": (QUERY_ONLY, CORRUPTED, _draws(frame, CORRUPTED)),
-    }
-    return rows.seen(frame, ("photos", name, "none", "pretrained"), views)
+def _draws(frame: pd.DataFrame) -> int:
+    return int(frame.loc[frame["condition"] == CORRUPTED, "draw"].nunique())
 
 
 def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
@@ -129,8 +125,7 @@ def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
         line |= rows.interval(level, values.estimate([level]), 1)
     line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
     if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
-        draws = {condition: _draws(frame, condition) for condition in PATH}
-        matched = decomposition.matched(frame, values.model, QUERY_ONLY, draws)
+        matched = decomposition.matched(frame, values.model, QUERY_ONLY, PATH, _draws(frame))
         steps = decomposition.steps(matched)
         for step in decomposition.STEPS:
             line |= rows.interval(step, steps[step], 1)

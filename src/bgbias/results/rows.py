@@ -242,38 +242,36 @@ class Values:
 
 def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
     """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
-    views = {
-        "clean": (SYMMETRIC, CLEAN, 1),
-        "corrupted": (SYMMETRIC, CORRUPTED, draws),
-        "query_only": (QUERY_ONLY, CORRUPTED, draws),
-    }
-    return seen(rows, model, views)
+    both = {"clean": (SYMMETRIC, CLEAN), "corrupted": (SYMMETRIC, CORRUPTED)}
+    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)}, draws)
 
 
 def seen(
     rows: pd.DataFrame,
     model: Model,
-    views: Mapping[str, tuple[str, str, int]],
+    views: Mapping[str, tuple[str, str]],
+    draws: int,
     value: str = MAP_AT_R,
     of_others: str = OTHERS,
 ) -> Values:
-    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many
-    draws it has; ``of_others`` as in ``Values.of``.
+    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition, which has
+    so many ``draws`` if there is chance in it; ``of_others`` as in ``Values.of``.
     """
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
-        for name, (setting, condition, _) in views.items()
+        for name, (setting, condition) in views.items()
     }
-    draws_of = {name: count for name, (*_, count) in views.items()}
+    repeats = conditions.repeats({condition for _, condition in views.values()}, draws)
+    draws_of = {name: repeats[condition] for name, (_, condition) in views.items()}
     return Values.of(model, parts, value, of_others, draws_of)
 
 
-def views_in(setting: str, repeats: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
-    """``views`` for ``seen`` of conditions in one setting, each seen so often. Clean queries in the clean gallery belong to both
-    settings, and are written as symmetric.
+def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """``views`` for ``seen`` of conditions in one setting. Clean queries in the clean gallery belong to both settings, and are
+    written as symmetric.
     """
-    return {name: (SYMMETRIC if name == CLEAN else setting, name, n) for name, n in repeats.items()}
+    return {name: (SYMMETRIC if name == CLEAN else setting, name) for name in names}
 
 
 def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:

@@ -70,13 +70,13 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
-        alone = _values(own, model, views, draws)
+        alone = rows.seen(own, model, views, draws)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
-            values = _values(part, named, VIEWS, draws)
+            values = rows.seen(part, named, VIEWS, draws)
             row = _row(values) | repeated
             for column in ("corrupted", "clean"):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
@@ -89,13 +89,6 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
             lines.append(row)
     made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
     return made.drop(columns="of").fillna({"index": NOTHING})
-
-
-def _values(
-    own: pd.DataFrame, model: rows.Model, views: dict[str, tuple[str, str]], draws: int
-) -> rows.Values:
-    times = {name: draws if view[1] == rows.CORRUPTED else 1 for name, view in views.items()}
-    return rows.seen(own, model, {name: (*view, times[name]) for name, view in views.items()})
 
 
 def _row(values: rows.Values) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
@@ -78,19 +77,18 @@ def table(
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = conditions.repeats(shown, draws)
-    alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
+    alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, {name: times[name] for name in PATH})
+        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
         row = rows.heading(own, values, "queries")
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
         if alone:
-            row |= rows.shares(rows.seen(own, model, alone), alone)
+            row |= rows.shares(rows.seen(own, model, alone, draws), alone)
         if set(GAP) <= set(shown):
-            pair = matched(own, model, rows.QUERY_ONLY, {name: times[name] for name in GAP})
+            pair = matched(own, model, rows.QUERY_ONLY, GAP, draws)
             row |= rows.interval("gap", gap(pair), 100)
             row |= rows.share("cue_conflict", conflict.estimate(own, model, draws))
         if chance is not None:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.evaluation import conditions
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval
@@ -94,10 +93,9 @@ def table(
     ``thirds.FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = conditions.repeats(PATH, draws)
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, times)
+        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
     return rows.of_models(lines, within=())

@@ -83,11 +83,8 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
 
 def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:
     draws = int(own.loc[own["condition"] == rows.CORRUPTED, "draw"].nunique())
-    views = {
-        rows.CLEAN: (rows.SYMMETRIC, rows.CLEAN, 1),
-        rows.CORRUPTED: (rows.SYMMETRIC, rows.CORRUPTED, draws),
-    }
-    return rows.seen(own, model, views, value, others)
+    views = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
+    return rows.seen(own, model, views, draws, value, others)
 
 
 caption = sentences.from_template("reidentification.j2")
