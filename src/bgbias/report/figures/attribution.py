@@ -29,7 +29,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """Attribution maps of both models on the same photos."""
     photos = shown.evaluation(study)
     read = reads(study)
     maps, scores = {}, {}

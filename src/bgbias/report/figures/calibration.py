@@ -46,7 +46,6 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def draw(study: Study) -> look.Figure:
-    """The drop over the toy datasets' known bias."""
     return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
 
 

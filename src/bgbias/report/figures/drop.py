@@ -27,7 +27,6 @@ def reads(_study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """Clean to corrupted for every model of the grid."""
     return figure_drop(sources.table(study, 1))
 
 

@@ -42,7 +42,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """The worst and the most doubtful masks of the shown dataset."""
     read = {role: file.path(study) for role, file in reads(study).items()}
     photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
     table = masking.read_mask_table(read["mask_table"])

@@ -22,7 +22,6 @@ def reads(_study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """A panel for each dataset."""
     return figure_models(sources.table(study, models.NUMBER))
 
 

@@ -29,7 +29,6 @@ def wanted(study: Study) -> bool:
 
 
 def draw(study: Study) -> look.Figure:
-    """Every model of the grid, corrupted over clean."""
     return figure_pareto(sources.table(study, 1), sources.levels(study))
 
 

@@ -36,7 +36,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """A query in front of its own and of another background, and what both models retrieve for it."""
     from bgbias.evaluation.whole_gallery import among
 
     photos = shown.evaluation(study)

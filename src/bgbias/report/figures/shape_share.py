@@ -35,7 +35,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """The shape share of the grid's pretrained backbones over alpha."""
     return figure_shape_share(sources.table(study, shape_texture.NUMBER))
 
 

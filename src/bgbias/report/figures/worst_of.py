@@ -24,7 +24,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """MAP@R over the number of backgrounds, a line a model."""
     return figure_worst_of(sources.table(study, crossing.NUMBER))
 
 
