@@ -69,7 +69,7 @@ REQUIRED = {
     "cures": Required(("TITLE", "INDEX", "FITTED"), "FITTED", ("fit",), ("AT", "apply")),
     "datasets": Required(("Params", "parts", "items")),
     "embedding_metrics": Required(("TITLE", "of_embeddings")),
-    "figures": Required(("PLACE", "ABOUT", "reads", "draw")),
+    "figures": Required(("PLACE", "reads", "draw")),
     "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),
     "maskers": Required(("Params", "PREDICTS", "SPEED", "FILES"), "PREDICTS", ("build",), ("given",)),
     "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
@@ -78,9 +78,7 @@ REQUIRED = {
     "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
     "pretraining": Required(("Params", "Pretraining")),
     "repulsions": Required(("ALPHA", "loss")),
-    "tables": Required(
-        ("NUMBER", "ABOUT", "COLUMNS", "LEGEND", "HEADLINE", "reads", "settings", "make", "caption")
-    ),
+    "tables": Required(("NUMBER", "COLUMNS", "HEADLINE", "reads", "settings", "make", "caption")),
 }
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
 # What a method or a condition may read beside photos.

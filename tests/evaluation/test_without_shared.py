@@ -135,10 +135,10 @@ def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgr
     usable = np.ones(len(ROWS), bool)
     embeddings = Embeddings([f"{n:03d}" for n in ROWS], LABELS, usable, views, donors)
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    names = {n: (setting, n, DRAWS) for n in ("mixed_same", "mixed_rand", "random_background")}
-    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names)
+    names = {n: (setting, n) for n in ("mixed_same", "mixed_rand", "random_background")}
+    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names, DRAWS)
     left_in = scores.of_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
-    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names)
+    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names, DRAWS)
     for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
         lost = values.estimate([name, "random_background"], uncertainty.difference)
         assert lost.low < 0 < lost.high
@@ -166,9 +166,8 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
     embeddings = Embeddings(ids, labels, np.ones(len(labels), bool), views, donors)
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     model = ("a", "b", "none", "pretrained")
-    times = {CLEAN: 1, "own_inpainted": 1, "mixed_same": DRAWS, "random_background": DRAWS}
-    values = decomposition.matched(queries, model, setting, times)
-    pair = decomposition.matched(queries, model, "query", dict.fromkeys(decomposition.GAP, DRAWS))
+    values = decomposition.matched(queries, model, setting, decomposition.PATH, DRAWS)
+    pair = decomposition.matched(queries, model, "query", decomposition.GAP, DRAWS)
     found = decomposition.steps(values) | {"gap": decomposition.gap(pair)}
     for step, estimate in found.items():
         nobody = size == 2 and (setting == "query" or step == "gap")

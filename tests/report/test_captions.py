@@ -24,7 +24,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     def filled(line: str, table: pd.DataFrame, columns: Sequence[words.Column] = ()) -> str:
         name = f"{len(list(tmp_path.iterdir()))}.j2"
         (tmp_path / name).write_text(line)
-        return captions.caption(name, selected(), table, {}, columns)
+        return captions.from_template(name, columns)(selected(), table, {})
 
     yield filled
     prose._environment.cache_clear()

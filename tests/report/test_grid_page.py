@@ -22,7 +22,7 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
-from bgbias.report.comparisons import Change, LossBlock, MethodRow, Shift
+from bgbias.report.comparisons import Change, LossBlock, MethodRow
 from bgbias.report.html import whole_intervals
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MODEL
@@ -203,8 +203,8 @@ def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> 
 
 
 def test_the_verdict_claims_what_was_tested() -> None:
-    nothing = Shift(Estimate(1.0, -3.0, 5.0))
-    up, down = Shift(Estimate(5.0, 3.0, 7.0), sure=True), Shift(Estimate(-5.0, -7.0, -3.0), sure=True)
+    nothing = Estimate(1.0, -3.0, 5.0, 0.5)
+    up, down = Estimate(5.0, 3.0, 7.0, 0.01), Estimate(-5.0, -7.0, -3.0, 0.01)
 
     def said(*blocks: tuple[MethodRow, ...]) -> tuple[str, str]:
         return comparisons.verdict(
@@ -214,7 +214,9 @@ def test_the_verdict_claims_what_was_tested() -> None:
             ]
         )
 
-    def changed(corrupted: Shift, drop: Shift, title: str = "BGAugment", clean: Shift = nothing) -> MethodRow:
+    def changed(
+        corrupted: Estimate, drop: Estimate, title: str = "BGAugment", clean: Estimate = nothing
+    ) -> MethodRow:
         return MethodRow(
             "bgaugment", title, 3, LEVEL, LEVEL, LEVEL, score=LEVEL, change=Change(corrupted, clean, drop)
         )
@@ -502,7 +504,7 @@ def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_mode
 
 
 def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> None:
-    up, chance = Shift(Estimate(20.0, 15.0, 25.0), sure=True), Shift(Estimate(-2.0, -6.0, 2.0))
+    up, chance = Estimate(20.0, 15.0, 25.0, 0.01), Estimate(-2.0, -6.0, 2.0, 0.5)
     fair, best = (
         MethodRow(
             method, title, 3, Estimate(level), LEVEL, LEVEL, first_hit=hit, change=Change(up, chance, up)
@@ -522,7 +524,7 @@ def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> Non
 
 
 def test_where_only_drops_lessen_the_better_retriever_is_named_and_not_the_smaller_drop() -> None:
-    chance = Shift(Estimate(1.0, -3.0, 5.0))
+    chance = Estimate(1.0, -3.0, 5.0, 0.5)
     better, smaller = (
         MethodRow(
             title.lower(),
@@ -531,7 +533,7 @@ def test_where_only_drops_lessen_the_better_retriever_is_named_and_not_the_small
             Estimate(level),
             LEVEL,
             LEVEL,
-            change=Change(chance, chance, Shift(Estimate(drop, drop - 2, drop + 2), sure=True)),
+            change=Change(chance, chance, Estimate(drop, drop - 2, drop + 2, 0.01)),
         )
         for title, level, drop in (("Better", 60.0, -10.0), ("Smaller", 40.0, -30.0))
     )

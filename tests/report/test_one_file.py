@@ -171,7 +171,7 @@ def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
 
 def test_the_page_says_what_each_table_and_figure_is() -> None:
     modules = [plugins.load(family, n) for family in ("tables", "figures") for n in plugins.names(family)]
-    said = [module.ABOUT for module in modules]
+    said = [tables.about(module) for module in modules]
     assert all(text.endswith(".") for text in said)
     assert len(set(said)) == len(said) == 26
 

@@ -5,7 +5,6 @@ The verdict speaks of changed queries in an unchanged catalogue, a shop's case; 
 
 import math
 import os
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -60,17 +59,17 @@ def of_labelled(
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    times = Counter(condition for condition, _ in asked)
-    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, times))
+    shown = list(dict.fromkeys(condition for condition, _ in asked))
+    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown), draws)
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
-        _levels(queries, times),
-        _steps(queries, times),
-        _drops(queries, times),
+        _levels(queries, shown, draws),
+        _steps(queries, shown, draws),
+        _drops(queries, draws),
         _classes(photos, unsure),
         photos,
-        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in times else UNKNOWN,
+        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
         queries,
     )
@@ -106,13 +105,13 @@ def without_a_lender(photos: pd.DataFrame) -> int:
     return int(photos[PATH[2]].isna().sum()) if PATH[2] in photos else 0
 
 
-def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = seen(queries, MODEL, views_in(setting, times), metric, others)
-            for condition in times:
+            values = seen(queries, MODEL, views_in(setting, shown), draws, metric, others)
+            for condition in shown:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
                 estimate = values.estimate([condition]) if known else UNKNOWN
@@ -124,20 +123,20 @@ def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def _steps(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+def _steps(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataFrame:
     """Nothing where a condition on the way was not shown."""
     lines = []
-    for setting in SETTINGS if set(PATH) <= set(times) else ():
-        values = decomposition.matched(queries, MODEL, setting, {name: times[name] for name in PATH})
+    for setting in SETTINGS if set(PATH) <= set(shown) else ():
+        values = decomposition.matched(queries, MODEL, setting, PATH, draws)
         for name, estimate in decomposition.steps(values).items():
             lines.append({"setting": setting, "step": name} | _interval(_known(values, PATH, estimate)))
     return pd.DataFrame(lines, columns=["setting", "step", "value", "low", "high"])
 
 
-def _drops(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+def _drops(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        values = seen(queries, MODEL, views_in(setting, {c: times[c] for c in ends}))
+        values = seen(queries, MODEL, views_in(setting, ends), draws)
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})

@@ -3,20 +3,19 @@
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.report import names, prose
-from bgbias.results.rows import MAP_AT_R, MODEL
-from bgbias.results.uncertainty import FEWEST_SEEDS, SIGNIFICANT, UNKNOWN, Estimate
+from bgbias.results.rows import MAP_AT_R, MODEL, of_row, records
+from bgbias.results.uncertainty import FEWEST_SEEDS, UNKNOWN, Estimate
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 BLOCK = MODEL[:3]  # models that are compared with one another
 TEMPLATE = "comparisons.j2"
-Effects = tuple[int, int, int, int]  # of how many comparisons, and in how many each of ``EFFECTS`` is found
 DIFFERENCES = {
     "corrupted": "corrupted_difference",
     "clean": "clean_difference",
@@ -24,41 +23,20 @@ DIFFERENCES = {
     "score": "ref_gain",
     "over": "corrupted_over_bgaugment",
 }
-EFFECTS = ("of", "lessen", "raise", "lower")
-
-
-@dataclass(frozen=True)
-class Shift:
-    """A difference in points with its interval, and whether it is more than chance."""
-
-    found: Estimate
-    sure: bool = False
-
-    @property
-    def more(self) -> bool:
-        """Beyond chance above 0."""
-        return self.sure and self.found.value > 0
-
-    @property
-    def less(self) -> bool:
-        """Beyond chance below 0."""
-        return self.sure and self.found.value < 0
-
-
-NO_SHIFT = Shift(UNKNOWN)
 
 
 @dataclass(frozen=True)
 class Change:
-    """Against plain training of the same loss: MAP@R in front of other backgrounds and on clean photos, the relative drop, and
-    the attribution score; of a method on top of BGAugment also MAP@R in front of other backgrounds against that alone.
+    """Against plain training of the same loss, with a p that is corrected by Holm: MAP@R on other backgrounds and on original
+    photos, the relative drop, and the attribution score; of a method on top of BGAugment also MAP@R on other backgrounds
+    against that alone.
     """
 
-    corrupted: Shift
-    clean: Shift
-    drop: Shift
-    score: Shift = NO_SHIFT
-    over: Shift = NO_SHIFT
+    corrupted: Estimate
+    clean: Estimate
+    drop: Estimate
+    score: Estimate = UNKNOWN
+    over: Estimate = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -89,6 +67,17 @@ class LossBlock:
     classes: list[dict[str, Any]]
 
 
+class Effects(NamedTuple):
+    """What a method does significantly where plain training loses: of how many comparisons, in how many it lessens the drop,
+    raises MAP@R on other backgrounds, and lowers it on original photos.
+    """
+
+    of: int
+    lessen: int
+    increase: int
+    lower: int
+
+
 def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     """A headline of what plain models lose and which methods change that; and the rest, if any."""
     losing, unshown = _losing(blocks)
@@ -98,35 +87,30 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     for model in (model for block, _ in losing for model in block.models):
         if model.change:
             changes.setdefault(model.title, []).append(model.change)
-
-    doing = {title: _effects(of, len(losing) > 1) for title, of in changes.items()}
-    helping = [title for title, (_, lessen, increase, _) in doing.items() if lessen + increase]
-    alike: dict[Effects, list[str]] = {}
-    for title in helping:
-        alike.setdefault(doing[title], []).append(title)
-    told = {
+    effects: dict[Effects, list[str]] = {}
+    for title, of in changes.items():
+        effects.setdefault(_effects(of, len(losing) > 1), []).append(title)
+    helping = {does: titles for does, titles in effects.items() if does.lessen or does.increase}
+    every = [change for of in changes.values() for change in of]
+    alone = sorted((plain.query_drop for _, plain in losing), key=lambda drop: -drop.value)
+    has_queries = bool(alone) and not math.isnan(alone[0].value)
+    values = {
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
         "losing": [{"title": block.title, "drop": plain.drop} for block, plain in losing],
         "unshown": [block.title for block in unshown],
         "tried": len(changes),
-        "helping": helping,
-        "effects": [
-            dict(zip(EFFECTS, effects, strict=True), methods=titles) for effects, titles in alike.items()
-        ],
+        "helping": [title for title in changes if any(title in titles for titles in helping.values())],
+        "effects": helping,
     }
-
-    every = [change for of in changes.values() for change in of]
-    alone = sorted((plain.query_drop for _, plain in losing), key=lambda drop: -drop.value)
-    has_queries = bool(alone) and not math.isnan(alone[0].value)
     details = prose.fill_macro(
         TEMPLATE,
         "details",
-        **told,
-        mixed=[change.over for change in every if not math.isnan(change.over.found.value)],
-        looks=[change.score for change in every if not math.isnan(change.score.found.value)],
+        **values,
+        mixed=[change.over for change in every if not math.isnan(change.over.value)],
+        looks=[change.score for change in every if not math.isnan(change.score.value)],
         of_queries=list(dict.fromkeys((alone[0], alone[-1]))) if has_queries else [],
     )
-    return " ".join(prose.fill_macro(TEMPLATE, "headline", **told)), " ".join(details)
+    return " ".join(prose.fill_macro(TEMPLATE, "headline", **values)), " ".join(details)
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]], list[LossBlock]]:
@@ -137,60 +121,44 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, MethodRow]],
 
 
 def _effects(changes: list[Change], several: bool) -> Effects:
-    """What a method does beyond chance where plain training loses, which it may do in ``several`` comparisons."""
-    return (
+    return Effects(
         len(changes) if several else 1,
-        sum(change.drop.less for change in changes),
-        sum(change.corrupted.more for change in changes),
-        sum(change.clean.less for change in changes),
+        sum(change.drop.is_below for change in changes),
+        sum(change.corrupted.is_above for change in changes),
+        sum(change.clean.is_below for change in changes),
     )
 
 
 def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
     """The comparisons of a finished grid, from its tables by their names."""
-    levels, changes = read["table1"], read.get("table3")
+    levels = read["table1"]
+    changes = {tuple(row[key] for key in MODEL): row for row in records(read.get("table3", pd.DataFrame()))}
     lost = _lost(study)
     several = levels["backbone"].nunique() > 1
     for _, rows in levels.groupby(BLOCK, sort=False):
-        models = [_model(row, changes) for row in rows.to_dict("records")]
         dataset, backbone, loss = rows[BLOCK].iloc[0]
+        models = [_model(row, changes.get(tuple(row[key] for key in MODEL), {})) for row in records(rows)]
         title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
         own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
-        yield LossBlock(
-            (dataset, backbone, loss),
-            ", ".join(title),
-            models,
-            list(_classes(own, [m.method for m in models])),
-        )
+        classes = list(_classes(own, [m.method for m in models]))
+        yield LossBlock((dataset, backbone, loss), ", ".join(title), models, classes)
 
 
-def _model(row: dict[Any, Any], changes: pd.DataFrame | None) -> MethodRow:
-    own: list[dict[Any, Any]] = []
-    if changes is not None:
-        own = changes[(changes[MODEL] == [row[p] for p in MODEL]).all(axis=1)].to_dict("records")
-    change = own[0] if own else {}
-    is_compared = bool(own) and not math.isnan(change["corrupted_difference"])
-    tested = {name: _tested(change, column) for name, column in DIFFERENCES.items() if column in change}
+def _model(row: Mapping[str, Any], difference: Mapping[str, Any]) -> MethodRow:
+    """From a model's row of Table 1 and that of Table 3, if it has one."""
+    change = Change(**{name: of_row(difference, column) for name, column in DIFFERENCES.items()})
     return MethodRow(
         method=row["method"],
         title=names.method(row["method"]),
         seeds=int(row["seeds"]),
-        corrupted=_of(row, "corrupted"),
-        clean=_of(row, "clean"),
-        drop=_of(row, "relative_drop"),
-        query_drop=_of(row, "query_only_relative_drop"),
-        score=_of(change, "ref") if own else UNKNOWN,
+        corrupted=of_row(row, "corrupted"),
+        clean=of_row(row, "clean"),
+        drop=of_row(row, "relative_drop"),
+        query_drop=of_row(row, "query_only_relative_drop"),
+        score=of_row(difference, "ref"),
         first_hit=float(row["p_at_1_corrupted"]),
-        change=Change(**tested) if is_compared else None,
+        change=None if math.isnan(change.corrupted.value) else change,
     )
-
-
-def _of(row: Mapping[Any, Any], name: str) -> Estimate:
-    return Estimate(row[name], row[f"{name}_low"], row[f"{name}_high"])
-
-
-def _tested(row: Mapping[Any, Any], column: str) -> Shift:
-    return Shift(_of(row, column), bool(row[f"{column}_p_holm"] < SIGNIFICANT))
 
 
 def _lost(study: Study) -> pd.DataFrame:
@@ -231,8 +199,8 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
     losing, unshown = _losing(blocks)
     for block, plain in losing:
         compared = [(model, model.change) for model in block.models if model.change]
-        gaining = [model for model, change in compared if change.corrupted.more]
-        lessening = [model for model, change in compared if change.drop.less]
+        gaining = [model for model, change in compared if change.corrupted.is_above]
+        lessening = [model for model, change in compared if change.drop.is_below]
         best = max(gaining or lessening, key=lambda model: model.corrupted.value, default=None)
         yield from prose.fill_macro(
             TEMPLATE,
@@ -254,9 +222,9 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
         return
     quality = read["table10"]
     for block in blocks:
-        own = quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)].to_dict("records")
+        own = records(quality[(quality[MODEL] == [*block.of, PLAIN]).all(axis=1)])
         if own and not math.isnan(own[0]["drop_more"]):
-            difference = _tested(own[0], "drop_more")
+            difference = of_row(own[0], "drop_more")
             yield from prose.fill_macro(TEMPLATE, "by_masks", title=block.title, difference=difference)
 
 
@@ -267,21 +235,21 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     ]
     if own.empty:
         return []
-    gaining = own[(own["corrupted_gain_p_holm"] < SIGNIFICANT) & (own["corrupted_gain"] > 0)]
+    gaining = own[[of_row(row, "corrupted_gain").is_above for row in records(own)]]
     best = []
     if len(gaining):
         # What brings most back may cost more than it brings, where little changes.
         most = gaining["corrupted_gain"].idxmax()
         balanced = (gaining["corrupted_gain"] + gaining["clean_gain"]).idxmax()
-        best = gaining.loc[list(dict.fromkeys((balanced, most)))].to_dict("records")
-    told = [
+        best = records(gaining.loc[list(dict.fromkeys((balanced, most)))])
+    cures_of_plain = [
         {
             "title": names.method(row["method"]).partition(" + ")[2],
-            "gain": _tested(row, "corrupted_gain"),
-            "paid": _tested(row, "clean_gain"),
+            "gain": of_row(row, "corrupted_gain"),
+            "paid": of_row(row, "clean_gain"),
             "ms": row["ms"],
             "index": row["index"],
         }
         for row in best
     ]
-    return prose.fill_macro(TEMPLATE, "without_training", title=block.title, cures=told)
+    return prose.fill_macro(TEMPLATE, "without_training", title=block.title, cures=cures_of_plain)

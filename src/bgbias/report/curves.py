@@ -2,90 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import pandas as pd
 
 from bgbias.engine.node import files_of, step
 from bgbias.report import look, names
-from bgbias.results.rows import MODEL
+from bgbias.report.figures import _panels
 from bgbias.study import plan
+from bgbias.study.cell import NO_LOSS
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 MONITORED = "^val_(corrupted_)?map_at_r$"
-ACROSS, WIDE, HIGH = 3, 1.9, 1.35  # panels in a row, inches of each
-LEFT, GAP, TOP, FOOT, RIGHT = 0.5, 0.3, 0.34, 0.5, 1.9
 
 
-def _histories(study: Study) -> dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]]:
-    """What is here of each dataset, backbone and loss: a method and its history for each training, in which ``score`` is the
-    validation MAP@R that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
+def _histories(study: Study) -> pd.DataFrame:
+    """Each epoch of the trainings that are here: the model's names, ``cell``, ``epoch`` and as ``score`` the validation MAP@R
+    that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
     """
-    import pandas as pd
-
-    panels: dict[tuple[str, str, str], list[tuple[str, pd.DataFrame]]] = {}
+    found = []
     for cell in plan.trained(study):
         path = files_of(step("train", cell=cell), "history")["history"].path(study)
         if path.exists():
-            of_cell = panels.setdefault((cell.dataset, cell.backbone, cell.loss), [])
             history = pd.read_csv(path)
-            of_cell.append((cell.method, history.assign(score=history.filter(regex=MONITORED).iloc[:, 0])))
-    return panels
+            score = history.filter(regex=MONITORED).iloc[:, 0]
+            found.append(history[["epoch"]].assign(score=score, cell=cell.name, **cell.wildcards))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
 
 def rising(study: Study) -> str:
     """How many trainings were best at their very end; nothing where no history is here."""
-    found: dict[str, list[bool]] = {}
-    for method, history in (training for some in _histories(study).values() for training in some):
-        last = history["score"].idxmax() == history.index[-1]
-        found.setdefault(names.method(method), []).append(last)
-    every = [last for some in found.values() for last in some]
-    if not every:
+    histories = _histories(study)
+    if histories.empty:
         return ""
-    most = max(found, key=lambda title: sum(found[title]) / len(found[title]))
-    of_most = f", most of {most}: {sum(found[most])} of {len(found[most])}" * (len(found) > 1 and any(every))
-    return f"Best at its last epoch: {sum(every)} of {names.count(len(every), 'training')}{of_most}."
+    of_trainings = histories.groupby(["method", "cell"], sort=False)["score"]
+    is_last = of_trainings.agg(lambda score: score.argmax() == len(score) - 1).astype(bool)
+    by_method = is_last.groupby("method", sort=False).agg(["mean", "sum", "count"])
+    text = f"Best at its last epoch: {is_last.sum()} of {names.count(len(is_last), 'training')}"
+    if len(by_method) > 1 and is_last.any():
+        most = str(by_method["mean"].idxmax())
+        _, last, every = by_method.loc[most]
+        text += f", most of {names.method(most)}: {last:.0f} of {every:.0f}"
+    return f"{text}."
 
 
 def drawn(study: Study) -> look.Figure | None:
     """A panel for each dataset, backbone and loss: colours are methods, lines are seeds. None where no history is here."""
-    import pandas as pd
-    from matplotlib.ticker import MaxNLocator
-
-    panels = _histories(study)
-    if not panels:
+    histories = _histories(study)
+    if histories.empty:
         return None
-    every = pd.concat([history["score"] for some in panels.values() for _, history in some])
-    low, high = 100 * every.min() - 2, 100 * every.max() + 2
-    across = min(ACROSS, len(panels))
-    down = -(-len(panels) // across)
-    models = [(*panel, method) for panel, histories in panels.items() for method, _ in histories]
-    methods = names.in_order(pd.DataFrame(models, columns=MODEL))["method"].unique()
-    right = max(RIGHT, 0.5 + max(look.text_width(names.method(m)) for m in methods))
-    height = max(down * (TOP + HIGH + FOOT), 0.4 + 0.15 * len(methods))
-    with look.style():
-        figure = look.blank(LEFT + across * (WIDE + GAP) + right, height)
-        for number, ((dataset, backbone, loss), histories) in enumerate(panels.items()):
-            row, column = divmod(number, across)
-            axes = look.panel(
-                figure, LEFT + column * (WIDE + GAP), TOP + row * (TOP + HIGH + FOOT), WIDE, HIGH
-            )
-            for method, history in histories:
-                axes.plot(
-                    history["epoch"],
-                    100 * history["score"],
-                    color=look.colour(method),
-                    linewidth=0.9,
-                    alpha=0.75,
-                )
-            axes.set_title(f"{names.dataset(dataset)}, {names.loss(loss)}\n{backbone}", fontsize=7)
-            axes.set_ylim(low, high)
-            axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-            axes.set_xlabel("epoch")
-            axes.grid(axis="y")
-            if not column:
-                axes.set_ylabel("validation MAP@R, %")
-        handles = [look.handle(names.method(m), color=look.colour(m)) for m in methods]
-        figure.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
-    return figure
+    histories = names.in_order(histories)
+    low, high = 100 * histories["score"].min() - 2, 100 * histories["score"].max() + 2
+    titles = histories["backbone"] + "\n" + histories["loss"].map(names.loss)
+
+    def panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for (method, _), line in rows.groupby(["method", "cell"], sort=False):
+            colour = look.colour(str(method))
+            axes.plot(line["epoch"], 100 * line["score"], color=colour, linewidth=0.9, alpha=0.75)
+        axes.set_ylim(low, high)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.grid(axis="y")
+
+    panels = histories.assign(backbone=titles, loss=NO_LOSS)
+    return _panels.figure(panels, panel, "epoch", "validation MAP@R, %")

@@ -3,23 +3,29 @@
 All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
+from __future__ import annotations
+
 import math
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import cache, partial
 from html import escape as html_escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import yaml
 
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.report import names, tables
+from bgbias.report import names, prose, tables
 from bgbias.report.columns import Column, Row, printed
 from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 WIDTH = 110
 IN_MARKDOWN = "**{}**"
@@ -96,85 +102,45 @@ def entry(column: Column, row: Row) -> str:
     return _shown(column.text(row), column.is_bold(row), IN_MARKDOWN)
 
 
-def _narrow(head: str) -> list[str]:
-    """A head in lines about as wide as the numbers below it."""
-    return [line for part in head.split(", ", 1) for line in textwrap.wrap(part, 11, break_long_words=False)]
-
-
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     r"""A ``table*`` to \input, as small as a page asks for: booktabs rules, one block a dataset and backbone, what is better
     than plain in bold, intervals below their numbers. The caption's first sentence is LaTeX's caption; what a reader must know
     beside it stands below the table.
     """
-    columns = printed(table, tables.load(name).COLUMNS)
     # \caption wants one paragraph, and so does \parbox.
-    plain = caption.replace("**", "").replace("\n\n", " ")
-    short, dot, notes = plain.partition(". ")
-    heads = (r"\shortstack[r]{" + r"\\".join(map(escape, _narrow(c.head))) + "}" for c in columns)
-    lines = [
-        r"% needs \usepackage{booktabs} and \usepackage{adjustbox}",
-        r"\providecommand{\below}[2]{\vtop{\baselineskip=8pt\halign{\hfil##\cr#1\cr\scriptsize #2\cr}}}",
-        r"\begin{table*}[t]",
-        r"\centering",
-        r"\setlength{\tabcolsep}{3pt}",
-        rf"\caption{{{escape(short + dot.strip())}}}",
-        rf"\label{{tab:{name}}}",
-        r"\begin{adjustbox}{max width=\linewidth, max totalheight=.7\textheight}",
-        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-        r"\toprule",
-        " & ".join(["", *heads]) + r" \\",
-    ]
-    for heading, rows in _sections(table, columns):
-        lines += [
-            r"\midrule",
-            rf"\multicolumn{{{len(columns) + 1}}}{{l}}{{\textit{{{escape(heading)}}}}} \\",
-            r"\addlinespace[2pt]",
-        ]
-        for label, entries in rows:
-            words = [
-                INTERVAL.sub(r"\\below{\1}{\2}", _shown(escape(text), bold, r"\textbf{{{}}}"))
-                for text, bold in entries
-            ]
-            # {} keeps a label that starts with [ or * from being read as an option of the line before.
-            lines.append(" & ".join(["{}" + escape(label), *words]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{adjustbox}"]
-    if notes:
-        lines += [r"\par\smallskip", rf"\parbox{{\linewidth}}{{\footnotesize {escape(notes)}}}"]
-    return "\n".join([*lines, r"\end{table*}"]) + "\n"
+    short, dot, notes = caption.replace("**", "").replace("\n\n", " ").partition(". ")
+    short += dot.strip()
+    chosen = tables.load(name).COLUMNS
+    return _filled("table.tex.j2", table, chosen, name=name, short=short, notes=notes)
 
 
 def html(table: pd.DataFrame, name: str, caption: str) -> str:
     """The same as a web page that needs no other file: a body for each section, below the caption's paragraphs."""
-    paragraphs = (re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n"))
-    return "\n".join(
-        [
-            f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{_web(names.table(name))}</title>',
-            f"<style>\n{STYLE}</style>",
-            *(f"<p>{paragraph}</p>" for paragraph in paragraphs),
-            f"<div>{html_rows(table, tables.load(name).COLUMNS)}</div>\n</html>\n",
-        ]
-    )
+    bold = [re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n")]
+    rows = html_rows(table, tables.load(name).COLUMNS)
+    page = _templates().get_template("table.html.j2")
+    return page.render(title=names.table(name), paragraphs=bold, rows=rows)
 
 
 def html_rows(table: pd.DataFrame, chosen: Sequence[Column]) -> str:
     """The same of a table, a row a model, without a page around it."""
+    return _filled("table_rows.html.j2", table, chosen).rstrip("\n")
+
+
+def _filled(template: str, table: pd.DataFrame, chosen: Sequence[Column], **values: str) -> str:
     columns = printed(table, chosen)
-    heads = ["", *("<br/>".join(map(_web, c.head.split(", ", 1))) for c in columns)]
-    bodies = []
-    for heading, rows in _sections(table, columns):
-        lines = [f'<tr><th colspan="{len(heads)}">{_web(heading)}</th></tr>']
-        for label, entries in rows:
-            cells = (f"<td>{_shown(_web(text), bold, '<b>{}</b>')}</td>" for text, bold in entries)
-            lines.append(f"<tr><th>{_web(label)}</th>{''.join(cells)}</tr>")
-        bodies.append("<tbody>\n" + "\n".join(lines) + "\n</tbody>")
-    head = f"<thead><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr></thead>"
-    return "\n".join(["<table>", head, *bodies, "</table>"])
+    sections = _sections(table, columns)
+    return _templates().get_template(template).render(columns=columns, sections=sections, **values)
 
 
 def show(table: pd.DataFrame, name: str) -> str:
     """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
-    return plain(table, tables.load(name).COLUMNS, tables.load(name).LEGEND)
+    declared = tables.load(name)
+    legend = getattr(declared, "LEGEND", ())
+    folder, _, file = declared.__name__.rpartition(".")
+    if folder == tables.__name__:
+        legend = textwrap.wrap(" ".join(prose.fill_macro("legends.j2", file)), WIDTH)
+    return plain(table, declared.COLUMNS, legend)
 
 
 def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) -> str:
@@ -248,23 +214,32 @@ def escape(text: str) -> str:
     return re.sub("|".join(map(re.escape, LATEX)), lambda sign: LATEX[sign.group()], text)
 
 
-STYLE = """\
-body { margin: 1.5rem; color: #20242a; background: #fff; font: 13px/1.5 system-ui, "DejaVu Sans", sans-serif }
-p { max-width: 44rem; margin: 0 0 .8rem }
-div { overflow: auto; max-height: 94vh; margin-top: 1.5rem }
-table { border-collapse: collapse; border-block: 2px solid #20242a; font-variant-numeric: tabular-nums }
-th, td { padding: .3rem .5rem; text-align: right; white-space: nowrap; vertical-align: bottom }
-th { font-weight: normal }
-th:first-child { text-align: left; padding-left: 0 }
-thead { color: #6b7280; font-size: 11px }
-thead th { position: sticky; top: 0; background: #fff }
-tbody { border-top: 1px solid #d5d9df }
-tbody tr:first-child th { font-style: italic; padding-top: .8rem }
-tbody tr:not(:first-child):hover { background: #f4f6f8 }
-@media (max-width: 480px) { body { margin: .8rem } }
-@media print { div { overflow: visible; max-height: none } thead th { position: static } }
-"""
-
-
 def _web(text: str) -> str:
     return html_escape(text, quote=False)
+
+
+def _narrow(head: str) -> list[str]:
+    """A head in lines about as wide as the numbers below it."""
+    return [line for part in head.split(", ", 1) for line in textwrap.wrap(part, 11, break_long_words=False)]
+
+
+@cache
+def _templates() -> Environment:
+    """Templates whose marks are not LaTeX's braces."""
+    import jinja2  # planning does without
+
+    environment = jinja2.Environment(
+        *("<%", "%>", "<<", ">>", "<#", "#>"),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {
+        "narrow": _narrow,
+        "tex": escape,
+        "below": partial(INTERVAL.sub, r"\\below{\1}{\2}"),
+        "shown": _shown,
+        "web": _web,
+    }
+    return environment

@@ -127,7 +127,7 @@ def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str,
         printed = [_table(study, table) for table in some if table in read]
         pictures = [
             _inside(study.files.at("figure_png", figure=figure).read_bytes())
-            | {"about": figures.load(figure).ABOUT}
+            | {"about": tables.about(figures.load(figure))}
             for figure in shown
             if figure in drawn
         ]
@@ -141,7 +141,7 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
     return {
         "name": names.table(name),
-        "about": tables.load(name).ABOUT,
+        "about": tables.about(tables.load(name)),
         "caption": caption,
         "body": _body(rest.partition("</div>")[0]),
     }

@@ -6,8 +6,7 @@ when something is drawn, since planning imports the files of all figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.images.contact_sheet import INK, MUTED, PAPER, RULE
+from bgbias.images.contact_sheet import MUTED, PAPER, RULE
 from bgbias.report import names
 from bgbias.study.cell import side_by_side
 
@@ -74,44 +73,7 @@ SHADES = (
     ("#8000FF", 0.7),
 )
 RIGHT, WRONG = "#15915A", "#C4283B"
-# Any: matplotlib's stubs want each of its hundreds of keys as a literal type.
-STYLE: Any = {
-    # DejaVu comes with matplotlib: the same letters on every machine.
-    "font.family": "DejaVu Sans",
-    "font.size": 7.5,
-    "text.color": INK,
-    "axes.labelsize": 7.5,
-    "axes.titlesize": 8,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 8,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": MUTED,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": RULE,
-    "grid.linewidth": 0.5,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.labelcolor": INK,
-    "ytick.labelcolor": INK,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "legend.frameon": False,
-    "legend.fontsize": 7,
-    "lines.linewidth": 1.6,
-    "figure.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    # Letters stay letters in the PDF, and ids in it do not come from a clock.
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "bgbias",
-}
+STYLE = Path(__file__).parent / "look.mplstyle"
 
 
 def colour(method: str) -> str:
@@ -159,20 +121,20 @@ def _contrast(found: str) -> float:
 
 def text_width(text: str) -> float:
     """How many inches a line of text is wide in the letters of an axis."""
+    import matplotlib
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import TextPath
 
-    letters = FontProperties(family=STYLE["font.family"], size=STYLE["ytick.labelsize"])
-    return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
+    with style():
+        letters = FontProperties(size=matplotlib.rcParams["ytick.labelsize"])
+        return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """The project's look, for the figure made inside."""
-    import matplotlib
+    from matplotlib.style import context
 
-    with matplotlib.rc_context(STYLE):
-        yield
+    return context(STYLE)
 
 
 def blank(width: float, height: float) -> Figure:

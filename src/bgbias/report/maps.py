@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias.images import contact_sheet
 from bgbias.report import look
+from bgbias.report.columns import rounded
 
 if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
@@ -18,33 +20,62 @@ SIDE, EXPLAINED = 1.3, 1.7  # in sheets, and where a few photos are explained
 MAP = "inferno"
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A picture [H, W, 3] of a sheet; on it, where they are given, the outline of a mask [S, S] in 0..1, a score in its corner in
+    a method's ``colour`` (NaN: none), and a note in its middle.
+    """
+
+    image: np.ndarray
+    mask: np.ndarray | None = None
+    line: float = 0.7
+    score: float | None = None
+    colour: str = contact_sheet.INK
+    note: str = ""
+
+
 def sheet(
     heads: Sequence[tuple[str, str]],
-    rows: int,
+    rows: Sequence[Sequence[Picture]],
     words: str,
     side: float = SIDE,
     margin: float = MARGIN,
-) -> tuple[look.Figure, list[list[look.Axes]]]:
-    """A figure with rows of square panels below heads (a word and its colour), and the panels of each row; ``words`` as in
-    ``scale``.
+) -> look.Figure:
+    """A figure with rows of square pictures below heads (a word and its colour). Below them stands the scale of maps: ``words``,
+    which end with what black means, and the colours up to the most.
     """
     columns, step = len(heads), side + GAP
-    width, height = 2 * margin + columns * step - GAP, HEAD + rows * step + FOOT
-    figure = look.blank(width, height)
-    panels = [
-        [look.panel(figure, margin + c * step, HEAD + r * step, side, side) for c in range(columns)]
-        for r in range(rows)
-    ]
-    for axes, (word, colour) in zip(panels[0], heads, strict=True):
-        axes.set_title(word, loc="center", pad=4, color=colour)
-    scale(figure, width, height - FOOT + 0.03, words)
-    return figure, panels
+    width, height = 2 * margin + columns * step - GAP, HEAD + len(rows) * step + FOOT
+    with look.style():
+        figure = look.blank(width, height)
+        for down, row in enumerate(rows):
+            for across, picture in enumerate(row):
+                axes = look.panel(figure, margin + across * step, HEAD + down * step, side, side)
+                _draw(axes, picture)
+                if not down:
+                    word, colour = heads[across]
+                    axes.set_title(word, loc="center", pad=4, color=colour)
+        length, most = 1.0, 0.3
+        axes = look.panel(figure, width - MARGIN - most - length, height - FOOT + 0.03, length, 0.09)
+        axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
+        axes.set_axis_off()
+        small = {"va": "center", "fontsize": 6.5, "color": contact_sheet.MUTED}
+        look.tag(axes, 1.05, 0.45, "most", ha="left", **small)
+        look.tag(axes, -0.05, 0.45, words, ha="right", **small)
+    return figure
 
 
-def outline(axes: look.Axes, mask: np.ndarray, line: float) -> None:
-    """The object's outline, of its mask [S, S] in 0..1; one that is empty or full has none."""
-    if mask.min() < 0.5 <= mask.max():
-        axes.contour(mask, levels=[0.5], colors=["white"], linewidths=[line])
+def _draw(axes: look.Axes, picture: Picture) -> None:
+    look.photo(axes, picture.image)
+    # A mask that is empty or full has no outline.
+    if picture.mask is not None and picture.mask.min() < 0.5 <= picture.mask.max():
+        axes.contour(picture.mask, levels=[0.5], colors=["white"], linewidths=[picture.line])
+    if picture.score is not None:
+        text = "no score" if np.isnan(picture.score) else rounded(picture.score, 2)
+        box = {"boxstyle": "round,pad=0.28", "fc": picture.colour, "ec": "none", "alpha": 0.92}
+        white = {"fontsize": 7, "weight": "bold", "color": "white"}
+        look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", **white)
+    look.tag(axes, 0.5, 0.5, picture.note, ha="center", color="white")
 
 
 def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
@@ -65,23 +96,6 @@ def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
     return values[np.ix_(rows, columns)]
 
 
-def number(axes: look.Axes, score: float, colour: str) -> None:
-    """A score in the corner of a picture."""
-    text = "no score" if np.isnan(score) else f"{score:z.2f}".replace("-", "−")
-    box = {"boxstyle": "round,pad=0.28", "fc": colour, "ec": "none", "alpha": 0.92}
-    look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", fontsize=7, weight="bold", color="white")
-
-
-def scale(figure: look.Figure, width: float, top: float, words: str) -> None:
-    """What the colours mean, below the maps: ``words``, which end with what black means, and the scale up to the most."""
-    length, most = 1.0, 0.3
-    axes = look.panel(figure, width - MARGIN - most - length, top, length, 0.09)
-    axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
-    axes.set_axis_off()
-    look.tag(axes, 1.05, 0.45, "most", ha="left", va="center", fontsize=6.5, color=contact_sheet.MUTED)
-    look.tag(axes, -0.05, 0.45, words, ha="right", va="center", fontsize=6.5, color=contact_sheet.MUTED)
-
-
 def figure_explanation(found: Explanation) -> look.Figure:
     """A column a photo. Below the photo stands its map: bright where it is like the anchor (or, if the photos are
     compared as different, unlike the other); each distance is that to the first photo.
@@ -94,13 +108,9 @@ def figure_explanation(found: Explanation) -> look.Figure:
         *(f"{r}, {d:.2f} away" for r, d in zip(found.roles[1:], found.distances, strict=True)),
     ]
     words = f"what counts for their {'similarity' if found.same else 'difference'}: nothing"
-    with look.style():
-        figure, (upper, lower) = sheet(
-            [(head, contact_sheet.INK) for head in heads], 2, words, EXPLAINED, margin
-        )
-        for above, below, photo, attention in zip(upper, lower, found.photos, found.maps, strict=True):
-            look.photo(above, photo)
-            look.photo(below, overlay(photo, attention))
-            if not attention.any():
-                below.text(0.5, 0.5, "no place counts", transform=below.transAxes, ha="center", color="white")
-    return figure
+    maps = [
+        Picture(overlay(photo, attention), note="" if attention.any() else "no place counts")
+        for photo, attention in zip(found.photos, found.maps, strict=True)
+    ]
+    inked = [(head, contact_sheet.INK) for head in heads]
+    return sheet(inked, [[Picture(photo) for photo in found.photos], maps], words, EXPLAINED, margin)

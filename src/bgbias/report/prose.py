@@ -48,7 +48,7 @@ def _environment() -> Environment:
         loader=jinja2.FileSystemLoader(FOLDERS), undefined=jinja2.StrictUndefined, autoescape=False
     )
     environment.globals |= {"count": names.count}
-    environment.filters |= {"listed": names.listed, "interval": _interval}
+    environment.filters |= {"dataset": names.dataset, "listed": names.listed, "interval": _interval}
     return environment
 
 

@@ -19,9 +19,11 @@ from bgbias.evaluation.metrics import MATCHED
 from bgbias.results import decomposition, rows, uncertainty
 from bgbias.results.decomposition import PATH
 from bgbias.results.rows import CLEAN, CORRUPTED, QUERY_ONLY, SYMMETRIC, Values
-from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+from bgbias.results.uncertainty import Estimate
 
-LEVELS = ("clean", "changed")
+# MAP@R of original photos, and of queries on other backgrounds in an original gallery.
+VIEWS = {"clean": (SYMMETRIC, CLEAN), "changed": (QUERY_ONLY, CORRUPTED)}
+LEVELS = tuple(VIEWS)
 NO_DIFFERENCE = uncertainty.UNKNOWN  # of the best model from itself
 FEWEST_RANKED = 3  # models: two have one order or the other
 SPLITS = 200  # of the classes into halves
@@ -88,14 +90,21 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         raise ValueError("there is no model to choose from, only references")
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
     own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
-    values = {name: _values(frame, name) for name, frame in own.items()}
+    values = {
+        name: rows.seen(frame, ("photos", name, "none", "pretrained"), VIEWS, _draws(frame))
+        for name, frame in own.items()
+    }
     lines = [_line(name, values[name], own[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
     models = models.assign(is_reference=models["model"].isin(list(references)))
     models["is_on_front"] = _on_front(models)
     models = models.reset_index(drop=True)
     pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
-    queries = pd.concat({name: _of_queries(of) for name, of in values.items()}, axis=1)
+    levels = {
+        name: pd.DataFrame({level: of.columns[level][0] for level in LEVELS}, index=of.queries)
+        for name, of in values.items()
+    }
+    queries = pd.concat(levels, axis=1)
     is_ranked = len(candidates) >= FEWEST_RANKED
     return ModelComparison(
         models,
@@ -106,17 +115,8 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     )
 
 
-def _draws(frame: pd.DataFrame, condition: str) -> int:
-    return int(frame.loc[frame["condition"] == condition, "draw"].nunique())
-
-
-def _values(frame: pd.DataFrame, name: str) -> Values:
-    """MAP@R of original photos, and of queries on other backgrounds in an original catalogue."""
-    views = {
-        "clean": (SYMMETRIC, CLEAN, 1),
-        "changed": (QUERY_ONLY, CORRUPTED, _draws(frame, CORRUPTED)),
-    }
-    return rows.seen(frame, ("photos", name, "none", "pretrained"), views)
+def _draws(frame: pd.DataFrame) -> int:
+    return int(frame.loc[frame["condition"] == CORRUPTED, "draw"].nunique())
 
 
 def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
@@ -125,8 +125,7 @@ def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
         line |= rows.interval(level, values.estimate([level]), 1)
     line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
     if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
-        draws = {condition: _draws(frame, condition) for condition in PATH}
-        matched = decomposition.matched(frame, values.model, QUERY_ONLY, draws)
+        matched = decomposition.matched(frame, values.model, QUERY_ONLY, PATH, _draws(frame))
         steps = decomposition.steps(matched)
         for step in decomposition.STEPS:
             line |= rows.interval(step, steps[step], 1)
@@ -150,15 +149,7 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
         drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
         pair: dict[str, Any] = {"model": name, "other": other_name}
         lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
-    pairs = pd.DataFrame(lines)
-    for name in ("changed", "drop") if lines else ():
-        pairs[f"{name}_p_holm"] = uncertainty.holm(pairs[f"{name}_p"].to_list())
-    return pairs
-
-
-def _of_queries(values: Values) -> pd.DataFrame:
-    columns = {level: values.columns[level][0] for level in LEVELS}
-    return pd.DataFrame(columns, index=values.queries)
+    return rows.corrected(pd.DataFrame(lines), ["changed", "drop"], within=()) if lines else pd.DataFrame()
 
 
 def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
@@ -166,7 +157,7 @@ def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     best, *others = models.loc[~models["is_reference"], "model"]
     references = models.loc[models["is_reference"], "model"]
     against = differences(pairs, best)
-    worse = {name for name, found in against.items() if found.p < SIGNIFICANT and found.value < 0}
+    worse = {name for name, found in against.items() if found.is_below}
     return Choice(
         best,
         tuple(name for name in others if name not in worse),

@@ -5,7 +5,7 @@ clean -> own_inpainted       what cutting the object out and pasting it costs by
       -> random_background   what the class's backgrounds contributed
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,12 @@ DROP = "drop"
 OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
-def matched(queries: pd.DataFrame, model: Model, setting: str, draws: Mapping[str, int]) -> Values:
-    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions that are seen so many times (``draws``), in
-    galleries that lack the same photos in each.
+def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str], draws: int) -> Values:
+    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, those with chance in them seen so
+    many times (``draws``), in galleries that lack the same photos in each.
     """
-    views = rows.views_in(setting, draws)
-    return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
+    views = rows.views_in(setting, names)
+    return rows.seen(queries, model, views, draws, MATCHED[setting], MATCHED_OTHERS[setting])
 
 
 def steps(values: Values) -> dict[str, Estimate]:

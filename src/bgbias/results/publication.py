@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -151,32 +151,31 @@ def birth(study: Study) -> dict[str, Any]:
 
 def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
-    cells = plan.cells(study)
+    cells, trained = plan.cells(study), plan.trained(study)
+    learned = filter(None, (plan.pretraining(study, cell.backbone) for cell in cells))
+    pretrainings = {named.name: named for named in learned}
+    names = [*plan.datasets(study), *filter(None, (n.params().dataset for n in pretrainings.values()))]
+    datasets = [study.datasets[name] for name in names]
+    sections: dict[str, tuple[Mapping[str, Strict], Iterable[str]]] = {
+        "datasets": (study.datasets, names),
+        "maskers": (study.maskers, (dataset.masker for dataset in datasets)),
+        "backgrounds": (study.backgrounds, (dataset.backgrounds for dataset in datasets)),
+    }
     settings = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
-    before = {
-        named.name: named for named in filter(None, (plan.pretraining(study, c.backbone) for c in cells))
-    }
-    learned_from = [named.params().dataset for named in before.values()]
-    names = dict.fromkeys([*plan.datasets(study), *filter(None, learned_from)])
-    datasets = {name: study.datasets[name] for name in names}
-    entries = dict.fromkeys(plan.method(study, cell).name for cell in plan.trained(study))
-    used: dict[str, dict[str, Strict]] = {
-        "datasets": dict(datasets),
-        "maskers": {d.masker: study.maskers[d.masker] for d in datasets.values()},
-        "backgrounds": {d.backgrounds: study.backgrounds[d.backgrounds] for d in datasets.values()},
-    }
-    settings |= {
-        section: {name: entry.model_dump(mode="json", exclude_defaults=True) for name, entry in named.items()}
-        for section, named in used.items()
-    }
-    losses = dict.fromkeys((cell.loss, cell.dataset) for cell in plan.trained(study))
-    settings |= {"pretrainings": {name: study.pretrainings[name] for name in before}} if before else {}
+    for section, (entries, used) in sections.items():
+        settings[section] = {
+            name: entries[name].model_dump(mode="json", exclude_defaults=True) for name in dict.fromkeys(used)
+        }
+    if pretrainings:
+        settings["pretrainings"] = {name: study.pretrainings[name] for name in pretrainings}
+    losses = dict.fromkeys((cell.loss, cell.dataset) for cell in trained)
+    methods = dict.fromkeys(plan.method(study, cell).name for cell in trained)
     return settings | {
         "backbones": {cell.backbone: study.backbones[cell.backbone] for cell in cells},
         "losses": {
             f"{loss}, {dataset}": dict(loss_options(study, dataset, loss)) for loss, dataset in losses
         },
-        "methods": {name: study.methods[name] for name in entries if name in study.methods},
+        "methods": {name: study.methods[name] for name in methods if name in study.methods},
     }
 
 

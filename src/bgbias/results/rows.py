@@ -5,7 +5,8 @@ What tables and figures call clean and corrupted are conditions of ``evaluation/
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,24 @@ def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
     return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side(model[-1])[1] else len(set(of_folds))}
 
 
-def heading(own: pd.DataFrame, values: Values, counted: str) -> dict[str, Any]:
-    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes."""
-    sizes = {counted: len(values.queries), "classes": len(set(values.classes))}
+def heading(
+    own: pd.DataFrame, values: Values, counted: str, which: np.ndarray | slice = slice(None)
+) -> dict[str, Any]:
+    """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes, of those ``which`` count."""
+    classes = values.classes[which]
+    sizes = {counted: len(classes), "classes": len(set(classes))}
     return named(values.model) | repetitions(own, values.model) | sizes
 
 
-def without_single_folds(table: pd.DataFrame) -> pd.DataFrame:
-    """A table without the column ``folds`` where no model has several."""
+def of_models(
+    lines: list[dict[str, Any]], within: Sequence[str] = tuple(MODEL[:-1]), names: Sequence[str] | None = None
+) -> pd.DataFrame:
+    """A table of these rows, each p in it (or of ``names`` alone) ``corrected`` among rows that are alike ``within`` these
+    columns; without the column ``folds`` where no model has several.
+    """
+    table = pd.DataFrame(lines)
+    every = [str(column).removesuffix("_p") for column in table if str(column).endswith("_p")]
+    table = corrected(table, every if names is None else names, within)
     return table if (table["folds"] > 1).any() else table.drop(columns="folds")
 
 
@@ -81,9 +92,20 @@ def share(name: str, estimate: Estimate) -> dict[str, float]:
     return {key: value if key == name else float(np.clip(value, 0, 100)) for key, value in told.items()}
 
 
+def shares(values: Values, names: Iterable[str]) -> dict[str, float]:
+    """``share`` of the means of these columns."""
+    of_columns = (share(name, values.estimate([name])) for name in names)
+    return {key: value for columns in of_columns for key, value in columns.items()}
+
+
 def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     """The same of a difference, with the p of its being 0 as ``name_p``."""
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
+
+
+def of_row(row: Mapping[str, Any], name: str) -> Estimate:
+    """The estimate in a row's columns ``name``, its ends and, as its p, ``name_p_holm``; NaN where it has none."""
+    return Estimate(*(row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high", "_p_holm")))
 
 
 def read_csv(path: Path, dtype: Mapping[str, type] | None = None) -> pd.DataFrame:
@@ -99,10 +121,11 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def corrected(
     table: pd.DataFrame, names: Sequence[str], within: Sequence[str] = tuple(MODEL[:-1])
 ) -> pd.DataFrame:
-    """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``,
-    each of the ``names`` on its own.
+    """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``
+    (none: among all), each of the ``names`` on its own.
     """
-    for beside in table.groupby(list(within), sort=False).groups.values():
+    groups = table.groupby(list(within), sort=False).groups.values() if within else [table.index]
+    for beside in groups:
         for name in names:
             p = table.loc[beside, f"{name}_p"].to_list()
             table.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)
@@ -219,38 +242,36 @@ class Values:
 
 def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
     """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
-    views = {
-        "clean": (SYMMETRIC, CLEAN, 1),
-        "corrupted": (SYMMETRIC, CORRUPTED, draws),
-        "query_only": (QUERY_ONLY, CORRUPTED, draws),
-    }
-    return seen(rows, model, views)
+    both = {"clean": (SYMMETRIC, CLEAN), "corrupted": (SYMMETRIC, CORRUPTED)}
+    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)}, draws)
 
 
 def seen(
     rows: pd.DataFrame,
     model: Model,
-    views: Mapping[str, tuple[str, str, int]],
+    views: Mapping[str, tuple[str, str]],
+    draws: int,
     value: str = MAP_AT_R,
     of_others: str = OTHERS,
 ) -> Values:
-    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting, a condition and how many
-    draws it has; ``of_others`` as in ``Values.of``.
+    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition, which has
+    so many ``draws`` if there is chance in it; ``of_others`` as in ``Values.of``.
     """
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
-        for name, (setting, condition, _) in views.items()
+        for name, (setting, condition) in views.items()
     }
-    draws_of = {name: count for name, (*_, count) in views.items()}
+    repeats = conditions.repeats({condition for _, condition in views.values()}, draws)
+    draws_of = {name: repeats[condition] for name, (_, condition) in views.items()}
     return Values.of(model, parts, value, of_others, draws_of)
 
 
-def views_in(setting: str, repeats: Mapping[str, int]) -> dict[str, tuple[str, str, int]]:
-    """``views`` for ``seen`` of conditions in one setting, each seen so often. Clean queries in the clean gallery belong to both
-    settings, and are written as symmetric.
+def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """``views`` for ``seen`` of conditions in one setting. Clean queries in the clean gallery belong to both settings, and are
+    written as symmetric.
     """
-    return {name: (SYMMETRIC if name == CLEAN else setting, name, n) for name, n in repeats.items()}
+    return {name: (SYMMETRIC if name == CLEAN else setting, name) for name in names}
 
 
 def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:

@@ -41,6 +41,21 @@ class Estimate:
     high: float = math.nan
     p: float = math.nan
 
+    @property
+    def is_significant(self) -> bool:
+        """Whether it differs from 0 by more than chance; False without a p."""
+        return self.p < SIGNIFICANT
+
+    @property
+    def is_above(self) -> bool:
+        """Significantly above 0."""
+        return self.is_significant and self.value > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Significantly below 0."""
+        return self.is_significant and self.value < 0
+
 
 UNKNOWN = Estimate(math.nan)
 

@@ -12,7 +12,7 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75
+ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT, LINE = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75, 0.14
 BESIDE = 0.5  # room for a mark of the legend, and around it
 
 # Draws the rows of one dataset and backbone into axes, each loss with its mark.
@@ -25,28 +25,34 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     across = min(ACROSS, len(panels))
     losses = dict(zip(table["loss"].unique(), MARKERS * len(table), strict=False))
     methods = list(dict.fromkeys(table["method"]))
-    told = _told(losses)
-    said = [*map(names.method, methods), *map(names.loss, told)]
-    right = max(RIGHT, BESIDE + max(map(look.text_width, said)))
+    # Models that nobody trained have no mark, and that of one loss alone needs no words.
+    explained = {loss: sign for loss, sign in losses.items() if loss != NO_LOSS}
+    explained = explained if len(explained) > 1 else {}
+    alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
+    handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
+    handles += [look.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
+    right = max(RIGHT, BESIDE + max(look.text_width(str(handle.get_label())) for handle in handles))
     side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
-    beside = 0.4 + 0.15 * (len(methods) + len(told) + 1)
+    above = TOP + LINE * table["backbone"].str.contains("\n").any()  # a title may have two lines
+    beside = 0.4 + 0.15 * (len(handles) + 1)
     if len(panels) == 1:  # many points have the room that their legend takes
-        side = min(max(side, beside - TOP - FOOT), look.WIDTH - LEFT - right)
+        side = min(max(side, beside - above - FOOT), look.WIDTH - LEFT - right)
     width = LEFT + across * side + GAP * (across - 1) + right
-    height = max(TOP + down * side + (down - 1) * BETWEEN + FOOT, beside)
+    between = BETWEEN + above - TOP
+    height = max(above + down * side + (down - 1) * between + FOOT, beside)
     with look.style():
         drawn = look.blank(width, height)
         for number, (name, rows) in enumerate(panels):
             row, column = divmod(number, across)
-            left, top = LEFT + column * (side + GAP), TOP + row * (side + BETWEEN)
+            left, top = LEFT + column * (side + GAP), above + row * (side + between)
             axes = look.panel(drawn, left, top, side, side)
             panel(axes, rows, losses)
             axes.set_title(" · ".join([names.dataset(str(name[0])), str(name[1])]))
             axes.set_xlabel(across_axis)
             if not column:
                 axes.set_ylabel(up_axis)
-        _legend(drawn, methods, told)
+        drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
     return drawn
 
 
@@ -81,16 +87,3 @@ def _face(method: str) -> dict[str, Any]:
             "markeredgewidth": 1.3,
         }
     return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
-
-
-def _told(losses: dict[str, str]) -> dict[str, str]:
-    """The marks that a legend explains: of losses, where there are several; models that nobody trained have none."""
-    trained = {loss: mark for loss, mark in losses.items() if loss != NO_LOSS}
-    return trained if len(trained) > 1 else {}
-
-
-def _legend(drawn: look.Figure, methods: list[str], losses: dict[str, str]) -> None:
-    alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
-    handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
-    handles += [look.handle(names.loss(loss), marker=m, **alone) for loss, m in losses.items()]
-    drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))

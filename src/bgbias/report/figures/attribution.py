@@ -1,4 +1,9 @@
-"""Figure 2: where models look, as attribution maps beside the photo and its mask (docs/methods.md, section 3)."""
+"""How much each place of a photo moves each model's embedding, by its gradients: the brighter, the
+more. The object is outlined; the number is the attribution score. Good: bright on the object; bad:
+bright on what stands around it.
+
+Figure 2 of Kobs & Hotho (2022); docs/methods.md, section 3.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +15,11 @@ import numpy as np
 from bgbias.images.contact_sheet import INK
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _shown as shown
-from bgbias.report.maps import at_size, number, outline, overlay, sheet
+from bgbias.report.maps import Picture, at_size, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study.params import Study
 
 PLACE = 4
-ABOUT = (
-    "How much each place of a photo moves each model's embedding, by its gradients: the brighter, the more. The object is"
-    " outlined; the number is the attribution score. Good: bright on the object; bad: bright on what stands around it."
-)
 wanted, settings = shown.pair, shown.settings
 PHOTOS = 4
 
@@ -28,7 +29,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """Attribution maps of both models on the same photos."""
     photos = shown.evaluation(study)
     read = reads(study)
     maps, scores = {}, {}
@@ -70,18 +70,18 @@ def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
     """
     methods = list(examples[0].maps)
     heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.ink(m)) for m in methods)]
-    with look.style():
-        words = "number: attribution score      attribution: none"
-        figure, rows = sheet(heads, len(examples), words)
-        for (photo, lit, *others), example in zip(rows, examples, strict=True):
-            mask = np.asarray(example.mask, dtype=np.float64)
-            alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
-            look.photo(photo, example.photo)
-            # Everything around the object is dimmed.
-            look.photo(lit, np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1))
-            outline(lit, look.square(alpha), 1.2)
-            for axes, method in zip(others, methods, strict=True):
-                look.photo(axes, overlay(example.photo, example.maps[method]))
-                outline(axes, look.square(alpha), 0.7)
-                number(axes, example.scores[method], look.ink(method))
-    return figure
+    words = "number: attribution score      attribution: none"
+    return sheet(heads, [_pictures(example) for example in examples], words)
+
+
+def _pictures(example: AttributedPhoto) -> list[Picture]:
+    mask = np.asarray(example.mask, dtype=np.float64)
+    alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
+    inside = look.square(alpha)
+    # Everything around the object is dimmed.
+    lit = np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
+    scored = (
+        Picture(overlay(example.photo, of), inside, 0.7, example.scores[method], look.ink(method))
+        for method, of in example.maps.items()
+    )
+    return [Picture(example.photo), Picture(lit, inside, 1.2), *scored]

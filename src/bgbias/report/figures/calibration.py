@@ -1,4 +1,9 @@
-"""The measuring instrument calibrated: on toy photos whose bias is known, the drop must follow it, and a cure must not."""
+"""The drop over a background bias that is known by construction: without bias there is none to
+find. Small dots: training seeds. Good: a flat line near 0; bad: one that rises as backgrounds tell
+more.
+
+On toy photos the bias is known: the drop must follow it, and a cure must not.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +23,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study, options
 
 PLACE = 8
-ABOUT = (
-    "The drop over a background bias that is known by construction: without bias there is none to find. Small dots: training"
-    " seeds. Good: a flat line near 0; bad: one that rises as backgrounds tell more."
-)
 reads = shown.seeds
 HEIGHT = 2.75
 DASHES: Any = (0, (3, 1.6))
@@ -45,7 +46,6 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def draw(study: Study) -> look.Figure:
-    """The drop over the toy datasets' known bias."""
     return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
 
 

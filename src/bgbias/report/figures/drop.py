@@ -1,4 +1,6 @@
-"""From clean to corrupted: what new backgrounds cost each model of a grid, Table 1 at a glance."""
+"""What other backgrounds cost in MAP@R, with the 95 % intervals of Table 1. Good: clean and
+corrupted close together, far to the right; bad: far apart.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,6 @@ from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 PLACE = 7
-ABOUT = (
-    "What other backgrounds cost in MAP@R, with the 95 % intervals of Table 1. Good: clean and corrupted close together, far to"
-    " the right; bad: far apart."
-)
 ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
 HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
@@ -29,7 +27,6 @@ def reads(_study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """Clean to corrupted for every model of the grid."""
     return figure_drop(sources.table(study, 1))
 
 

@@ -1,4 +1,7 @@
-"""The masks that deserve a look: the worst ones where the truth is known, and those that are most likely to be wrong."""
+"""The worst and the most doubtful masks of all photos that were masked, with the reason why each is
+shown. Good: the outline is the object's. One around a part of it, or around something else, makes a
+loss that is the mask's.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,6 @@ from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
 PLACE = 2
-ABOUT = (
-    "The worst and the most doubtful masks of all photos that were masked, with the reason why each is shown."
-    " Good: the outline is the object's. One around a part of it, or around something else, makes a loss that is the mask's."
-)
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
@@ -43,7 +42,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """The worst and the most doubtful masks of the shown dataset."""
     read = {role: file.path(study) for role, file in reads(study).items()}
     photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
     table = masking.read_mask_table(read["mask_table"])
@@ -163,14 +161,12 @@ def _short(image_id: str) -> str:
 
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
-    longest = round(SIDE * look.DPI * 1.5)
-    scale = longest / max(picture.shape[:2])
-    if scale >= 1:
-        return picture
+    """A picture no larger than it is shown."""
     from PIL import Image
 
-    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
-    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS))
+    image, longest = Image.fromarray(picture), round(SIDE * look.DPI * 1.5)
+    image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
+    return np.asarray(image)
 
 
 def _legend(figure: look.Figure, policy: MaskPolicy) -> None:

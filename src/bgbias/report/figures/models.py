@@ -1,4 +1,6 @@
-"""What models find as they come, of original queries and elsewhere: which one to take, at a glance."""
+"""MAP@R of models as they come, from original queries (open) to those on other backgrounds
+(filled), with the 95 % intervals of Table 15. Good: far to the right, and close together.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,6 @@ from bgbias.report.tables import models
 from bgbias.study.params import Study
 
 PLACE = 8
-ABOUT = (
-    "MAP@R of models as they come, from original queries (open) to those on other backgrounds (filled), with the"
-    " 95 % intervals of Table 15. Good: far to the right, and close together."
-)
 ROW, HEAD, FOOT, MARGIN = 0.19, 0.5, 0.58, 0.12
 wanted = models.wanted
 
@@ -24,7 +22,6 @@ def reads(_study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """A panel for each dataset."""
     return figure_models(sources.table(study, models.NUMBER))
 
 

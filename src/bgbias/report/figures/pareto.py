@@ -1,4 +1,8 @@
-"""What a method gains on corrupted photos against what it costs on clean ones: a comparison at a glance."""
+"""MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are
+training seeds, pale marks their means with the intervals of Table 1. Higher is better, and nearer
+to the dashed line less is lost; further right is better only if it is not by backgrounds that
+photos are found there.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +20,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 PLACE = 6
-ABOUT = (
-    "MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are training seeds, pale"
-    " marks their means with the intervals of Table 1. Higher is better, and nearer to the dashed line less is lost; further"
-    " right is better only if it is not by backgrounds that photos are found there."
-)
 reads = shown.seeds
 
 
@@ -30,7 +29,6 @@ def wanted(study: Study) -> bool:
 
 
 def draw(study: Study) -> look.Figure:
-    """Every model of the grid, corrupted over clean."""
     return figure_pareto(sources.table(study, 1), sources.levels(study))
 
 

@@ -1,9 +1,10 @@
-"""One test photo of each of several classes: as it is, its mask, and in front of two other backgrounds."""
+"""Photos, the masks of their objects, and the same objects in front of other backgrounds. Good: all
+of the object, and nothing else, stands elsewhere.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,14 +15,7 @@ from bgbias.report import look
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
-if TYPE_CHECKING:
-    from bgbias.evaluation.photos import Photo
-
 PLACE = 1
-ABOUT = (
-    "Photos, the masks of their objects, and the same objects in front of other backgrounds. Good: all of the object, and"
-    " nothing else, stands elsewhere."
-)
 CLASSES, DRAWS, ACROSS = 8, 2, 2
 HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
 HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches
@@ -36,12 +30,11 @@ def draw(study: Study) -> look.Figure:
     for row in seeds.generator("contact sheet", study.grid).permutation(len(ids)):
         if ids[row] in photos.usable and len(chosen) < CLASSES:
             chosen.setdefault(int(labels[row]), int(row))
-    return figure_photos([_pictures(photos.photo(row)) for row in chosen.values()])
-
-
-def _pictures(photo: Photo) -> list[np.ndarray]:
-    replaced = [random_background.view(photo, draw) for draw in range(DRAWS)]
-    return [photo.view, np.repeat(photo.mask[..., None], 3, axis=2), *replaced]
+    rows = []
+    for photo in map(photos.photo, chosen.values()):
+        elsewhere = [random_background.view(photo, draw) for draw in range(DRAWS)]
+        rows.append([photo.view, np.repeat(photo.mask[..., None], 3, axis=2), *elsewhere])
+    return figure_photos(rows)
 
 
 def figure_photos(rows: Sequence[Sequence[np.ndarray]]) -> look.Figure:

@@ -1,5 +1,8 @@
-"""Figure 1: the same object in front of two backgrounds, and what each model retrieves for it (as in Kobs & Hotho
-2022).
+"""One query in front of its own and of another background, and what each model retrieves from
+photos as they are. A tick: of the query's class. Good: ticks in both rows; bad: in the first alone.
+The query was chosen for the contrast; what is usual, the tables say.
+
+Figure 1 of Kobs & Hotho (2022).
 """
 
 from __future__ import annotations
@@ -21,11 +24,6 @@ from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 PLACE = 3
-ABOUT = (
-    "One query in front of its own and of another background, and what each model retrieves from photos as they are. A tick:"
-    " of the query's class. Good: ticks in both rows; bad: in the first alone. The query was chosen for the contrast; what is"
-    " usual, the tables say."
-)
 wanted, settings = shown.pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
@@ -38,7 +36,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """A query in front of its own and of another background, and what both models retrieve for it."""
     from bgbias.evaluation.whole_gallery import among
 
     photos = shown.evaluation(study)
@@ -112,7 +109,11 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     height = HEAD + sum(block.values()) + (len(rows) - 1) * GAP_BETWEEN_METHODS + MARGIN
     with look.style():
         figure = look.blank(look.WIDTH, height)
-        _head(figure, left, side, depth)
+        beside = left + side + GAP_AFTER_QUERY
+        places = [left, *(beside + rank * (side + GAP) for rank in range(depth))]
+        for place, word in zip(places, ["query", "nearest", *range(2, depth + 1)], strict=True):
+            centre = place + side / 2
+            look.text(figure, centre, HEAD / 2, str(word), ha="center", color=contact_sheet.MUTED)
         top = HEAD
         for method, of_method in rows.items():
             _method(figure, method, top, block[method])
@@ -121,14 +122,6 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
                 top += side + GAP
             top += GAP_BETWEEN_METHODS - GAP
     return figure
-
-
-def _head(figure: look.Figure, left: float, side: float, depth: int) -> None:
-    look.text(figure, left + side / 2, HEAD / 2, "query", ha="center", color=contact_sheet.MUTED)
-    for rank in range(depth):
-        centre = left + side + GAP_AFTER_QUERY + rank * (side + GAP) + side / 2
-        word = "nearest" if rank == 0 else f"{rank + 1}"
-        look.text(figure, centre, HEAD / 2, word, ha="center", color=contact_sheet.MUTED)
 
 
 def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
@@ -152,16 +145,12 @@ def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: flo
     place = left + side + GAP_AFTER_QUERY
     for image, correct in zip(row.retrieved, row.correct, strict=True):
         axes = look.panel(figure, place, top, side, side)
-        look.photo(axes, image, frame=look.RIGHT if correct else look.WRONG, line=2.4)
-        _mark(axes, correct)
+        # A tick or a cross: the frame's message for those who see no green and red.
+        mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
+        look.photo(axes, image, frame=colour, line=2.4)
+        sign = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
+        white = {"color": "white", "weight": "bold", "fontsize": 6.5}
+        look.tag(axes, 0.9, 0.9, mark, sign, ha="center", va="center", **white)
         place += side + GAP
     tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
     look.text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
-
-
-def _mark(axes: look.Axes, correct: bool) -> None:
-    """A tick or a cross in the corner: the frame's message for those who see no green and red."""
-    mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
-    box = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
-    white = {"color": "white", "weight": "bold", "fontsize": 6.5}
-    look.tag(axes, 0.9, 0.9, mark, box, ha="center", va="center", **white)

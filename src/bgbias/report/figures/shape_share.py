@@ -1,4 +1,10 @@
-"""Shape or texture over alpha: what negatives of no class do to what a network follows, after Figure 6a of Ge et al. (2021)."""
+"""The share of decisions by shape over alpha, how much negatives of no class count in pretraining.
+Small dots: seeds; large ones: their means with the intervals of Table 14. On the dashed line
+neither shape nor texture is followed more, where classes are of equal size. A network that lost
+both stands there, too: Table 14 has shape beside chance.
+
+After Figure 6a of Ge et al. (2021).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +23,6 @@ from bgbias.study.cell import UNTRAINED
 from bgbias.study.params import Study
 
 PLACE = 10
-ABOUT = (
-    "The share of decisions by shape over alpha, how much negatives of no class count in pretraining. Small dots: seeds; large"
-    " ones: their means with the intervals of Table 14. On the dashed line neither shape nor texture is followed more, where"
-    " classes are of equal size. A network that lost both stands there, too: Table 14 has shape beside chance."
-)
 
 
 def wanted(study: Study) -> bool:
@@ -34,7 +35,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """The shape share of the grid's pretrained backbones over alpha."""
     return figure_shape_share(sources.table(study, shape_texture.NUMBER))
 
 

@@ -1,4 +1,9 @@
-"""How much is left with the worst of several backgrounds: after the backgrounds challenge's adversarial evaluation."""
+"""MAP@R with the worst of several backgrounds that a query is put in front of, in a clean gallery,
+over how many are tried. Bars: the intervals of Table 6. Good: a high line that stays flat; bad: one
+that falls.
+
+After the backgrounds challenge's adversarial evaluation (Xiao et al. 2021).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,6 @@ from bgbias.report.tables import crossing
 from bgbias.study.params import Study
 
 PLACE = 9
-ABOUT = (
-    "MAP@R with the worst of several backgrounds that a query is put in front of, in a clean gallery, over how many are tried."
-    " Bars: the intervals of Table 6. Good: a high line that stays flat; bad: one that falls."
-)
 wanted = crossing.wanted
 
 
@@ -23,7 +24,6 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    """MAP@R over the number of backgrounds, a line a model."""
     return figure_worst_of(sources.table(study, crossing.NUMBER))
 
 

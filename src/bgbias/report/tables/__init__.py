@@ -3,9 +3,9 @@
 A file says of its table
 
 ``NUMBER``                 the number that it is printed with: 3 is ``table3``, as its files are called;
-``ABOUT``                  a sentence for the report's page;
+``ABOUT``                  a sentence for the report's page; without it, the first paragraph of the file's docstring;
 ``COLUMNS``                what is printed of it (``report.columns.Column``);
-``LEGEND``                 the lines below it on a terminal;
+``LEGEND``                 the lines below it on a terminal; ours stand in ``report/legends.j2``;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
 ``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those (``report.sources``);
@@ -15,7 +15,8 @@ A file says of its table
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
                            ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none.
 
-The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share.
+The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share; a
+template may name the ``study`` and the ``table`` (``_captions.from_template``).
 
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """
@@ -35,6 +36,11 @@ def wanted(study: Study) -> tuple[str, ...]:
 def wanted_by(file: ModuleType, study: Study) -> bool:
     """Whether a grid has what the file of a table or a figure makes."""
     return not hasattr(file, "wanted") or bool(file.wanted(study))
+
+
+def about(file: ModuleType) -> str:
+    """What a table or a figure shows, for people: its ``ABOUT``, or the first paragraph of its docstring."""
+    return getattr(file, "ABOUT", " ".join((file.__doc__ or "").partition("\n\n")[0].split()))
 
 
 def load(name: str) -> ModuleType:

@@ -1,4 +1,5 @@
-"""Table 9: each model's retrieval under attacks on its own network, beside that of photos as they are and on random backgrounds.
+"""Retrieval under attack: what is left of it when photos are changed, unseen, so that the model
+itself takes them for photos of other classes.
 
 docs/methods.md, section 8. Percentages are 0..100.
 """
@@ -22,10 +23,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 9
-ABOUT = (
-    "Retrieval under attack: what is left of it when photos are changed, unseen, so that the model itself takes them for photos"
-    " of other classes."
-)
 RECALL_AT_4 = "recall_at_4"
 DIFFERENCES = ("map_at_r_difference", "query_map_at_r_difference")  # from plain training
 OF_ALL = {"nmi": 100, "pi_ratio": 1}
@@ -51,11 +48,6 @@ COLUMNS = (
             *(("nmi", "NMI", 2), ("pi_ratio", "density", 3)),
         )
     ),
-)
-LEGEND = (
-    "In %, query and gallery attacked alike, each photo towards others on the model itself; query: in the clean",
-    "gallery. vs plain: MAP@R minus that of plain training under the same kind of change; *: beyond chance, corrected for",
-    "the number of methods. Cost: passes of a training step, times plain's. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 wanted = plan.attacks
@@ -130,8 +122,7 @@ def table(
             for name, metric in PUBLISHED.items():
                 row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
-    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*MODEL[:-1], "view"])
-    return rows.without_single_folds(made.drop(columns="view"))
+    return rows.of_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
 
 
 def _values(part: pd.DataFrame, model: rows.Model, value: str, others: str, view: str) -> rows.Values:
@@ -155,16 +146,14 @@ def _of_all(own: pd.DataFrame, view: str) -> dict[str, float]:
     return found
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:
     asked = study.attacked
-    return sentences.caption(
-        "attacked.j2",
-        study,
-        table,
-        excluded,
-        attacks=[names.attack(name) for name in asked.attacks],
-        of_several=[names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
-        epsilons=[f"{epsilon:g}" for epsilon in asked.epsilon],
-        steps=asked.steps,
-        has_differences=table[list(DIFFERENCES)].notna().any(axis=None),
-    )
+    return {
+        "attacks": [names.attack(name) for name in asked.attacks],
+        "of_several": [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
+        "epsilons": [f"{epsilon:g}" for epsilon in asked.epsilon],
+        "has_differences": table[list(DIFFERENCES)].notna().any(axis=None),
+    }
+
+
+caption = sentences.from_template("attacked.j2", facts=_attacks)

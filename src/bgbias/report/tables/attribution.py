@@ -1,6 +1,10 @@
-"""Table 2, the paper's: how much of a model's attribution lies on the object (Kobs & Hotho 2022), a row a model."""
+"""Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all
+of it, 0 no more than chance.
 
-from collections.abc import Mapping, Sequence
+The paper's Table 2 (Kobs & Hotho 2022).
+"""
+
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -13,14 +17,10 @@ from bgbias.report.columns import Column, Row, interval, number, published_numbe
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import PRETRAINED, Cell
+from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
-ABOUT = (
-    "Share of a model's attribution that lies on the object, corrected for the object's size: 1 is all of it, 0 no more than"
-    " chance."
-)
 SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
 
 
@@ -45,10 +45,6 @@ COLUMNS = (
     Column("Skipped", _skipped),
     Column("Paper", published_number("ref", 2), known=("published_ref",)),
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
-)
-LEGEND = (
-    "Attribution on the object, corrected for its size: 1 all of it, 0 no more than chance. Score: the",
-    "paper's; robust: ours. < 0: share of photos. Gain: over plain. [95 %]: over classes and training seeds.",
 )
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
@@ -89,8 +85,7 @@ def table(
         values = rows.Values.of_kinds(model, own, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
-        row = rows.named(model) | rows.repetitions(own, model)
-        row |= {"images": int(complete.sum()), "classes": len(set(values.classes[complete]))}
+        row = rows.heading(own, values, "images", complete)
         skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
         counts = skipped["skipped"].value_counts().sort_index()
         row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
@@ -100,22 +95,7 @@ def table(
             row |= _gain(variant, values, rows.plain_of(compared, model))
         row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{variant}_gain" for variant in variants])
-    return rows.without_single_folds(made)
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    images = study.attribution.images
-    return sentences.caption(
-        "attribution.j2",
-        study,
-        table,
-        excluded,
-        COLUMNS,
-        images=images and f"{images:,}",
-        has_similarity=ON_REQUEST in table,
-        has_pretrained=(table["method"] == PRETRAINED).any(),
-    )
+    return rows.of_models(lines)
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
@@ -138,3 +118,6 @@ def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[
             f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
         )
     return rows.tested(f"{variant}_gain", values.against(plain, [variant]), 1)
+
+
+caption = sentences.from_template("attribution.j2", COLUMNS)

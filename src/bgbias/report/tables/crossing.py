@@ -1,10 +1,10 @@
-"""Table 6: the same objects in front of the same backgrounds: the worst of them, and how much of an embedding is background.
+"""The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much
+of what embeddings say is the object and how much the background.
 
 docs/methods.md, sections 9 and 13. Percentages are 0..100.
 """
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -17,10 +17,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 6
-ABOUT = (
-    "The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much of what embeddings say is"
-    " the object and how much the background."
-)
 TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")
@@ -34,10 +30,6 @@ COLUMNS = (
     Column("Background, %", number("background", 1), "Backgr., %"),
     Column("± seeds", number("background_sd_seeds", 1)),
     Column("Interaction, %", number("interaction", 1)),
-)
-LEGEND = (
-    "MAP@R in % of queries in a clean gallery. Cosine: to the photo as it was taken. Backgr.: share of the",
-    "embeddings' variance. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
@@ -104,19 +96,15 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         values = of_queries(own, model)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
-        for name in values.columns:
-            found = values.estimate([name])
-            row |= rows.interval(name, found, 1) if name == "cosine" else rows.share(name, found)
+        row |= rows.shares(values, [name for name in values.columns if name != "cosine"])
+        row |= rows.interval("cosine", values.estimate(["cosine"]), 1)
         mine = of_shares[model]
         row |= {name: 100 * mine[name].mean() for name in SHARES}
         row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
         row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
-    return rows.without_single_folds(correlation.beside(pd.DataFrame(lines), not_objects, levels))
+    return correlation.beside(rows.of_models(lines), not_objects, levels)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    below_zero = int(table["negative"].sum())
-    correlations = sentences.correlations(table)
-    return sentences.caption("crossing.j2", study, table, excluded, below_zero=below_zero, **correlations)
+caption = sentences.from_template("crossing.j2")

@@ -1,9 +1,9 @@
-"""Table 7: each model with the cures that need no training, beside itself and beside the methods that were trained.
+"""Cures without training, on every model: what masks of the pictures that come, or a projection of
+embeddings, make of it, and what that takes.
 
 docs/methods.md, section 14. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -16,10 +16,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 7
-ABOUT = (
-    "Cures without training, on every model: what masks of the pictures that come, or a projection of embeddings, make of it,"
-    " and what that takes."
-)
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]"),
@@ -32,10 +28,6 @@ COLUMNS = (
     Column("Removed", number("removed", 0)),
     Column("ms a photo", significant("ms"), "ms"),
     Column("Index", lambda row: str(row["index"])),
-)
-LEGEND = (
-    "MAP@R in %. More: than the model without the cure. Old index: corrupted queries in a clean gallery without",
-    "it. ms: a photo, the masker's included. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"corrupted": "MAP@R, corrupted", "clean": "MAP@R, clean"}
 VIEWS = {
@@ -78,13 +70,13 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
-        alone = _values(own, model, views, draws)
+        alone = rows.seen(own, model, views, draws)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
-            values = _values(part, named, VIEWS, draws)
+            values = rows.seen(part, named, VIEWS, draws)
             row = _row(values) | repeated
             for column in ("corrupted", "clean"):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
@@ -95,16 +87,8 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 "index": INDEX[of_index[name]],
             }
             lines.append(row)
-    gains = [f"{column}_gain" for column in ("corrupted", "clean")]
-    made = rows.corrected(pd.DataFrame(lines), gains, [*rows.MODEL[:-1], "of"]).drop(columns="of")
-    return rows.without_single_folds(made.fillna({"index": NOTHING}))
-
-
-def _values(
-    own: pd.DataFrame, model: rows.Model, views: dict[str, tuple[str, str]], draws: int
-) -> rows.Values:
-    times = {name: draws if view[1] == rows.CORRUPTED else 1 for name, view in views.items()}
-    return rows.seen(own, model, {name: (*view, times[name]) for name, view in views.items()})
+    made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
+    return made.drop(columns="of").fillna({"index": NOTHING})
 
 
 def _row(values: rows.Values) -> dict[str, Any]:
@@ -116,5 +100,4 @@ def _row(values: rows.Values) -> dict[str, Any]:
     return row | rows.interval("relative_drop", drop, 100)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("cures.j2", study, table, excluded)
+caption = sentences.from_template("cures.j2")

@@ -1,11 +1,14 @@
-"""Table 5: what the drop is made of, from the original photo to random backgrounds, in percent (``results.decomposition``)."""
+"""What the drop is made of: pasting by itself, this very background, and the class's kind of
+background; and how far models get by the object or the background alone.
+
+What the steps are: ``results.decomposition``. Percentages are 0..100.
+"""
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from bgbias.evaluation import conditions
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
@@ -17,10 +20,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 5
-ABOUT = (
-    "What the drop is made of: pasting by itself, this very background, and the class's kind of background; and how far"
-    " models get by the object or the background alone."
-)
 ALONE = ("only_fg", "no_fg", "only_bg")
 COLUMNS = (
     Column("Drop, points", interval("drop", 1), "Drop [95 %]"),
@@ -37,10 +36,6 @@ COLUMNS = (
     Column("Background alone", interval("only_bg", 1), known=("only_bg",)),
     Column("By chance", number("chance", 1), known=("only_bg",)),
     Column("Cue conflict, %", interval("cue_conflict", 1), known=("cue_conflict",)),
-)
-LEGEND = (
-    "Points of MAP@R. Drop = pasting + own background + class's: what cutting and pasting costs, what this very",
-    "background told, what its class's told. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
 settings = sentences.selection
@@ -82,37 +77,24 @@ def table(
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = conditions.repeats(shown, draws)
-    alone = {name: (rows.SYMMETRIC, name, times[name]) for name in ALONE if name in shown}
+    alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, {name: times[name] for name in PATH})
+        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
         row = rows.heading(own, values, "queries")
-        for name in PATH:
-            row |= rows.share(name, values.estimate([name]))
+        row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
         if alone:
-            levels = rows.seen(own, model, alone)
-            for name in alone:
-                row |= rows.share(name, levels.estimate([name]))
+            row |= rows.shares(rows.seen(own, model, alone, draws), alone)
         if set(GAP) <= set(shown):
-            pair = matched(own, model, rows.QUERY_ONLY, {name: times[name] for name in GAP})
+            pair = matched(own, model, rows.QUERY_ONLY, GAP, draws)
             row |= rows.interval("gap", gap(pair), 100)
             row |= rows.share("cue_conflict", conflict.estimate(own, model, draws))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    return rows.of_models(lines)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption(
-        "decomposition.j2",
-        study,
-        table,
-        excluded,
-        has_gap="gap" in table,
-        has_cue_conflict="cue_conflict" in table,
-        has_only_fg="only_fg" in table,
-    )
+caption = sentences.from_template("decomposition.j2")

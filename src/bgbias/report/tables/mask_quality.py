@@ -1,6 +1,8 @@
-"""Table 10: what queries lose whose masks are better or worse, in percent (docs/methods.md, section 13).
+"""What is lost where masks are worse and better: a third of the queries beside another, by how good
+or how sure their masks are.
 
-A mask that misses a part of its object takes it away with every other background: its loss counts as one of background.
+A mask that misses a part of its object takes it away with every other background: its loss counts
+as one of background. docs/methods.md, section 13; percentages are 0..100.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from bgbias.engine import inputs
-from bgbias.evaluation import conditions
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval
@@ -25,10 +26,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 10
-ABOUT = (
-    "What is lost where masks are worse and better: a third of the queries beside another, by how good or how sure their masks"
-    " are."
-)
 # Columns of the table of masks, the first that says something: overlap with true masks, or how clear they are; earlier tables
 # of results have the masker's confidence.
 MEASURES = {"iou": "IoU", "clarity": "clarity", "confidence": "confidence"}
@@ -58,11 +55,6 @@ COLUMNS = (
     Column("Own background, upper", interval("own_background_best", 1)),
     Column("Class's backgrounds, lower", interval("class_background_worst", 1)),
     Column("Class's backgrounds, upper", interval("class_background_best", 1)),
-)
-LEGEND = (
-    "Points of MAP@R lost by the lower and by the upper third of the queries, by what their masks are worth by the measure",
-    "in the first column: overlap with the true ones, or else how clear they are. [95 %]: over classes and, from",
-    "three on, training seeds. *: a difference beyond chance, corrected for the table's models.",
 )
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
 settings = sentences.selection
@@ -101,37 +93,28 @@ def table(
     ``thirds.FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
     """
     sources.refuse_missing(queries, cells)
-    times = conditions.repeats(PATH, draws)
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, times)
+        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
-    made = pd.DataFrame(lines)
-    made["drop_more_p_holm"] = uncertainty.holm(made["drop_more_p"].tolist())
-    return rows.without_single_folds(made)
+    return rows.of_models(lines, within=())
 
 
 def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
-    measure, third = _thirds(masks)
+    measure, third = None, np.full(len(masks), -1)
+    for name in ("clarity", "iou"):  # the overlap with true masks where it is known
+        if masks[name].notna().all() and (thirds := in_thirds(masks[name])) is not None:
+            measure, third = name, thirds
     among = {WORST: third == 0, BEST: third == 2}
-    row: dict[str, Any] = {"measure": measure or None}
+    row: dict[str, Any] = {"measure": measure}
     for name, chosen in among.items():
         ends = masks.loc[chosen, measure].agg(["min", "max"]) if measure else (np.nan, np.nan)
         row |= dict(zip((f"{name}_from", f"{name}_to"), map(float, ends), strict=True))
         for part, path in PARTS.items():
             row |= rows.interval(f"{part}_{name}", _within(values, path, [chosen]), 100)
     return row | rows.tested("drop_more", _within(values, PARTS["drop"], list(among.values())), 100)
-
-
-def _thirds(masks: pd.DataFrame) -> tuple[str, np.ndarray]:
-    """By which measure, and the third [N] of each query, 0 the worst; ``""`` and -1 where there are none."""
-    for measure in ("iou", "clarity"):
-        known = masks[measure]
-        if known.notna().all() and (third := in_thirds(known)) is not None:
-            return measure, third
-    return "", np.full(len(masks), -1)
 
 
 def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
@@ -158,6 +141,4 @@ def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarr
     return uncertainty.estimate(columns, values.classes, lost, of_others)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    measures = set(table["measure"])
-    return sentences.caption("mask_quality.j2", study, table, excluded, measures=measures)
+caption = sentences.from_template("mask_quality.j2")

@@ -1,9 +1,11 @@
-"""Table 3: what each method changes against plain training of the same loss, and whether that is chance.
+"""Each method against plain training with the same loss: what it changes, and whether that is more
+than chance.
 
-Levels and drops, and what a method changes of them, are those of Table 1, attribution scores and gains those of Table 2. Methods
-are paired with plain by query and by seed: seeds mean the same start and, where both take as many photos of a class, the same
-batches for both. What training took stands in ``report/costs.py``: this table is the same whenever it is made. What a method does
-on replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
+Levels and drops, and what a method changes of them, are those of Table 1, attribution scores and
+gains those of Table 2. Methods are paired with plain by query and by seed: seeds mean the same
+start and, where both take as many photos of a class, the same batches for both. What training took
+stands in ``report/costs.py``: this table is the same whenever it is made. What a method does on
+replaced backgrounds (``x+bgaugment``) is compared with ``bgaugment`` alone, too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +14,11 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import names, sources
-from bgbias.report.columns import MARK, Column, against_plain, number
+from bgbias.report.columns import Column, against_plain, number
 from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables.retrieval import DIFFERENCES
 from bgbias.results.rows import CORRUPTED, MODEL, Model, corrected, named, retrieved, tested
-from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
 from bgbias.study.methods import ON_REPLACED
@@ -26,7 +27,6 @@ from bgbias.study.params import Study
 NUMBER = 3
 LEVELS = ("corrupted", "clean")
 OVER = "_over_bgaugment"
-ABOUT = "Each method against plain training with the same loss: what it changes, and whether that is more than chance."
 COLUMNS = (
     Column("Corrupted", number("corrupted", 2), "Corr.", gain="corrupted_difference"),
     Column("vs plain, corrupted", against_plain("corrupted_difference", 1), "vs plain [95 %]"),
@@ -41,10 +41,6 @@ COLUMNS = (
         Column(f"vs BGAugment, {name}", against_plain(f"{name}{OVER}", 1), known=(f"{name}{OVER}",))
         for name in LEVELS
     ),
-)
-LEGEND = (
-    "Each method against plain. Drop: relative. Score: of attribution. [95 %]: over classes and, from three",
-    f"on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected. Changes of drop and score: table3.md.",
 )
 # What it adds to the other tables.
 HEADLINE = {"corrupted_difference": "corrupted, minus plain", "clean_difference": "clean, minus plain"}
@@ -99,10 +95,6 @@ def table(
     return rows
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("methods.j2", study, table, excluded, COLUMNS)
-
-
 def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """A row a model on replaced backgrounds: by how much its MAP@R is above that of BGAugment alone."""
     draws = queries.loc[queries["condition"] == CORRUPTED, "draw"].nunique()
@@ -116,3 +108,6 @@ def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", mixed.against(replaced, [name]), 100)
             yield row
+
+
+caption = sentences.from_template("methods.j2", COLUMNS)

@@ -1,28 +1,24 @@
-"""Table 15: models as they come, against one another on the same queries (``results.comparison``).
+"""Which model to take as it is: its MAP@R on other backgrounds, and whether that is significantly
+higher.
 
-Percentages are 0..100.
+All models are compared on the same queries (``results.comparison``). Percentages are 0..100.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import pandas as pd
 
 from bgbias.report import sources
-from bgbias.report.columns import MARK, Column, against_plain, interval
+from bgbias.report.columns import Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import comparison, decomposition, rows
-from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
 
 NUMBER = 15
-ABOUT = (
-    "Which model to take as it is: its MAP@R on other backgrounds, and whether that is significantly higher."
-)
 COLUMNS = (
     Column("Elsewhere", interval("changed", 1), "Elsewhere"),
     Column("Original", interval("clean", 1), "Original"),
@@ -32,10 +28,6 @@ COLUMNS = (
     Column("Pasting", interval("pasting", 1), known=("pasting",)),
     Column("Own background", interval("own_background", 1), known=("own_background",)),
     Column("Class's backgrounds", interval("class_background", 1), known=("class_background",)),
-)
-LEGEND = (
-    "MAP@R of queries on other backgrounds and of original ones, in an original gallery. [95 %]: over",
-    f"classes. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected for every two models of a dataset.",
 )
 HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection
@@ -87,5 +79,4 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("models.j2", study, table, excluded, has_steps="pasting" in table)
+caption = sentences.from_template("models.j2")

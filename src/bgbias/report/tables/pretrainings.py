@@ -1,8 +1,10 @@
-"""Table 13: what pretraining changes, before labels and after them: each backbone that learned without them against the same
-network that did not, and each pretraining with negatives of no class against the same one without them.
+"""What learning without labels changes, before training with labels and after it, and whether that
+is more than chance.
 
-Models are paired by query and seed, whatever their training; every p is corrected for the number of backbones that are compared,
-each difference on its own. docs/methods.md, section 6.
+Each backbone that learned without labels stands against the same network that did not, and each
+pretraining with negatives of no class against the same one without them. Models are paired by query
+and seed, whatever their training; every p is corrected for the number of backbones that are
+compared, each difference on its own. docs/methods.md, section 6.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,16 +13,15 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import sources
-from bgbias.report.columns import MARK, Column, against_plain
+from bgbias.report.columns import Column, against_plain
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import attribution, probes
 from bgbias.results import rows, uncertainty
-from bgbias.results.uncertainty import SIGNIFICANT, Statistic, difference
+from bgbias.results.uncertainty import Statistic, difference
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 13
-ABOUT = "What learning without labels changes, before training with labels and after it, and whether that is more than chance."
 # Names of differences: what they are called, whose values, of which columns, what is made of them, and by how much they are
 # multiplied.
 DIFFERENCES: dict[str, tuple[str, str, tuple[str, ...], Statistic, float]] = {
@@ -51,10 +52,6 @@ COLUMNS = (
         )
         for name, (head, *_) in DIFFERENCES.items()
     ),
-)
-LEGEND = (
-    "MAP@R in points over the same network with another pretraining, or with none. [95 %]: over classes",
-    f"and, from three on, training seeds. {MARK}: p < {SIGNIFICANT:g}, Holm-corrected.",
 )
 HEADLINE = {"corrupted_difference": "corrupted, minus what it is compared with"}
 wanted = plan.compared_backbones
@@ -90,9 +87,8 @@ def table(
     score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
     value.
     """
-    made = pd.DataFrame(list(_lines(queries, scores, probed, against)))
-    made = rows.corrected(made, list(DIFFERENCES), ["dataset", "loss", "method"])
-    return rows.without_single_folds(made)
+    lines = list(_lines(queries, scores, probed, against))
+    return rows.of_models(lines, within=("dataset", "loss", "method"))
 
 
 def _lines(
@@ -126,5 +122,4 @@ def _lines(
         yield row
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("pretrainings.j2", study, table, excluded, COLUMNS)
+caption = sentences.from_template("pretrainings.j2", COLUMNS)

@@ -1,9 +1,9 @@
-"""Table 12: what a linear layer and nearest neighbours on a model's embeddings make of photos, a row a model.
+"""Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right,
+of photos as they are and in front of other backgrounds.
 
 docs/methods.md, section 6. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -17,10 +17,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 12
-ABOUT = (
-    "Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right, of photos as they are and"
-    " in front of other backgrounds."
-)
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
 VIEWS = {"clean": rows.CLEAN, "corrupted": rows.CORRUPTED}
 COLUMNS = tuple(
@@ -31,10 +27,6 @@ COLUMNS = tuple(
         Column(f"{head}, corrupted", interval(f"{name}_corrupted", 1)),
         Column(f"{head}: drop, %", interval(f"{name}_drop", 1), "Drop, %"),
     )
-)
-LEGEND = (
-    "In % of photos. Classifiers are fitted on clean photos of the test classes, others than those that are asked.",
-    "Corrupted: these stand in front of random backgrounds. [95 %]: over classes and, from three on, training seeds.",
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
 wanted = plan.probes
@@ -79,7 +71,7 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
                 row |= rows.share(f"{name}_{view}", values.estimate([view]))
             row |= rows.interval(f"{name}_drop", values.estimate([*VIEWS], uncertainty.relative_drop), 100)
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    return rows.of_models(lines)
 
 
 def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
@@ -89,16 +81,14 @@ def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     return rows.Values.of(model, parts, probe, "", {n: int(p["draw"].nunique()) for n, p in parts.items()})
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
+def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:
     on_training = _on_training(study)
-    return sentences.caption(
-        "probes.j2",
-        study,
-        table,
-        excluded,
-        neighbours=NEIGHBOURS,
-        temperature=f"{TEMPERATURE:g}",
-        folds_of_photos=study.probes.folds or 0,
-        in_parts=bool(set(table["dataset"]) - set(on_training)),
-        on_training=on_training,
-    )
+    return {
+        "neighbours": NEIGHBOURS,
+        "temperature": f"{TEMPERATURE:g}",
+        "in_parts": bool(set(table["dataset"]) - set(on_training)),
+        "on_training": on_training,
+    }
+
+
+caption = sentences.from_template("probes.j2", facts=_fitting)

@@ -1,9 +1,9 @@
-"""Table 11: person re-identification, a row a model: mAP and CMC, clean and in front of random backgrounds.
+"""Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other
+backgrounds cost.
 
 docs/methods.md, section 15. Percentages are 0..100.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 11
-ABOUT = "Re-identification: mAP and CMC where queries, gallery and cameras are given, and what other backgrounds cost."
 AP = "average_precision"
 CMC = ("cmc_1", "cmc_5", "cmc_10")
 SINGLE_SHOT = tuple(f"single_shot_{name}" for name in CMC)
@@ -33,10 +32,6 @@ COLUMNS = (
     *(Column(f"Single shot, CMC@{name.rpartition('_')[2]}", number(name, 1)) for name in SINGLE_SHOT),
     Column("Paper, mAP", published_number("map", 1), known=("published_map",)),
     Column("Paper, CMC@1", published_number("cmc_1", 1), known=("published_cmc_1",)),
-)
-LEGEND = (
-    "In %. Matches by the query's own camera do not count. Corrupted: random backgrounds in query and",
-    "gallery. Drop: of mAP. [95 %]: over persons and, from three on, training seeds.",
 )
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
@@ -67,9 +62,8 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
     for model, own in sources.models(queries):
         precision, first = _values(own, model, AP, AP_OTHERS), _values(own, model, CMC[0])
-        row = rows.named(model) | rows.repetitions(own, model)
-        found = np.isfinite(precision.columns[rows.CLEAN][0])
-        row |= {"queries": int(found.sum()), "classes": len(set(precision.classes[found]))}
+        has_match = np.isfinite(precision.columns[rows.CLEAN][0])
+        row = rows.heading(own, precision, "queries", has_match)
         for name, values in (("map", precision), ("cmc_1", first)):
             compared[name][model] = values
             row |= rows.share(name, values.estimate([rows.CLEAN]))
@@ -84,18 +78,13 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
             "cmc_1", row, known, model, CMC[0], rows.CLEAN
         )
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{name}_difference" for name in compared])
-    return rows.without_single_folds(made)
+    return rows.of_models(lines)
 
 
 def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:
     draws = int(own.loc[own["condition"] == rows.CORRUPTED, "draw"].nunique())
-    views = {
-        rows.CLEAN: (rows.SYMMETRIC, rows.CLEAN, 1),
-        rows.CORRUPTED: (rows.SYMMETRIC, rows.CORRUPTED, draws),
-    }
-    return rows.seen(own, model, views, value, others)
+    views = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
+    return rows.seen(own, model, views, draws, value, others)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("reidentification.j2", study, table, excluded)
+caption = sentences.from_template("reidentification.j2")

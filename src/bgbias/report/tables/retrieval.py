@@ -1,10 +1,12 @@
-"""Table 1, the paper's: what new backgrounds cost in retrieval (Kobs & Hotho 2022), a row a model.
+"""Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and
+how a method changes that.
 
-Percentages are 0..100. The spread over training seeds and the spread over background draws are two columns.
+The paper's Table 1 (Kobs & Hotho 2022). Percentages are 0..100. The spread over training seeds and
+the spread over background draws are two columns.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,6 @@ from bgbias.study.cell import Cell, side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
-ABOUT = (
-    "Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and how a method changes"
-    " that."
-)
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", gain="corrupted_difference"),
@@ -43,10 +41,6 @@ COLUMNS = (
     Column("Paper, corrupted", published_number("corrupted", 2), known=COMPARED),
     Column("Δ, corrupted", number("difference_corrupted", 2, sign=True), known=COMPARED),
     Column("Paper, P@1", published_number("p_at_1_clean", 1), known=("published_p_at_1_clean",)),
-)
-LEGEND = (
-    "MAP@R in %. Corrupted: random backgrounds in query and gallery. Drop: relative; its change: minus",
-    "plain's, below 0 less is lost. [95 %]: over classes and, from three on, training seeds.",
 )
 DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
@@ -105,12 +99,7 @@ def table(
             row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
         row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row | {"length": side_by_side(model[-1])[1]})
-    made = rows.corrected(pd.DataFrame(lines), DIFFERENCES, [*rows.MODEL[:-1], "length"])
-    return rows.without_single_folds(made.drop(columns="length"))
-
-
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption("retrieval.j2", study, table, excluded, COLUMNS)
+    return rows.of_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
@@ -155,9 +144,7 @@ def _seeds_by_draws(
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
     """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
-    found: dict[str, Any] = {}
-    for level in ("clean", "corrupted", "query_only"):
-        found |= rows.share(level, values.estimate([level]))
+    found: dict[str, Any] = rows.shares(values, ["clean", "corrupted", "query_only"])
     drops = {
         "drop": ("corrupted", uncertainty.difference),
         "relative_drop": ("corrupted", uncertainty.relative_drop),
@@ -170,3 +157,6 @@ def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]
     for level in ("corrupted", "clean"):
         found |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
     return found
+
+
+caption = sentences.from_template("retrieval.j2", COLUMNS)

@@ -1,9 +1,8 @@
-"""Table 8: what the attribution score is worth: networks that forgot, maps that saw no photo, and faithfulness.
+"""What the attribution score is worth: scores of networks that forgot what they learned and of maps
+that saw no photo, and whether what maps point at moves the embedding.
 
 docs/methods.md, section 3.
 """
-
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -15,10 +14,6 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 8
-ABOUT = (
-    "What the attribution score is worth: scores of networks that forgot what they learned and of maps that saw no photo, and"
-    " whether what maps point at moves the embedding."
-)
 FORGOT, BLIND = ("embedder", "upper_half", "all"), ("centre", "noise")
 KINDS = ("model", *FORGOT, *BLIND)
 JUDGED = ("model", "all", *BLIND)
@@ -35,10 +30,6 @@ COLUMNS = (
     Column("Of what forgot", number("faithful_all", 3)),
     Column("Centre's", number("faithful_centre", 3)),
     Column("Noise's", number("faithful_noise", 3)),
-)
-LEGEND = (
-    "Scores of the same photos: of the model, of its copy that forgot everything, of the centre prior. Faithful:",
-    "what maps point at moves the embedding. *: p < 0.05, Holm-corrected. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
@@ -75,36 +66,25 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
             row |= rows.interval(kind, scores.estimate([kind]), 1)
         for kind in JUDGED:
             row |= rows.interval(f"faithful_{kind}", faithful.estimate([kind]), 1)
-        differences = {
-            "over_all": scores.estimate(["model", "all"], uncertainty.difference),
-            "faithful_over_centre": faithful.estimate(["model", "centre"], uncertainty.difference),
-        }
-        for name, found in differences.items():
-            row |= rows.tested(name, found, 1)
+        over_all = scores.estimate(["model", "all"], uncertainty.difference)
+        over_centre = faithful.estimate(["model", "centre"], uncertainty.difference)
+        row |= rows.tested("over_all", over_all, 1) | rows.tested("faithful_over_centre", over_centre, 1)
         lines.append(row)
-    made = pd.DataFrame(lines)
-    for name in ("over_all", "faithful_over_centre"):
-        made[f"{name}_p_holm"] = uncertainty.holm(made[f"{name}_p"].tolist())
-    own_scores = values[values["kind"] == "model"]
-    return rows.without_single_folds(
-        correlation.beside(made, own_scores.groupby([*rows.MODEL, "seed"])["score"].mean(), levels)
-    )
+    own_scores = values[values["kind"] == "model"].groupby([*rows.MODEL, "seed"])["score"].mean()
+    return correlation.beside(rows.of_models(lines, within=()), own_scores, levels)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    return sentences.caption(
-        "sanity.j2",
-        study,
-        table,
-        excluded,
-        models=len(table),
-        over_copy=_beyond_chance(table, "over_all"),
-        above_centre=int((table["model_low"] > table["centre_high"]).sum()),
-        more_faithful=_beyond_chance(table, "faithful_over_centre"),
-        **sentences.correlations(table),
-    )
+def _counts(study: Study, table: pd.DataFrame) -> dict[str, int]:
+    """Of how many models the score is worth something, by each of three tests."""
+
+    def number_above(difference: str) -> int:
+        return sum(rows.of_row(row, difference).is_above for row in rows.records(table))
+
+    return {
+        "over_copy": number_above("over_all"),
+        "above_centre": int((table["model_low"] > table["centre_high"]).sum()),
+        "more_faithful": number_above("faithful_over_centre"),
+    }
 
 
-def _beyond_chance(table: pd.DataFrame, difference: str) -> int:
-    is_sure = table[f"{difference}_p_holm"] < uncertainty.SIGNIFICANT
-    return int((is_sure & (table[difference] > 0)).sum())
+caption = sentences.from_template("sanity.j2", facts=_counts)

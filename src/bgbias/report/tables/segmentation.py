@@ -1,9 +1,9 @@
-"""Table 4: one-shot segmentation, a row a model, and one for no model at all.
+"""One-shot segmentation: what a model compares a photo with others of its class by, then GrabCut,
+judged by the object's true place.
 
-The paper's protocol with this project's photos, one object each (docs/methods.md, section 7). Percentages are 0..100.
+The paper's protocol with this project's photos, one object each (docs/methods.md, section 7).
+Percentages are 0..100.
 """
-
-from collections.abc import Mapping
 
 import pandas as pd
 
@@ -17,10 +17,6 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.params import Study
 
 NUMBER = 4
-ABOUT = (
-    "One-shot segmentation: what a model compares a photo with others of its class by, then GrabCut, judged by the object's true"
-    " place."
-)
 HEADS = (("1-way 1-shot", "1-1"), ("2-way 1-shot", "2-1"), ("2-way 5-shot", "2-5"))
 COLUMNS = tuple(
     column
@@ -32,10 +28,6 @@ COLUMNS = tuple(
         Column("Over plain", interval(f"{task}_gain", 1)),
         Column("Over centre", interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
     )
-)
-LEGEND = (
-    "Mean IoU in % of GrabCut from similarity attention; 1-1, 2-1, 2-5: ways and shots. Over centre: over",
-    "the centre prior's. [95 %]: over classes and, from three on, training seeds.",
 )
 settings = sentences.selection
 wanted = plan.segments
@@ -80,11 +72,12 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
             for name, other in others.items():
                 row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)
-    made = rows.corrected(pd.DataFrame(lines), [f"{task}_gain" for task in TASKS])
-    return rows.without_single_folds(made)
+    return rows.of_models(lines, names=[f"{task}_gain" for task in TASKS])
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    truths = [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in plan.datasets(study)]
-    score = study.segmentation.score
-    return sentences.caption("segmentation.j2", study, table, excluded, COLUMNS, truths=truths, score=score)
+def _truths(study: Study, table: pd.DataFrame) -> dict[str, list[str]]:
+    of_datasets = plan.datasets(study)
+    return {"truths": [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in of_datasets]}
+
+
+caption = sentences.from_template("segmentation.j2", COLUMNS, _truths)

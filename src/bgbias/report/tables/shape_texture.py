@@ -1,7 +1,8 @@
-"""Table 14: does a model follow an object's shape or its texture, where they say two classes? A row a model.
+"""Shape or texture: whose class models find for an object's silhouette that is filled with the
+texture of an object of another class.
 
-After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a classifier's answers; docs/methods.md, section 9.
-Percentages are 0..100.
+After Geirhos et al. (ICLR 2019), with nearest neighbours in the place of a classifier's answers;
+docs/methods.md, section 9. Percentages are 0..100.
 """
 
 import math
@@ -14,7 +15,7 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
-from bgbias.report.columns import NOTHING, Column, Row, interval, number
+from bgbias.report.columns import NOTHING, Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
@@ -22,31 +23,19 @@ from bgbias.study.params import Study
 from bgbias.training.pretraining._settings import PretrainingParams
 
 NUMBER = 14
-ABOUT = (
-    "Shape or texture: whose class models find for an object's silhouette that is filled with the texture of an object of another"
-    " class."
-)
 CONDITION = "cue_conflict"
 SEED = "shape_share_seed_"
 NONE = "none"
 
 
-def _alpha(row: Row) -> str:
-    return NOTHING if math.isnan(row["alpha"]) else f"{row['alpha']:g}"
-
-
 COLUMNS = (
     Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
-    Column("Alpha", _alpha, "Alpha", known=("alpha",)),
+    Column("Alpha", lambda row: f"{row['alpha']:g}".replace("nan", NOTHING), "Alpha", known=("alpha",)),
     Column("Shape, %", interval("shape", 1), "Shape, %"),
     Column("Texture, %", interval("texture", 1), "Texture, %"),
     Column("Neither, %", interval("neither", 1), "Neither, %"),
     Column("By chance, %", number("chance", 1), "By chance, %", known=("chance",)),
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
-)
-LEGEND = (
-    "Silhouettes with the texture of another class, asked among clean photos: whose class the nearest one has. Shape share:",
-    "shape / (shape + texture), by chance 50 where classes are of equal size. [95 %]: over classes and, from three on, seeds.",
 )
 HEADLINE = {"shape_share": "decisions by shape"}
 
@@ -130,8 +119,8 @@ def table(
         values = conflict.decided(own, model, draws, "shape", "texture")
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
-        for name in (both := ["shape", "texture"]):
-            row |= rows.share(name, values.estimate([name]))
+        both = ["shape", "texture"]
+        row |= rows.shares(values, both)
         row |= rows.share("neither", values.estimate(both, lambda shape, texture: 1 - shape - texture))
         row |= rows.share("shape_share", values.estimate(both, conflict.share))
         if of_class := (chance or {}).get(model[0]):
@@ -140,9 +129,7 @@ def table(
             of_seed = [column[at] for column in values.columns.values()]
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, conflict.share).value
         lines.append(row)
-    return rows.without_single_folds(pd.DataFrame(lines))
+    return rows.of_models(lines)
 
 
-def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-    draws = study.evaluation.draws
-    return sentences.caption("shape_texture.j2", study, table, excluded, COLUMNS, draws=draws)
+caption = sentences.from_template("shape_texture.j2", COLUMNS)
