@@ -25,6 +25,7 @@ from bgbias.auditing import (
     page,
     saved,
     slices,
+    text,
     workplace,
 )
 from bgbias.auditing import masker as masking
@@ -92,7 +93,7 @@ def run(
     """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
-        for line in preparations.sentences():
+        for line in text.better_preparation(preparations):
             say(line)
         steps, photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
@@ -116,7 +117,7 @@ def run(
 def write(audit: Measured, folder: Path) -> None:
     """All files of an audit, the page last."""
     saved.write(audit, folder)
-    write_text(folder / "audit.html", page.made(audit))
+    write_text(folder / "audit.html", page.render(audit))
 
 
 def of_embeddings(

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import findings, workplace, written
+from bgbias.auditing import text, workplace
 from bgbias.auditing.measured import Measured
+from bgbias.auditing.text import AuditFacts
 from bgbias.files.atomic import replacing, write_json, write_text
 from bgbias.files.store import writing
 from bgbias.images.contact_sheet import contact_sheet
@@ -30,20 +31,20 @@ CAPTION = 28  # letters that fit below a picture
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    found = audit.findings
+    found, facts = audit.findings, AuditFacts(audit)
     return {
         "schema": SCHEMA,
         "bgbias": VERSION,
-        "verdict": written.verdict(audit),
+        "verdict": text.verdict(audit),
         "files": files(audit),
-        "photos": audit.collection.as_json() | {"queries": written.queries(audit)},
-        "queries": list(written.evidence(audit)),
+        "photos": audit.collection.as_json() | {"queries": facts.queries},
+        "queries": text.sentences(audit, "evidence"),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
             "told": list(audit.model.told),
-            "guesses": written.guesses(audit),
+            "guesses": facts.guesses,
             "map_at_r_by_preparation": dict(audit.preparations.map_at_r),
         },
         "masks": {
@@ -60,10 +61,10 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "levels": None if found is None else records(found.levels),
         "map_at_r_by_chance": None if found is None else known(found.by_chance),
         "equal_embeddings": audit.ties,
-        "classes_losing_half": None if found is None else findings.suffering(found.classes),
+        "classes_losing_half": None if found is None else facts.losing_half,
         "cue_conflict": None
         if found is None
-        else _estimate(found.conflict) | {"if_errors_were_even": known(written.conflict_of_errors(audit))},
+        else _estimate(found.conflict) | {"if_errors_were_even": known(facts.conflict_of_errors)},
         "background_alone": None
         if audit.leak is None
         else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
@@ -85,7 +86,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "attribution": {
             "how": audit.looks.how,
             "photos": int(audit.looks.scores["score"].notna().sum()),
-            "rank_correlation_with_loss": known(written.score_and_loss(audit)[0]),
+            "rank_correlation_with_loss": known(facts.score_and_loss[0]),
             **_estimate(audit.looks.mean),
         },
     }
@@ -108,7 +109,7 @@ def write(audit: Measured, folder: Path) -> None:
         (folder / name).unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / workplace.VERDICT, as_json(audit))
-    write_text(folder / "verdict.txt", "\n".join(written.told(audit)) + "\n")
+    write_text(folder / "verdict.txt", text.terminal(audit) + "\n")
     of_photos = photos(audit)
     write_text(folder / "photos.csv", of_photos.to_csv(index=False))
     with replacing(folder / "photos.parquet") as temporary:
