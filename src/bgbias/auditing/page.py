@@ -1,6 +1,7 @@
 """``audit.html``: the audit as an HTML report that needs no other file. Its numbers are those of ``audit.json``."""
 
 import math
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -59,11 +60,10 @@ def _of_labelled(facts: AuditFacts) -> dict[str, Any]:
     if found is None:
         return {}
     short = findings.without_common_folder(found.classes["class_name"])
-    names = list(dict.fromkeys(found.steps["step"]))
-    steps = [{"title": text.STEP_TITLES[name]} | {s: facts.step(name, s) for s in SETTINGS} for name in names]
+    steps = {name: {s: facts.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
     least = facts.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
-    parts = [facts.step(name) for name in STEPS] if names else []
+    parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
     has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
@@ -71,10 +71,10 @@ def _of_labelled(facts: AuditFacts) -> dict[str, Any]:
             {"title": title, "condition": name} | {s: facts.level(name, s) for s in SETTINGS}
             for name, title in facts.levels
         ],
-        "steps": steps,
+        "steps": [{"title": text.STEP_TITLES[name]} | of for name, of in steps.items()],
         "relative": {s: facts.drop(s) for s in SETTINGS},
         "points": {s: facts.drop(s, "points") for s in SETTINGS},
-        "spread": _spread([step[s] for step in steps for s in SETTINGS] + [t.lost for t in audit.thirds]),
+        "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
         "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
         "classes": [
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
