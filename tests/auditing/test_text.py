@@ -90,16 +90,18 @@ class Photos(SimpleNamespace):
 
 
 def an_audit(found: Any = None, **changes: Any) -> Any:
-    """An audit of drawn masks that give no reason to doubt."""
+    """An audit of masks that give no reason to doubt."""
+    collection = changes.pop("collection", Photos(near_duplicates=0))
+    walls = SimpleNamespace(told="20 photos of walls", photographed=True)
+    backgrounds = changes.pop("backgrounds", walls)
     parts: dict[str, Any] = {
         "findings": found,
-        "collection": Photos(near_duplicates=0),
+        "question": SimpleNamespace(collection=collection, backgrounds=backgrounds),
         "model": SimpleNamespace(guesses=(), name="/models/mine.py", look="a crop", told=("a line",)),
         "preparations": PreparationTrial(),
         "masker": "u2netp",
         "remarks": ("one is empty",),
         "qualities": pd.DataFrame({"clarity": [0.95, 0.95]}),
-        "backgrounds": SimpleNamespace(told="20 photos of walls", photographed=True),
         "usable": frozenset(map(str, range(100))),
         "shift": pd.DataFrame({RANDOM_BACKGROUND: [0.8, 0.9]}),
         "shares": None,

@@ -38,7 +38,6 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared import Decoded, Prepared
 from bgbias.auditing.question import Asked, Question
-from bgbias.auditing.resumable import Steps
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -47,7 +46,7 @@ from bgbias.evaluation.variance import Shares
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say, size
+from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as asking
 from bgbias.results import leak
 
@@ -95,16 +94,16 @@ def run(
         preparations = compare(model, question.collection)
         for line in text.better_preparation(preparations):
             say(line)
-        steps, photos, prepared = _seen(question, model, work, "embed", shared)
+        photos, prepared = _seen(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with steps.step("embeddings", len(found.missing)) as done:
+        with showing(len(found.missing), "embeddings") as done:
             found.embed(model, photos, done)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
-        shares = embedded.shares(model, photos, question.asked, work, steps)
-        looked = looks.scored(model, photos, question.asked.attribution, work, steps)
-        audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
+        shares = embedded.shares(model, photos, question.asked, work)
+        looked = looks.scored(model, photos, question.asked.attribution, work)
+        audit = _concluded(question, model, photos, prepared, found, shares, looked)
         began = time.perf_counter()
         answers = workplace.of_model(question, model)
         seconds = (time.perf_counter() - began) / len(answers)
@@ -131,9 +130,9 @@ def of_embeddings(
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         if model.name == exported.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
-        steps, photos, prepared = _seen(question, model, work, "read")
+        photos, prepared = _seen(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
+        audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE)
         write(audit, folder)
         return audit
 
@@ -145,10 +144,10 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     digest = workplace.of_views(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
-        steps, photos, _ = _seen(question, model, work, "write")
+        photos, _ = _seen(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         unwritten = _unwritten(folder, views, len(photos.table))
-        with steps.step("pictures", len(unwritten)) as done:
+        with showing(len(unwritten), "pictures") as done:
             for row in unwritten:
                 shown_in = photos.views(views, rows=range(row, row + 1))
                 for file, view in zip(_pictures(folder, views, row), shown_in, strict=True):
@@ -162,7 +161,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 def _seen(
     question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
-) -> tuple[Steps, EvaluationPhotos, Prepared]:
+) -> tuple[EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
     at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
@@ -176,16 +175,13 @@ def _seen(
     unmasked = masks.missing
     expected = _expected(question, model, work, at, does, each * len(unmasked))
     _room(work, at, expected.disk)
-    steps = Steps()
-    with steps.step("masks", len(unmasked)) as done:
-        for _ in masks.make(unmasked):
-            done(1)
+    for _ in track(masks.make(unmasked), len(unmasked), "masks"):
+        pass
 
     def decode(image_id: str) -> Decoded:
         return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
-    with steps.timed("photos"):
-        prepared = Prepared(at, table, model.look, decode)
+    prepared = Prepared(at, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -198,7 +194,7 @@ def _seen(
         prepared.behind,  # type: ignore[arg-type]
         collection.same_view,
     )
-    return steps, photos, prepared
+    return photos, prepared
 
 
 def _expected(
@@ -244,22 +240,18 @@ def _concluded(
     vectors: Mapping[View, np.ndarray],
     shares: Shares | None,
     looked: looks.Looks,
-    steps: Steps,
 ) -> Measured:
     """From embeddings to numbers and pictures."""
-    collection, table = question.collection, photos.table
+    table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, table.given, photos.originals)
     audit = Measured(
-        collection=collection,
+        question=question,
         model=model,
-        masker=Masks(collection, question.masker).makers,
-        masker_key=question.masker.key if question.masker else "",
-        backgrounds=question.backgrounds,
-        asked=question.asked,
+        masker=Masks(question.collection, question.masker).makers,
         shift=findings.shift(embeddings),
         shares=shares,
         looks=looked,
@@ -268,10 +260,8 @@ def _concluded(
         doubtful=measured.doubtful(prepared),
         remarks=remarks,
         ties=equal_vectors(vectors[CLEAN, 0]),
-        took=steps.took,
-        command=question.command,
     )
-    return _with_classes(audit, photos, prepared, embeddings) if collection.labelled else audit
+    return _with_classes(audit, photos, prepared, embeddings) if question.collection.labelled else audit
 
 
 def _with_classes(
@@ -281,7 +271,7 @@ def _with_classes(
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     views, unsure = list(embeddings.views), asking.unsure(qualities)
-    found = findings.of_labelled(embeddings, names, views, audit.asked.draws, unsure)
+    found = findings.of_labelled(embeddings, names, views, audit.question.asked.draws, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
     by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small

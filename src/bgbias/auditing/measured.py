@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
-from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
-from bgbias.auditing.question import Asked
+from bgbias.auditing.question import Question
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
@@ -112,22 +110,18 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found; from ``findings`` on, what needs labels.
+    """What was measured; from ``findings`` on, what needs labels.
 
-    ``masker_key``: what masks depend on, "" of drawn ones. ``qualities``: a row a mask. ``remarks``: of
-    masks. ``ties``: photos whose clean embedding is also another's.
-    ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
-    of each class that loses most (``portraits``), and masks that are least clear (``doubtful``). For
-    comparisons: which photo each query finds ``first``, and ``pictures`` of photos, encoded, by name.
-    ``seconds_a_photo``: what preparing and embedding one takes, on this machine.
+    ``masker``: who made the masks. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos
+    whose clean embedding is also another's. For a person: ``queries``, a photo of each class that loses
+    most (``portraits``), and masks that are least clear (``doubtful``). For comparisons: which photo each
+    query finds ``first``, and ``pictures`` of photos, encoded, by name. ``seconds_a_photo``: what
+    preparing and embedding one takes, on this machine.
     """
 
-    collection: PhotoCollection
+    question: Question
     model: Adapted
     masker: str
-    masker_key: str
-    backgrounds: BackgroundPhotos
-    asked: Asked
     shift: pd.DataFrame
     shares: Shares | None
     looks: Looks
@@ -136,8 +130,6 @@ class Measured:
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     ties: int
-    took: dict[str, float]
-    command: str
     findings: Findings | None = None
     queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
     portraits: dict[str, str] = field(default_factory=dict)

@@ -6,9 +6,9 @@ Nothing of when or how fast it was made is in the files: the same question has t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -21,75 +21,74 @@ from bgbias.files.store import writing
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.report import queries as asking
 from bgbias.report.queries import ShownQuery
+from bgbias.results.rows import records
 from bgbias.results.uncertainty import Estimate
 from bgbias.version import VERSION
 
 SCHEMA = 1
 SHARES = ("object", "background", "interaction")
+OF_LABELLED = ("drop", "steps", "levels", "map_at_r_by_chance", "classes_losing_half", "cue_conflict")
 CAPTION = 28  # letters that fit below a picture
 
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    found, facts = audit.findings, AuditFacts(audit)
-    return {
+    facts, question, masker = AuditFacts(audit), audit.question, audit.question.masker
+    told = {
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": text.verdict(audit),
         "files": files(audit),
-        "photos": audit.collection.as_json() | {"queries": facts.queries},
+        "photos": question.collection.as_json() | {"queries": facts.queries},
         "queries": text.sentences(audit, "evidence"),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
-            "told": list(audit.model.told),
+            "told": audit.model.told,
             "guesses": facts.guesses,
-            "map_at_r_by_preparation": dict(audit.preparations.map_at_r),
+            "map_at_r_by_preparation": audit.preparations.map_at_r,
         },
         "masks": {
             "masker": audit.masker,
-            "key": audit.masker_key,
-            "mean_clarity": known(audit.qualities["clarity"].mean()),
-            "mean_area": known(audit.qualities["area"].mean()),
-            "remarks": list(audit.remarks),
+            "key": masker.key if masker else "",
+            "mean_clarity": audit.qualities["clarity"].mean(),
+            "mean_area": audit.qualities["area"].mean(),
+            "remarks": audit.remarks,
         },
-        "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
-        "asked": audit.asked.told,
-        "drop": None if found is None else records(found.drops),
-        "steps": None if found is None else records(found.steps),
-        "levels": None if found is None else records(found.levels),
-        "map_at_r_by_chance": None if found is None else known(found.by_chance),
+        "backgrounds": {"told": question.backgrounds.told, "digest": question.backgrounds.digest[:16]},
+        "asked": question.asked.told,
         "equal_embeddings": audit.ties,
-        "classes_losing_half": None if found is None else facts.losing_half,
-        "cue_conflict": None
-        if found is None
-        else _estimate(found.conflict) | {"if_errors_were_even": known(facts.conflict_of_errors)},
-        "background_alone": None
-        if audit.leak is None
-        else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
-        "thirds": [
-            {k: known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
-            for third in audit.thirds
-        ],
-        "surely_masked": None
-        if audit.surely is None
-        else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
-        "better_masked": [
-            {"prop": some.prop, "least": some.least, "queries": some.queries, **_estimate(some.drop)}
-            for some in audit.better
-        ],
-        "embedding_shift": {c: known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
-        "shares_of_variance": None
-        if audit.shares is None
-        else {name: known(float(getattr(audit.shares, name))) for name in SHARES},
+        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
+        "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn"),
+        "better_masked": [_with_estimate(some, "drop", "drawn") for some in audit.better],
+        "embedding_shift": audit.shift.drop(columns="image_id").mean().to_dict(),
+        "shares_of_variance": audit.shares and {name: getattr(audit.shares, name) for name in SHARES},
         "attribution": {
             "how": audit.looks.how,
-            "photos": int(audit.looks.scores["score"].notna().sum()),
-            "rank_correlation_with_loss": known(facts.score_and_loss[0]),
+            "photos": audit.looks.scores["score"].count(),
+            "rank_correlation_with_loss": facts.score_and_loss[0],
             **_estimate(audit.looks.mean),
         },
     }
+    return cast("dict[str, Any]", without_nan(told | _of_labelled(facts)))
+
+
+def _of_labelled(facts: AuditFacts) -> dict[str, Any]:
+    """The entries that need classes."""
+    found = facts.audit.findings
+    if found is None:
+        return dict.fromkeys(OF_LABELLED)
+    entries = (
+        records(found.drops),
+        records(found.steps),
+        records(found.levels),
+        found.by_chance,
+        facts.losing_half,
+        _estimate(found.conflict) | {"if_errors_were_even": facts.conflict_of_errors},
+    )
+    return dict(zip(OF_LABELLED, entries, strict=True))
 
 
 def files(audit: Measured) -> list[str]:
@@ -142,7 +141,7 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
 
 def photos(audit: Measured) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
-    frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
+    frame = audit.question.collection.table.frame[["image_id", "class_name"]].merge(
         audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
         on="image_id",
         how="left",
@@ -165,15 +164,21 @@ def photos(audit: Measured) -> pd.DataFrame:
     )
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table's rows for JSON, which knows no NaN."""
-    return [{str(k): known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+def _estimate(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _estimate(found: Estimate) -> dict[str, float | None]:
-    return {"value": known(found.value), "low": known(found.low), "high": known(found.high)}
+def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
+    """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
+    fields = {name: value for name, value in vars(some).items() if name not in (estimate, *hidden)}
+    return fields | _estimate(getattr(some, estimate))
 
 
-def known(value: Any) -> Any:
-    """The value, or None where it is no number."""
+def without_nan(value: Any) -> Any:
+    """A value for JSON, which knows neither NaN nor NumPy's numbers: None and Python's in their place."""
+    if isinstance(value, Mapping):
+        return {name: without_nan(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value

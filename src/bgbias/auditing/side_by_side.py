@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.saved import known, records
+from bgbias.auditing.saved import without_nan
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.results import comparison
 from bgbias.results.comparison import ModelComparison
+from bgbias.results.rows import records
 from bgbias.version import VERSION
 
 SCHEMA = 1
@@ -77,20 +78,20 @@ class SideBySide:
     def as_json(self) -> dict[str, Any]:
         """All numbers for a program (docs/audit.md)."""
         found = self.comparison
-        return {
+        told = {
             "schema": SCHEMA,
             "bgbias": VERSION,
             "photos": {key: self.about[key] for key in ("name", "photos", "classes", "digest")},
             "choice": vars(found.choice),
-            "stability": None
-            if found.stability is None
-            else {
-                "of_classes": known(found.stability.of_classes.value),
-                "of_draws": known(found.stability.of_draws),
+            "stability": found.stability
+            and {
+                "of_classes": found.stability.of_classes.value,
+                "of_draws": found.stability.of_draws,
             },
             "models": records(self.models),
             "pairs": records(found.pairs),
         }
+        return cast("dict[str, Any]", without_nan(told))
 
     def disputed(self) -> list[Disputed]:
         """The queries on which the model to take and the next one differ most in front of other
