@@ -274,24 +274,22 @@ def leaderboard(
 
     Models are compared where photos, masks and backgrounds are the same; every collection has its table.
     """
-    from bgbias.auditing import comparison_page
-    from bgbias.auditing.compared import group, read
+    from bgbias.auditing.compared import group, read, render
     from bgbias.auditing.workplace import VERDICT
     from bgbias.files.atomic import write_text
 
     folders = [path.parent for place in audits for path in sorted(place.rglob(VERDICT))] or audits
     groups = group(read(folders))
     for found in groups:
-        print("\n".join((found.about["name"], *comparison_page.lines(found), "")))
-    write_text(out, comparison_page.render(groups))
+        print(f"{found.about['name']}\n{found}\n")
+    write_text(out, render(groups))
     say(f"the page for people: {out}")
 
 
 def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
-    from bgbias.auditing import comparison_page
     from bgbias.auditing.compared import FILES
 
-    print("\n".join(comparison_page.lines(compared)))
+    print(compared)
     say(f"the page for people: {folder / FILES[0]}")
     say(f"{', '.join(FILES[1:])} in {folder}")
 
