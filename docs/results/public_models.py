@@ -22,11 +22,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.audit import question
 from bgbias.auditing.backgrounds import find as backgrounds_of
-from bgbias.auditing.photos import collect
+from bgbias.auditing.photos import choose
 from bgbias.auditing.question import Asked
-from bgbias.auditing.several import audit_each
+from bgbias.auditing.request import audit_each, prepare
 from bgbias.models import adapters
 from bgbias.models.adapters import Adapted, Options
 from bgbias.report.pages import markdown
@@ -182,14 +181,15 @@ def class_of(name: str) -> int:
 def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
     """Audit every network on each collection, and write its tables."""
     for name in collections:
-        collection = collect(photos(name, shared), name=name, sample=PHOTOS)
-        asking = question(
-            collection,
+        question, loads = prepare(
+            choose(photos(name, shared), name=name, sample=PHOTOS),
+            models(shared),
             Asked(),
+            Options(device="cpu"),
             backgrounds_of(str(shared / "backgrounds_test.zip")),
             command="make docs-public-models",
         )
-        compared, failed = audit_each(asking, models(shared), AUDITS / name)
+        compared, failed = audit_each(question, loads, AUDITS / name)
         if failed:
             raise SystemExit(f"{', '.join(failed)} failed; run the same command again.")
         for kind, table in (("models", compared.models), ("pairs", compared.comparison.pairs)):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -28,8 +27,6 @@ from bgbias.auditing import (
     text,
     workplace,
 )
-from bgbias.auditing import masker as masking
-from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
@@ -37,7 +34,7 @@ from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared import Decoded, Prepared
-from bgbias.auditing.question import Asked, Question
+from bgbias.auditing.question import Question
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -51,31 +48,6 @@ from bgbias.report import queries as asking
 from bgbias.results import leak
 
 EMBEDDINGS = "embeddings"  # folder of unfinished work
-
-
-def question(
-    collection: PhotoCollection,
-    asked: Asked,
-    backgrounds: BackgroundPhotos,
-    masker: str = masking.DEFAULT,
-    mask_weights: Path | None = None,
-    device: str = "cpu",
-    command: str = "",
-    mask_options: Mapping[str, Any] | None = None,
-) -> Question:
-    """What stands out among the photos is told; the masker is found by its name, or refused."""
-    for line in collection.told():
-        say(line)
-    drawn = all(map(collection.has_truth, collection.table.ids))
-    who = None if drawn else masking.find(masker, mask_weights, device, mask_options)
-    return Question(collection, who, backgrounds, asked, command)
-
-
-def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
-    """Whether the files in ``folder`` are what ``run`` would write there, by this very code; nothing is computed for it."""
-    return workplace.answered(
-        folder, workplace.of_answer(question, model), lambda: workplace.of_model(question, model)
-    )
 
 
 def run(

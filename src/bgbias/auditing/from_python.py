@@ -6,16 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
-from bgbias.auditing import masker as masking
 from bgbias.auditing import workplace
-from bgbias.auditing.audit import question, run
+from bgbias.auditing.audit import run
 from bgbias.auditing.backgrounds import find
 from bgbias.auditing.compared import ComparedAudits
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.photos import choose, look_at
+from bgbias.auditing.photos import choose
 from bgbias.auditing.question import Asked
-from bgbias.auditing.several import audit_each
-from bgbias.compute.device import pick
+from bgbias.auditing.request import audit_each, prepare
 from bgbias.errors import of_arguments
 from bgbias.models.adapters import OPTION_NAMES, Options
 from bgbias.models.adapters import load as adapted
@@ -68,25 +66,25 @@ def audit(
     >>> found.classes[["class_name", "clean", "corrupted"]].shape
     (6, 3)
     """
-    asked = Asked(draws=draws, attribution=attribution)
     if out is not None:
         workplace.check(Path(out), photos)
-    weights = Path(mask_weights) if mask_weights else None
-    masking.check(masker, weights, mask_options)
-    named = NamedColumns(image_column, label_column)
-    chosen = choose(photos, masks, name, class_level, sample or None, named)
-    behind = find(None if backgrounds is None else str(backgrounds))
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
-    # Whichever cannot be loaded says so before anything else is done.
-    loaded = [adapted(one, options) for one in several.values() or [model]]
-    asking = question(
-        look_at(chosen), asked, behind, masker, weights, pick(device), mask_options=mask_options
+    models = {str(called): one for called, one in (several or {"": model}).items()}
+    named = NamedColumns(image_column, label_column)
+    question, loads = prepare(
+        choose(photos, masks, name, class_level, sample or None, named),
+        {called: partial(adapted, one, options) for called, one in models.items()},
+        Asked(draws=draws, attribution=attribution),
+        options,
+        find(None if backgrounds is None else str(backgrounds)),
+        masker,
+        Path(mask_weights) if mask_weights else None,
+        mask_options,
     )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
         if several:
-            loads = {str(name): partial(adapted, one, options) for name, one in several.items()}
-            return audit_each(asking, loads, folder)[0]
-        run(asking, loaded[0], folder)
+            return audit_each(question, loads, folder)[0]
+        run(question, loads[""](), folder)
         return Audit.load(folder)

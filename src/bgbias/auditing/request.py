@@ -1,21 +1,69 @@
-"""Several models on the same photos: each audited in a folder of its own, then compared."""
+"""What somebody asks for, by the command or from Python: prepared, computed and, of several models, compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from bgbias.auditing import masker as masking
 from bgbias.auditing import workplace
-from bgbias.auditing.audit import is_answered, run
+from bgbias.auditing.audit import run
+from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.compared import ComparedAudits
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.question import Question
+from bgbias.auditing.photos import look_at
+from bgbias.auditing.question import Asked, Question
+from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted
+from bgbias.models.adapters import Adapted, Options
+from bgbias.models.adapters import load as adapted
+from bgbias.models.adapters.reference import beside
+from bgbias.photos.listing import Listing
 from bgbias.progress import say
+from bgbias.results.uncertainty import FEWEST_CLASSES
 
 Load = Callable[[], Adapted]
+NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
+
+
+def prepare(
+    chosen: Listing,
+    loads: Mapping[str, Load],
+    asked: Asked,
+    options: Options,
+    backgrounds: BackgroundPhotos,
+    masker: str = masking.DEFAULT,
+    mask_weights: Path | None = None,
+    mask_options: Mapping[str, Any] | None = None,
+    *,
+    has_references: bool = False,
+    needs_interval: bool = False,
+    command: str = "",
+) -> tuple[Question, Mapping[str, Load]]:
+    """The question, and what loads its models by their names, of which a single one stays loaded.
+
+    Whatever cannot be used is a UserError before the first photo is read. ``has_references``: models to
+    compare the first one with are added. ``needs_interval``: too few classes for one are an error, too.
+    """
+    masking.check(masker, mask_weights, mask_options)
+    loaded = [load() for load in loads.values()]
+    if has_references:
+        references = beside(next(iter(loads)), loaded[0])
+        loads = {**loads, **{spec: partial(adapted, spec, options) for spec in references}}
+    elif len(loads) == 1:
+        loads = {spec: partial(replace, loaded[0]) for spec in loads}
+    del loaded
+    collection = look_at(chosen)
+    if needs_interval and (not collection.labelled or collection.classes < FEWEST_CLASSES):
+        raise UserError(NO_INTERVAL)
+    for line in collection.told():
+        say(line)
+    drawn = all(map(collection.has_truth, collection.table.ids))
+    who = None if drawn else masking.find(masker, mask_weights, pick(options.device), mask_options)
+    return Question(collection, who, backgrounds, asked, command), loads
 
 
 def audit_or_read(
@@ -28,7 +76,8 @@ def audit_or_read(
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
     of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
     """
-    if saving is None and is_answered(question, model, folder):
+    answer = workplace.of_answer(question, model)
+    if saving is None and workplace.answered(folder, answer, lambda: workplace.of_model(question, model)):
         say(
             f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
             " model that answers alike: nothing was computed. To compute it again, name another folder by"
