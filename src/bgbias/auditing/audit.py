@@ -28,7 +28,6 @@ from bgbias.auditing import (
     workplace,
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
-from bgbias.auditing.forecast import Forecast, Left, Size
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
@@ -66,7 +65,7 @@ def run(
         preparations = compare(model, question.collection)
         for line in text.better_preparation(preparations):
             say(line)
-        photos, prepared = _seen(question, model, work, "embed", shared)
+        photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
         with showing(len(found.missing), "embeddings") as done:
@@ -102,7 +101,7 @@ def of_embeddings(
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         if model.name == exported.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
-        photos, prepared = _seen(question, model, work, "read")
+        photos, prepared = _prepare(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
         audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE)
         write(audit, folder)
@@ -116,7 +115,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     digest = workplace.of_views(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
-        photos, _ = _seen(question, model, work, "write")
+        photos, _ = _prepare(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         unwritten = _unwritten(folder, views, len(photos.table))
         with showing(len(unwritten), "pictures") as done:
@@ -131,7 +130,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
         workplace.end_export(digest)
 
 
-def _seen(
+def _prepare(
     question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
 ) -> tuple[EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
@@ -142,11 +141,8 @@ def _seen(
         say(line)
     backgrounds = question.backgrounds.pool(model.look.resize)
     masks = Masks(collection, question.masker)
-    say("a few photos first, to tell how long all of them take ...")
-    each = masks.seconds_each()
+    _foretell(question, model, work, at, does, masks)
     unmasked = masks.missing
-    expected = _expected(question, model, work, at, does, each * len(unmasked))
-    _room(work, at, expected.disk)
     for _ in track(masks.make(unmasked), len(unmasked), "masks"):
         pass
 
@@ -169,29 +165,30 @@ def _seen(
     return photos, prepared
 
 
-def _expected(
-    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masking: float
-) -> Forecast:
-    """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
+def _foretell(
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masks: Masks
+) -> None:
+    """Say what is left before it begins, and refuse a disk that is too small for it."""
+    say("Timing a few photos ...")
+    seconds_a_mask = masks.seconds_each()
     collection, asked = question.collection, question.asked
     table, views = collection.table, asked.views(collection.labelled)
-    count, largest = len(table), int(table.frame["label"].value_counts().max())
-    size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
-    left = Left(
-        masking,
-        Prepared.left(at, count),
-        len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
-        embedded.Views.left(work / EMBEDDINGS, count),
-        embedded.objects_left(work, min(asked.objects, count)),
-        looks.left(model, work, min(asked.attribution, count)),
-    )
+    count = len(table)
+    left = {
+        "masks": len(masks.missing),
+        "photos": Prepared.left(at, count),
+        "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
+        "embeddings": embedded.Views.left(work / EMBEDDINGS, count),
+        "crossing": embedded.objects_left(work, min(asked.objects, count)),
+        "attribution": looks.left(model, work, min(asked.attribution, count)),
+    }
     tried = table.ids[: forecast.TRIED]
     photos = [pixels.decode(collection.read(i), i) for i in tried]
     with embedded.shown(tried):
-        expected = forecast.measure(model, does, photos, size, left, asked)
-    goes_on = "what is left takes " if left.photos < count else ""
+        expected = forecast.measure(question, model, does, photos, left, seconds_a_mask)
+    goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
-    return expected
+    _room(work, at, expected.disk)
 
 
 def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
