@@ -21,19 +21,19 @@ from bgbias.auditing import (
     forecast,
     looks,
     measured,
-    page,
-    saved,
     slices,
     text,
     workplace,
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
+from bgbias.auditing.finished import Audit
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared import Decoded, Prepared
 from bgbias.auditing.question import Question
+from bgbias.auditing.saved import to_audit
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -44,6 +44,7 @@ from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as asking
+from bgbias.report.queries import AskedModel
 from bgbias.results import leak
 
 EMBEDDINGS = "embeddings"  # folder of unfinished work
@@ -55,8 +56,8 @@ def run(
     folder: Path,
     shared: Path | None = None,
     saving: Path | None = None,
-) -> Measured:
-    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well.
+) -> Audit:
+    """Everything from masks to numbers, and the audit's files in ``folder``, where what is unfinished lies as well.
 
     ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
     a folder for the embeddings, as ``exported.read`` reads them.
@@ -74,25 +75,19 @@ def run(
             exported.write(saving, found, model, workplace.of_views(question, model))
         shares = embedded.shares(model, photos, question.asked, work)
         looked = looks.scored(model, photos, question.asked.attribution, work)
-        audit = _concluded(question, model, photos, prepared, found, shares, looked)
+        measured = _concluded(question, model, photos, prepared, found, shares, looked)
         began = time.perf_counter()
         answers = workplace.of_model(question, model)
         seconds = (time.perf_counter() - began) / len(answers)
-        audit = replace(audit, preparations=preparations, seconds_a_photo=seconds)
-        write(audit, folder)
+        audit = to_audit(replace(measured, preparations=preparations, seconds_a_photo=seconds))
+        audit.save(folder)
         workplace.finish(folder, workplace.of_answer(question, model), answers)
         return audit
 
 
-def write(audit: Measured, folder: Path) -> None:
-    """All files of an audit, the page last."""
-    saved.write(audit, folder)
-    write_text(folder / "audit.html", page.render(audit))
-
-
 def of_embeddings(
     question: Question, model: Adapted, vectors: Mapping[View, np.ndarray], folder: Path
-) -> Measured:
+) -> Audit:
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
@@ -103,8 +98,8 @@ def of_embeddings(
             refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE)
-        write(audit, folder)
+        audit = to_audit(_concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE))
+        audit.save(folder)
         return audit
 
 
@@ -243,12 +238,16 @@ def _with_classes(
     found = findings.of_labelled(embeddings, names, views, audit.question.asked.draws, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
+    asked = AskedModel("", embeddings, found.photos.set_index("image_id"))
+    short = findings.without_common_folder(names.values())
+    queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
+    first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
     by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
     return replace(
         audit,
         findings=found,
-        queries=measured.queries(found, photos, embeddings, names, qualities),
-        portraits=measured.portraits(found, photos),
+        queries=asking.shown([asked], photos, {n: short[name] for n, name in names.items()}, unsure),
+        portraits=asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos),
         first=measured.first_found(embeddings),
         pictures=measured.pictures(found, photos),
         thirds=thirds,

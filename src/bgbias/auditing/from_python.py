@@ -86,5 +86,4 @@ def audit(
         folder = Path(temporary if out is None else out)
         if several:
             return audit_each(question, loads, folder)[0]
-        run(question, loads[""](), folder)
-        return Audit.load(folder)
+        return run(question, loads[""](), folder)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.findings import Findings, without_common_folder
+from bgbias.auditing.findings import Findings
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
@@ -23,9 +23,8 @@ from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
 from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
-from bgbias.report import queries as asking
 from bgbias.report.html.pictures import jpeg
-from bgbias.report.queries import AskedModel, ShownQuery
+from bgbias.report.queries import ShownQuery
 from bgbias.results.leak import Leak
 
 MASKS = 8
@@ -51,28 +50,6 @@ def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
     return tuple(
         DoubtfulMask(i, float(clarity), photos.get(i), masks.get(i))
         for i, clarity in zip(least["image_id"], least["clarity"], strict=True)
-    )
-
-
-def portraits(found: Findings, photos: EvaluationPhotos) -> dict[str, str]:
-    """A photo, as a page holds it, of each of the classes that lose most: the first of its queries by name."""
-    queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
-    first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
-    return asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos)
-
-
-def queries(
-    found: Findings,
-    photos: EvaluationPhotos,
-    embeddings: Embeddings,
-    names: Mapping[int, str],
-    masks: pd.DataFrame,
-) -> dict[str, list[ShownQuery]]:
-    """The queries that lose most, and some by lot (``report.queries.shown``); ``masks``: what is measured of them."""
-    short = without_common_folder(names.values())
-    model = AskedModel("", embeddings, found.photos.set_index("image_id"))
-    return asking.shown(
-        [model], photos, {label: short[name] for label, name in names.items()}, asking.unsure(masks)
     )
 
 

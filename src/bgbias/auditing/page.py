@@ -1,13 +1,14 @@
 """``audit.html``: the audit as an HTML report that needs no other file. Its numbers are those of ``audit.json``."""
 
 import math
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, saved, slices, text, workplace
+from bgbias.auditing import findings, slices, text, workplace
 from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.text import AuditFacts
@@ -25,8 +26,8 @@ SMALL = 150  # pixels
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 
 
-def render(audit: Measured) -> str:
-    """The page."""
+def render(audit: Measured, files: Sequence[str]) -> str:
+    """The page, which links to ``files`` beside it."""
     facts = AuditFacts(audit)
     values: dict[str, Any] = {
         "a": facts,
@@ -42,7 +43,7 @@ def render(audit: Measured) -> str:
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "interval": html.interval,
         "version": VERSION,
-        "files": ["audit.json", *(name for name in saved.files(audit) if name != "audit.html")],
+        "files": files,
         "levels": [],
         "queries": [],
         "samples": Attribution().samples,

@@ -89,7 +89,7 @@ def audit_or_read(
                 f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep"
                 " it, press Ctrl-C and name another folder by --out"
             )
-        run(question, model, folder, shared, saving)
+        return run(question, model, folder, shared, saving)
     return Audit.load(folder)
 
 

@@ -5,21 +5,22 @@ Nothing of when or how fast it was made is in the files: the same question has t
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import text, workplace
+from bgbias.auditing import page, text, workplace
+from bgbias.auditing.finished import Audit
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.text import AuditFacts
-from bgbias.files.atomic import replacing, write_json, write_text
-from bgbias.files.store import writing
+from bgbias.files.atomic import as_json as json_text
+from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
-from bgbias.report import queries as asking
 from bgbias.report.queries import ShownQuery
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import Estimate
@@ -38,7 +39,6 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": text.verdict(audit),
-        "files": files(audit),
         "photos": question.collection.as_json() | {"queries": facts.queries},
         "queries": text.sentences(audit, "evidence"),
         "model": {
@@ -91,43 +91,43 @@ def _of_labelled(facts: AuditFacts) -> dict[str, Any]:
     return dict(zip(OF_LABELLED, entries, strict=True))
 
 
-def files(audit: Measured) -> list[str]:
-    """The names of all files of an audit, but for ``audit.json``."""
-    absent = set() if audit.findings is not None else {"classes.csv", "queries.parquet", "pictures.zip"}
-    absent |= {"timing.json"} if math.isnan(audit.seconds_a_photo) else set()
-    absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
-    return [name for name in workplace.WRITTEN if name not in absent]
-
-
-def write(audit: Measured, folder: Path) -> None:
-    """All files of an audit but the page, each complete or absent. Those of an earlier one that this one
-    has not go.
-    """
-    (folder / workplace.FINISHED).unlink(missing_ok=True)
-    for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
-        (folder / name).unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / workplace.VERDICT, as_json(audit))
-    write_text(folder / "verdict.txt", text.terminal(audit) + "\n")
+def to_audit(audit: Measured) -> Audit:
+    """The audit with all its files, the page last."""
     of_photos = photos(audit)
-    write_text(folder / "photos.csv", of_photos.to_csv(index=False))
-    with replacing(folder / "photos.parquet") as temporary:
-        of_photos.to_parquet(temporary, index=False)
+    files = {
+        "verdict.txt": f"{text.terminal(audit)}\n".encode(),
+        "photos.csv": of_photos.to_csv(index=False).encode(),
+        "photos.parquet": of_photos.to_parquet(index=False),
+    }
     if audit.findings is not None:
-        write_text(folder / "classes.csv", audit.findings.classes.to_csv(index=False))
-        with replacing(folder / "queries.parquet") as temporary:
-            audit.findings.queries.to_parquet(temporary, index=False, compression="zstd")
-        with writing(folder / "pictures.zip") as store:
-            for name, data in audit.pictures.items():
-                store.add(name, data)
+        files["classes.csv"] = audit.findings.classes.to_csv(index=False).encode()
+        files["queries.parquet"] = audit.findings.queries.to_parquet(index=False, compression="zstd")
+        files["pictures.zip"] = _zipped(audit.pictures)
     if not math.isnan(audit.seconds_a_photo):
         timing = {"seconds_a_photo": audit.seconds_a_photo, "device": audit.model.device}
-        write_json(folder / "timing.json", timing)
-    for title, queries in audit.queries.items():
-        labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
-        with replacing(folder / f"{title}.jpg") as temporary:
-            shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
-            contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
+        files["timing.json"] = json_text(timing).encode()
+    files |= {f"{kind}.jpg": _contact_sheet(queries) for kind, queries in audit.queries.items()}
+    others = [name for name in workplace.WRITTEN if name in files or name == "audit.html"]
+    files[workplace.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
+    names = [workplace.VERDICT, *(name for name in others if name != "audit.html")]
+    return Audit(files | {"audit.html": page.render(audit, names).encode()})
+
+
+def _zipped(pictures: Mapping[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
+        store = StoreWriter(archive)
+        for name, picture in pictures.items():
+            store.add(name, picture)
+    return data.getvalue()
+
+
+def _contact_sheet(queries: Sequence[ShownQuery]) -> bytes:
+    labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
+    shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
+    data = io.BytesIO()
+    contact_sheet(pictures, 4, shown).save(data, "JPEG", quality=88)
+    return data.getvalue()
 
 
 def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -19,11 +18,11 @@ from typer.core import TyperCommand
 
 from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.progress import say
 
 if TYPE_CHECKING:
     from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.finished import Audit
 
 app = typer.Typer()
 FAILED = 1
@@ -212,8 +211,8 @@ def audit(
             compared, failed = audit_each(question, loads, folder, save_embeddings)
             _show_comparison(compared, folder)
             if fail_above is not None:
-                for spec in compared.audits:
-                    _fail(folder / workplace.folder_name(spec), fail_above)
+                for of_model in compared.audits.values():
+                    _fail(of_model, fail_above)
             if failed:
                 raise UserError(
                     f"Of {len(loads)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
@@ -222,16 +221,16 @@ def audit(
         (load_model,) = loads.values()
         if embeddings:
             vectors = exported.read(*embeddings, views, len(question.collection.table))
-            of_embeddings(question, load_model(), vectors, folder)
+            finished = of_embeddings(question, load_model(), vectors, folder)
         else:
-            audit_or_read(question, load_model(), folder, saving=save_embeddings)
-    say((folder / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
+            finished = audit_or_read(question, load_model(), folder, saving=save_embeddings)
+    say(str(finished), sys.stdout)
     say(f"the page for people: {folder / 'audit.html'}")
     say(
         f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (folder / name).is_file())} in {folder}"
     )
     if fail_above is not None:
-        _fail(folder, fail_above)
+        _fail(finished, fail_above)
 
 
 @app.command()
@@ -297,16 +296,15 @@ def _going_on(folder: Path) -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
 
 
-def _fail(out: Path, above: float) -> None:
-    """Exit with ``FAILED`` where the drop is above the limit beyond chance; an error where there is no interval to tell."""
+def _fail(audit: Audit, above: float) -> None:
+    """Exit with ``FAILED`` where the drop is significantly above the limit; an error where there is no interval to tell."""
     from bgbias.auditing.request import NO_INTERVAL
 
-    drops = json.loads((out / "audit.json").read_text(encoding="utf-8"))["drop"]
-    (low,) = (row["low"] for row in drops if (row["setting"], row["unit"]) == (QUERY_ONLY, "relative"))
-    if low is None:
+    low = audit.drop.low
+    if math.isnan(low):
         raise UserError(NO_INTERVAL)
     if 100 * low > above:
-        say(f"the drop is above {above:g} % beyond chance: its interval begins at {100 * low:.1f} %")
+        say(f"the drop is significantly above {above:g} %: its interval begins at {100 * low:.1f} %")
         sys.exit(FAILED)
 
 
