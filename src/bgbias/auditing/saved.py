@@ -1,4 +1,4 @@
-"""What an audit leaves: ``audit.json`` for a program, the verdict's lines, tables of classes and photos, contact sheets.
+"""What an audit leaves: an HTML report, ``audit.json`` for a program, the verdict's lines, tables, contact sheets.
 
 Nothing of when or how fast it was made is in the files: the same question has the same bytes.
 """
@@ -9,26 +9,38 @@ import io
 import math
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import page, text, workplace
+from bgbias.attribution.settings import Attribution
+from bgbias.auditing import findings, slices, text, workplace
 from bgbias.auditing.finished import Audit
+from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.text import AuditFacts
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
+from bgbias.photos.examination import TURNED_MASKS
+from bgbias.report import html, maps
+from bgbias.report import queries as asking
+from bgbias.report.html.pictures import inside, outlined
 from bgbias.report.queries import ShownQuery
+from bgbias.results.decomposition import STEPS
 from bgbias.results.rows import records
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
 
 SCHEMA = 1
 SHARES = ("object", "background", "interaction")
 OF_LABELLED = ("drop", "steps", "levels", "map_at_r_by_chance", "classes_losing_half", "cue_conflict")
+CLASSES = 500  # rows of the page's table; classes.csv has all
+SMALL = 150  # pixels
+SETTINGS = (QUERY_ONLY, SYMMETRIC)
 CAPTION = 28  # letters that fit below a picture
 
 
@@ -72,10 +84,10 @@ def as_json(audit: Measured) -> dict[str, Any]:
             **_estimate(audit.looks.mean),
         },
     }
-    return cast("dict[str, Any]", without_nan(told | _of_labelled(facts)))
+    return cast("dict[str, Any]", without_nan(told | _labelled_entries(facts)))
 
 
-def _of_labelled(facts: AuditFacts) -> dict[str, Any]:
+def _labelled_entries(facts: AuditFacts) -> dict[str, Any]:
     """The entries that need classes."""
     found = facts.audit.findings
     if found is None:
@@ -110,7 +122,7 @@ def to_audit(audit: Measured) -> Audit:
     others = [name for name in workplace.WRITTEN if name in files or name == "audit.html"]
     files[workplace.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
     names = [workplace.VERDICT, *(name for name in others if name != "audit.html")]
-    return Audit(files | {"audit.html": page.render(audit, names).encode()})
+    return Audit(files | {"audit.html": _page(audit, names).encode()})
 
 
 def _zipped(pictures: Mapping[str, bytes]) -> bytes:
@@ -182,3 +194,75 @@ def without_nan(value: Any) -> Any:
         return [without_nan(part) for part in value]
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _page(audit: Measured, files: Sequence[str]) -> str:
+    """The page, which links to ``files`` beside it."""
+    facts = AuditFacts(audit)
+    values: dict[str, Any] = {
+        "a": facts,
+        "audit": audit,
+        "model": workplace.without_folders(audit.model.name),
+        "command": workplace.without_folders(audit.question.command),
+        "verdict": text.verdict(audit),
+        "evidence": text.sentences(audit, "evidence"),
+        "trusted": text.sentences(audit, "masks"),
+        "advice": text.sentences(audit, "advice"),
+        "scale": text.attribution_scale(),
+        "shares": text.shares(audit),
+        "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
+        "interval": html.interval,
+        "version": VERSION,
+        "files": files,
+        "levels": [],
+        "queries": [],
+        "samples": Attribution().samples,
+        "maps": [
+            {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_coloured(m), SMALL), "of": m}
+            for m in audit.looks.maps
+        ],
+        "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
+    }
+    return html.render("audit.html", values | _parts_of_labelled(facts))
+
+
+def _parts_of_labelled(facts: AuditFacts) -> dict[str, Any]:
+    audit, found = facts.audit, facts.audit.findings
+    if found is None:
+        return {}
+    short = findings.without_common_folder(found.classes["class_name"])
+    steps = {name: {s: facts.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
+    least = facts.drop().low
+    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
+    parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
+    has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
+    return {
+        "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
+        "levels": [
+            {"title": title, "condition": name} | {s: facts.level(name, s) for s in SETTINGS}
+            for name, title in facts.levels
+        ],
+        "steps": [{"title": text.STEP_TITLES[name]} | of for name, of in steps.items()],
+        "relative": {s: facts.drop(s) for s in SETTINGS},
+        "points": {s: facts.drop(s, "points") for s in SETTINGS},
+        "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
+        "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
+        "classes": [
+            row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
+            for row in found.classes.head(CLASSES).to_dict("records")
+        ],
+        "fewest_hard": FEWEST_HARD,
+        "properties": slices.PROPERTIES,
+        "queries": asking.on_page(audit.queries),
+    }
+
+
+def _spread(shown: list[Estimate]) -> tuple[int, int]:
+    """The ends of the lines that points are drawn on, in tens of points."""
+    ends = np.array([[e.value, e.low, e.high] for e in shown or [Estimate(0.0)]])
+    low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
+    return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
+
+
+def _coloured(shown: ShownMap) -> np.ndarray:
+    return np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8)
