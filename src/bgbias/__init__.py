@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
     from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
-    from bgbias.auditing.from_python import audit
+    from bgbias.auditing.request import audit
     from bgbias.errors import UserError
     from bgbias.evaluation.embedder import Embedder
     from bgbias.results.uncertainty import Estimate, estimate, relative_drop
@@ -46,7 +46,7 @@ else:
     # Not of api.py.
     _ELSEWHERE = {
         "Audit": "auditing.finished",
-        "audit": "auditing.from_python",
+        "audit": "auditing.request",
         "ComparedAudits": "auditing.compared",
         "Embedder": "evaluation.embedder",
         "Estimate": "results.uncertainty",

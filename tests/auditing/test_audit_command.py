@@ -66,7 +66,7 @@ def test_the_terminal_the_json_and_the_tables_say_the_same(audited: tuple[Path, 
     assert text.splitlines()[0] == told["verdict"]
     assert text == (out / "verdict.txt").read_text()
     drop = {(row["setting"], row["unit"]): row for row in told["drop"]}
-    assert f"finds the right photos {100 * drop['query', 'relative']['value']:.0f} %" in told["verdict"]
+    assert f"MAP@R falls by {100 * drop['query', 'relative']['value']:.0f} %" in told["verdict"]
     classes, photos = pd.read_csv(out / "classes.csv"), pd.read_parquet(out / "photos.parquet")
     assert len(classes) == toy_folder.CLASSES
     assert f"{told['classes_losing_half']} of {len(classes)} classes" in told["verdict"]

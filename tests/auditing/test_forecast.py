@@ -7,19 +7,34 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
+import pandas as pd
+import pytest
 
 from bgbias.auditing import embedded, forecast
 from bgbias.auditing.embedded import Views
-from bgbias.auditing.forecast import Left, Size
 from bgbias.auditing.question import Asked
 from bgbias.auditing.resumable import KeptRows
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.adapters import Adapted, Options, load
+from bgbias.photos.table import ImageTable
 from tests.support import commands, toy_folder
 
-SIZE = Size(photos=130, largest=10, views=20, backgrounds=10)
+STEPS = ("masks", "photos", "pictures", "embeddings", "crossing", "attribution")
+
+
+def question() -> Any:
+    """About 130 photos of 13 classes."""
+    labels = [number % 13 for number in range(130)]
+    rows = {"image_id": map(str, range(130)), "label": labels, "class_name": "a", "split": "test"}
+    table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
+    collection = SimpleNamespace(table=table, labelled=True)
+    return SimpleNamespace(
+        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(names=["a"] * 10)
+    )
 
 
 def counted(calls: list[int]) -> Adapted:
@@ -35,14 +50,16 @@ def counted(calls: list[int]) -> Adapted:
 def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
     photos, calls = [np.full((20, 24, 3), 9, np.uint8)] * 2, list[int]()
     model = counted(calls)
-    done = forecast.measure(model, "embed", photos, SIZE, Left(0, 0, 0, 0, 0, 0), Asked())
+    nothing = dict.fromkeys(STEPS, 0)
+    done = forecast.measure(question(), model, "embed", photos, nothing)
     assert sum(done.seconds.values()) == 0
     assert calls == []
-    some = forecast.measure(model, "embed", photos, SIZE, Left(0, 0, 0, 0, 0, 3), Asked())
+    some = forecast.measure(question(), model, "embed", photos, nothing | {"attribution": 3})
     assert {name for name, seconds in some.seconds.items() if seconds} == {"attribution"}
     assert calls
-    whole = forecast.measure(model, "embed", photos, SIZE, Left(9, 130, 0, 130, 100, 64), Asked())
-    assert whole.seconds["masks"] == 9
+    left = nothing | {"masks": 130, "photos": 130, "embeddings": 130, "crossing": 100, "attribution": 64}
+    whole = forecast.measure(question(), model, "embed", photos, left, seconds_a_mask=0.1)
+    assert whole.seconds["masks"] == pytest.approx(13)
     assert all(whole.seconds.values())
     assert whole.disk == done.disk
 

@@ -15,8 +15,7 @@ import pytest
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import comparison_page
-from bgbias.auditing.compared import compare, group, read
+from bgbias.auditing.compared import compare, group, read, render
 from bgbias.errors import UserError
 from tests.support import commands, toy_folder
 
@@ -165,8 +164,8 @@ def test_python_compares_models_by_name(place: Path, tmp_path: Path) -> None:
         found.audits, key=lambda name: -found.models.set_index("model")["changed"][name]
     )
     assert (tmp_path / "out/colours/audit.html").is_file()
-    assert comparison_page.headline(found) in repr(found)
-    assert comparison_page.headline(found) in found._repr_html_()
+    assert found.headline in repr(found)
+    assert found.headline in found._repr_html_()
 
 
 def test_photos_without_classes_cannot_tell_who_finds_more(place: Path, tmp_path: Path) -> None:
@@ -212,7 +211,7 @@ def test_a_browser_shows_sorts_and_filters_many_models(
     some = list(few.audits.values())
     many = compare({f"model {number:02}": some[number % 2] for number in range(30)})
     page = tmp_path / "many.html"
-    page.write_text(comparison_page.render([many]), encoding="utf-8")
+    page.write_text(render([many]), encoding="utf-8")
     with chromium.browsing() as browser:
         for shown in (page, place / "audit/comparison.html"):
             shown_whole(browser, shown)

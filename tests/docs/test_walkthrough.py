@@ -38,7 +38,7 @@ def test_every_cell_runs_and_says_what_the_text_promises(smoke_run: Project, tmp
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "model finds the right photos" in done.stdout
+    assert "when only the query's background changes" in done.stdout
     assert "plain: " in done.stdout
 
 

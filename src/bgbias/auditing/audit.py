@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,22 +21,19 @@ from bgbias.auditing import (
     forecast,
     looks,
     measured,
-    page,
-    saved,
     slices,
+    text,
     workplace,
 )
-from bgbias.auditing import masker as masking
-from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
-from bgbias.auditing.forecast import Forecast, Left, Size
+from bgbias.auditing.finished import Audit
 from bgbias.auditing.masker import BY_HAND, Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared import Decoded, Prepared
-from bgbias.auditing.question import Asked, Question
-from bgbias.auditing.resumable import Steps
+from bgbias.auditing.question import Question
+from bgbias.auditing.saved import to_audit
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.embeddings import Embeddings
@@ -46,36 +42,12 @@ from bgbias.evaluation.variance import Shares
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say, size
+from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as asking
+from bgbias.report.queries import AskedModel
 from bgbias.results import leak
 
 EMBEDDINGS = "embeddings"  # folder of unfinished work
-
-
-def question(
-    collection: PhotoCollection,
-    asked: Asked,
-    backgrounds: BackgroundPhotos,
-    masker: str = masking.DEFAULT,
-    mask_weights: Path | None = None,
-    device: str = "cpu",
-    command: str = "",
-    mask_options: Mapping[str, Any] | None = None,
-) -> Question:
-    """What stands out among the photos is told; the masker is found by its name, or refused."""
-    for line in collection.told():
-        say(line)
-    drawn = all(map(collection.has_truth, collection.table.ids))
-    who = None if drawn else masking.find(masker, mask_weights, device, mask_options)
-    return Question(collection, who, backgrounds, asked, command)
-
-
-def is_answered(question: Question, model: Adapted, folder: Path) -> bool:
-    """Whether the files in ``folder`` are what ``run`` would write there, by this very code; nothing is computed for it."""
-    return workplace.answered(
-        folder, workplace.of_answer(question, model), lambda: workplace.of_model(question, model)
-    )
 
 
 def run(
@@ -84,44 +56,38 @@ def run(
     folder: Path,
     shared: Path | None = None,
     saving: Path | None = None,
-) -> Measured:
-    """Everything from masks to numbers, and the files of ``write`` in ``folder``, where what is unfinished lies as well.
+) -> Audit:
+    """Everything from masks to numbers, and the audit's files in ``folder``, where what is unfinished lies as well.
 
     ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
     a folder for the embeddings, as ``exported.read`` reads them.
     """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
-        for line in preparations.sentences():
+        for line in text.better_preparation(preparations):
             say(line)
-        steps, photos, prepared = _seen(question, model, work, "embed", shared)
+        photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
         found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with steps.step("embeddings", len(found.missing)) as done:
+        with showing(len(found.missing), "embeddings") as done:
             found.embed(model, photos, done)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
-        shares = embedded.shares(model, photos, question.asked, work, steps)
-        looked = looks.scored(model, photos, question.asked.attribution, work, steps)
-        audit = _concluded(question, model, photos, prepared, found, shares, looked, steps)
+        shares = embedded.shares(model, photos, question.asked, work)
+        looked = looks.scored(model, photos, question.asked.attribution, work)
+        measured = _concluded(question, model, photos, prepared, found, shares, looked)
         began = time.perf_counter()
         answers = workplace.of_model(question, model)
         seconds = (time.perf_counter() - began) / len(answers)
-        audit = replace(audit, preparations=preparations, seconds_a_photo=seconds)
-        write(audit, folder)
+        audit = to_audit(replace(measured, preparations=preparations, seconds_a_photo=seconds))
+        audit.save(folder)
         workplace.finish(folder, workplace.of_answer(question, model), answers)
         return audit
 
 
-def write(audit: Measured, folder: Path) -> None:
-    """All files of an audit, the page last."""
-    saved.write(audit, folder)
-    write_text(folder / "audit.html", page.made(audit))
-
-
 def of_embeddings(
     question: Question, model: Adapted, vectors: Mapping[View, np.ndarray], folder: Path
-) -> Measured:
+) -> Audit:
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
@@ -130,10 +96,10 @@ def of_embeddings(
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         if model.name == exported.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
-        steps, photos, prepared = _seen(question, model, work, "read")
+        photos, prepared = _prepare(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = _concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE, steps)
-        write(audit, folder)
+        audit = to_audit(_concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE))
+        audit.save(folder)
         return audit
 
 
@@ -144,10 +110,10 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     digest = workplace.of_views(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
-        steps, photos, _ = _seen(question, model, work, "write")
+        photos, _ = _prepare(question, model, work, "write")
         views = question.asked.views(question.collection.labelled)
         unwritten = _unwritten(folder, views, len(photos.table))
-        with steps.step("pictures", len(unwritten)) as done:
+        with showing(len(unwritten), "pictures") as done:
             for row in unwritten:
                 shown_in = photos.views(views, rows=range(row, row + 1))
                 for file, view in zip(_pictures(folder, views, row), shown_in, strict=True):
@@ -159,9 +125,9 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
         workplace.end_export(digest)
 
 
-def _seen(
+def _prepare(
     question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
-) -> tuple[Steps, EvaluationPhotos, Prepared]:
+) -> tuple[EvaluationPhotos, Prepared]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
     at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
@@ -170,21 +136,15 @@ def _seen(
         say(line)
     backgrounds = question.backgrounds.pool(model.look.resize)
     masks = Masks(collection, question.masker)
-    say("a few photos first, to tell how long all of them take ...")
-    each = masks.seconds_each()
+    _foretell(question, model, work, at, does, masks)
     unmasked = masks.missing
-    expected = _expected(question, model, work, at, does, each * len(unmasked))
-    _room(work, at, expected.disk)
-    steps = Steps()
-    with steps.step("masks", len(unmasked)) as done:
-        for _ in masks.make(unmasked):
-            done(1)
+    for _ in track(masks.make(unmasked), len(unmasked), "masks"):
+        pass
 
     def decode(image_id: str) -> Decoded:
         return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
 
-    with steps.timed("photos"):
-        prepared = Prepared(at, table, model.look, decode)
+    prepared = Prepared(at, table, model.look, decode)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -197,32 +157,33 @@ def _seen(
         prepared.behind,  # type: ignore[arg-type]
         collection.same_view,
     )
-    return steps, photos, prepared
+    return photos, prepared
 
 
-def _expected(
-    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masking: float
-) -> Forecast:
-    """What is left, told before it begins; ``masking``: seconds for the masks that are missing."""
+def _foretell(
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masks: Masks
+) -> None:
+    """Say what is left before it begins, and refuse a disk that is too small for it."""
+    say("Timing a few photos ...")
+    seconds_a_mask = masks.seconds_each()
     collection, asked = question.collection, question.asked
     table, views = collection.table, asked.views(collection.labelled)
-    count, largest = len(table), int(table.frame["label"].value_counts().max())
-    size = Size(count, largest, len(views), min(asked.backgrounds, len(question.backgrounds.names)))
-    left = Left(
-        masking,
-        Prepared.left(at, count),
-        len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
-        embedded.Views.left(work / EMBEDDINGS, count),
-        embedded.objects_left(work, min(asked.objects, count)),
-        looks.left(model, work, min(asked.attribution, count)),
-    )
+    count = len(table)
+    left = {
+        "masks": len(masks.missing),
+        "photos": Prepared.left(at, count),
+        "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
+        "embeddings": embedded.Views.left(work / EMBEDDINGS, count),
+        "crossing": embedded.objects_left(work, min(asked.objects, count)),
+        "attribution": looks.left(model, work, min(asked.attribution, count)),
+    }
     tried = table.ids[: forecast.TRIED]
     photos = [pixels.decode(collection.read(i), i) for i in tried]
     with embedded.shown(tried):
-        expected = forecast.measure(model, does, photos, size, left, asked)
-    goes_on = "what is left takes " if left.photos < count else ""
+        expected = forecast.measure(question, model, does, photos, left, seconds_a_mask)
+    goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
-    return expected
+    _room(work, at, expected.disk)
 
 
 def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
@@ -243,22 +204,18 @@ def _concluded(
     vectors: Mapping[View, np.ndarray],
     shares: Shares | None,
     looked: looks.Looks,
-    steps: Steps,
 ) -> Measured:
     """From embeddings to numbers and pictures."""
-    collection, table = question.collection, photos.table
+    table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
     embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, table.given, photos.originals)
     audit = Measured(
-        collection=collection,
+        question=question,
         model=model,
-        masker=Masks(collection, question.masker).makers,
-        masker_key=question.masker.key if question.masker else "",
-        backgrounds=question.backgrounds,
-        asked=question.asked,
+        masker=Masks(question.collection, question.masker).makers,
         shift=findings.shift(embeddings),
         shares=shares,
         looks=looked,
@@ -267,10 +224,8 @@ def _concluded(
         doubtful=measured.doubtful(prepared),
         remarks=remarks,
         ties=equal_vectors(vectors[CLEAN, 0]),
-        took=steps.took,
-        command=question.command,
     )
-    return _with_classes(audit, photos, prepared, embeddings) if collection.labelled else audit
+    return _with_classes(audit, photos, prepared, embeddings) if question.collection.labelled else audit
 
 
 def _with_classes(
@@ -280,15 +235,19 @@ def _with_classes(
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     views, unsure = list(embeddings.views), asking.unsure(qualities)
-    found = findings.of_labelled(embeddings, names, views, audit.asked.draws, unsure)
+    found = findings.of_labelled(embeddings, names, views, audit.question.asked.draws, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
+    asked = AskedModel("", embeddings, found.photos.set_index("image_id"))
+    short = findings.without_common_folder(names.values())
+    queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
+    first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
     by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
     return replace(
         audit,
         findings=found,
-        queries=measured.queries(found, photos, embeddings, names, qualities),
-        portraits=measured.portraits(found, photos),
+        queries=asking.shown([asked], photos, {n: short[name] for n, name in names.items()}, unsure),
+        portraits=asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos),
         first=measured.first_found(embeddings),
         pictures=measured.pictures(found, photos),
         thirds=thirds,

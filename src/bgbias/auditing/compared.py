@@ -6,16 +6,34 @@ compared within one (``results.comparison``).
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from io import BytesIO
 from pathlib import Path
+from typing import Any, cast
 
-from bgbias.auditing import comparison_page
+import pandas as pd
+
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.side_by_side import SideBySide
+from bgbias.auditing.saved import without_nan
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_json, write_text
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.files.atomic import as_json, write_text
+from bgbias.report import html, prose
+from bgbias.results import comparison, decomposition
+from bgbias.results.comparison import ModelComparison
+from bgbias.results.rows import records
+from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+from bgbias.version import VERSION
 
+SENTENCES, TERMINAL = "choice.j2", "comparison.j2"
 FILES = ("comparison.html", "comparison.json", "models.csv", "pairs.csv")
+SCHEMA = 1
+SHOWN = 8  # queries, half of them where either model finds more
+STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
 # What two audits have in common whose queries can be paired, and where audit.json says it.
 ALIKE = {
     "photos": ("photos", "digest"),
@@ -26,18 +44,153 @@ ALIKE = {
 }
 
 
-class ComparedAudits(SideBySide):
+@dataclass(frozen=True)
+class ComparedAudits:
     """Audits of the same photos, by the names of their models: ``print`` shows what the terminal shows,
     ``save(folder)`` writes the page, and ``models`` and ``comparison`` hold the numbers.
     """
 
+    audits: Mapping[str, Audit]
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What all of them say of their photos."""
+        photos: dict[str, Any] = next(iter(self.audits.values())).numbers["photos"]
+        return photos
+
+    @cached_property
+    def comparison(self) -> ModelComparison:
+        """Of all models that were asked with classes; references are no candidates."""
+        references = [name for name, audit in self.audits.items() if audit.is_reference]
+        return comparison.compare({n: a.queries for n, a in self.audits.items()}, references)
+
+    @cached_property
+    def models(self) -> pd.DataFrame:
+        """``ModelComparison.models`` with each model's attribution score and seconds a photo."""
+        models = self.comparison.models
+        of = [self.audits[name] for name in models["model"]]
+        return models.assign(
+            attribution=[a.estimate("attribution").value for a in of],
+            attribution_by=[a.numbers["attribution"]["how"] for a in of],
+            seconds_a_photo=[a.seconds_a_photo for a in of],
+        )
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """All numbers for a program (docs/audit.md)."""
+        found = self.comparison
+        told = {
+            "schema": SCHEMA,
+            "bgbias": VERSION,
+            "photos": {key: self.about[key] for key in ("name", "photos", "classes", "digest")},
+            "choice": vars(found.choice),
+            "stability": found.stability
+            and {
+                "of_classes": found.stability.of_classes.value,
+                "of_draws": found.stability.of_draws,
+            },
+            "models": records(self.models),
+            "pairs": records(found.pairs),
+        }
+        return cast("dict[str, Any]", without_nan(told))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of ``FILES``, but for the page."""
+        return {
+            "comparison.json": as_json(self.numbers),
+            "models.csv": self.models.to_csv(index=False),
+            "pairs.csv": self.comparison.pairs.to_csv(index=False),
+        }
+
+    def disputed(self) -> list[dict[str, Any]]:
+        """The queries on which the model to take and the next one differ most on other backgrounds; none where there is one
+        model alone.
+
+        Each has its ``image_id``, ``class_name``, its pictures ``photo`` and ``elsewhere``, encoded, and of both models the
+        ``answers``: MAP@R, 0..1, ``clean`` and ``changed``, and what they find ``first`` on either: its class, whether that is
+        right, and its picture, if it was kept.
+        """
+        names = self.models.loc[~self.models["is_reference"], "model"].tolist()[:2]
+        if len(names) < 2:
+            return []
+        levels = self.comparison.queries
+        more = (levels[names[0]]["changed"] - levels[names[1]]["changed"]).dropna().sort_index()
+        photos = {name: self.audits[name].to_frame().set_index("image_id") for name in names}
+        class_of = photos[names[0]]["class_name"].to_dict()
+        with zipfile.ZipFile(BytesIO(self.audits[names[0]].pictures)) as file:
+            pictures = {name: file.read(name) for name in file.namelist()}
+        more = more[[f"{CLEAN}/{image_id}" in pictures for image_id in more.index]]
+        ranked = more[more != 0].sort_values(kind="stable", ascending=False)
+        worse = ranked[ranked < 0].index[: -SHOWN // 2 - 1 : -1]
+
+        def answer(name: str, image_id: str) -> dict[str, Any]:
+            found = photos[name].loc[image_id, ["first_clean", "first_changed"]].astype(str)
+            first = [
+                (class_of[other], class_of[other] == class_of[image_id], pictures.get(f"{CLEAN}/{other}"))
+                for other in found
+            ]
+            clean, changed = (float(levels[name][level][image_id]) for level in comparison.LEVELS)
+            return {"model": name, "clean": clean, "changed": changed, "first": first}
+
+        return [
+            {
+                "image_id": image_id,
+                "class_name": class_of[image_id],
+                "photo": pictures[f"{CLEAN}/{image_id}"],
+                "elsewhere": pictures[f"{RANDOM_BACKGROUND}/{image_id}"],
+                "answers": [answer(name, image_id) for name in names],
+            }
+            for image_id in [*ranked[ranked > 0].index[: SHOWN // 2], *worse]
+        ]
+
+    @property
+    def headline(self) -> str:
+        """Which model to take, and whether that is more than chance."""
+        choice = self.comparison.choice
+        best = next(row for row in records(self.models) if row["model"] == choice.best)
+        changed = _estimate(best, "changed", 100)
+        return " ".join(prose.fill_macro(SENTENCES, "headline", choice=choice, changed=changed))
+
+    @property
+    def details(self) -> list[str]:
+        """What else to know before one is taken: who is ahead on original photos, who is fastest, and whether the order of the
+        drops holds.
+        """
+        choice = self.comparison.choice
+        candidates = [row for row in records(self.models) if not row["is_reference"]]
+        may_be_best = [row for row in candidates if row["model"] in (choice.best, *choice.as_good)]
+        timed = [row for row in may_be_best if not math.isnan(row["seconds_a_photo"])]
+        return prose.fill_macro(
+            SENTENCES,
+            "details",
+            choice=choice,
+            on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
+            fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
+            stability=self.comparison.stability,
+        )
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a model: its estimates, the ``steps`` of its drop, and how far its MAP@R on other backgrounds is above that of
+        the best one (``against``), and whether that is significant; None of the best one.
+        """
+        found = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
+        against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in found.items()}
+        return [
+            row
+            | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
+            | {"steps": {name: _estimate(row, name) for name in STEPS if name in row}}
+            | {"against": against.get(row["model"])}
+            for row in records(self.models)
+        ]
+
     def __repr__(self) -> str:
-        answer = comparison_page.headline(self)
-        return f"<Comparison of {len(self.audits)} models on {self.about['name']}: {answer}>"
+        return f"<Comparison of {len(self.audits)} models on {self.about['name']}: {self.headline}>"
 
     def __str__(self) -> str:
         """What the terminal shows."""
-        return "\n".join(comparison_page.lines(self))
+        return prose.lines(TERMINAL, group=self)
 
     def _repr_html_(self) -> str:
         from markupsafe import escape
@@ -47,10 +200,19 @@ class ComparedAudits(SideBySide):
     def save(self, folder: Path | str) -> None:
         """The files of ``FILES``, the page last."""
         folder = Path(folder)
-        write_json(folder / "comparison.json", self.as_json())
-        write_text(folder / "models.csv", self.models.to_csv(index=False))
-        write_text(folder / "pairs.csv", self.comparison.pairs.to_csv(index=False))
-        write_text(folder / "comparison.html", comparison_page.render([self]))
+        for name, file in self.files.items():
+            write_text(folder / name, file)
+        write_text(folder / FILES[0], render([self]))
+
+
+def render(groups: Sequence[ComparedAudits]) -> str:
+    """``comparison.html``, which needs no other file: a section for each group of audits of the same photos."""
+    values = {"groups": groups, "steps": STEPS, "trusted_tau": comparison.TRUSTED_TAU, "version": VERSION}
+    return html.render("comparison.html", values)
+
+
+def _estimate(row: dict[str, Any], name: str, scale: float = 1) -> Estimate:
+    return Estimate(*(scale * row[f"{name}{end}"] for end in ("", "_low", "_high")))
 
 
 def read(folders: Sequence[Path]) -> dict[str, Audit]:

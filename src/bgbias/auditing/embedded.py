@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bgbias.auditing.question import Asked
-from bgbias.auditing.resumable import KeptRows, Steps, mapped, zeros
+from bgbias.auditing.resumable import KeptRows, mapped, zeros
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing, variance
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
@@ -21,6 +21,7 @@ from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted, embed_unit
+from bgbias.progress import showing
 
 DONE = "done.npy"
 NAMED = 8  # photos that an error names
@@ -105,7 +106,7 @@ def shown(photos: Iterable[str]) -> Iterator[None]:
 CROSSED = "crossing", "vectors"  # folder and name of the file
 
 
-def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, steps: Steps) -> Shares | None:
+def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -> Shares | None:
     """Of variance, of a keyed subset of objects; None where too few have a trusted mask, or nobody asked."""
     if not asked.objects or len(photos.trusted) < 2:
         return None
@@ -118,7 +119,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path, s
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
     at_once = model.batch.size // gcd(model.batch.size, len(behind))
     missing = set(kept.missing)
-    with steps.step("crossing", len(missing)) as done:
+    with showing(len(missing), "crossing") as done:
         for start in range(0, len(objects), at_once):
             some = range(start, min(start + at_once, len(objects)))
             if missing.isdisjoint(some):

@@ -19,7 +19,7 @@ from bgbias.files.atomic import replacing
 from bgbias.report.html.pictures import url
 from bgbias.results.uncertainty import Estimate
 
-REFERENCE = "reference:"
+PAGE, REFERENCE = "audit.html", "reference:"
 
 
 class Audit:
@@ -52,12 +52,12 @@ class Audit:
         folder = Path(folder)
         workplace.check(folder, None)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in workplace.made_before(folder) - self._files.keys():
+        for name in (workplace.FINISHED, *(workplace.made_before(folder) - self._files.keys())):
             (folder / name).unlink(missing_ok=True)
-        (folder / workplace.FINISHED).unlink(missing_ok=True)
-        for name, data in self._files.items():
+        # What is written of the files comes first: it says whose they are.
+        for name in sorted(self._files, key=lambda name: (name != workplace.VERDICT, name == PAGE)):
             with replacing(folder / name) as temporary:
-                temporary.write_bytes(data)
+                temporary.write_bytes(self._files[name])
         return [folder / name for name in self._files]
 
     @cached_property

@@ -9,7 +9,7 @@ import numpy as np
 
 from bgbias import progress
 from bgbias.auditing import looks, prepared
-from bgbias.auditing.question import Asked
+from bgbias.auditing.question import Question
 from bgbias.compute.device import threads
 from bgbias.images import pixels
 from bgbias.images.inpainting import without_object
@@ -25,28 +25,6 @@ FLOAT = 4  # bytes
 Work = Literal[
     "embed", "write", "read"
 ]  # views for the model, write them for another one, or read what that one made
-
-
-@dataclass(frozen=True)
-class Size:
-    """Photos, those of the ``largest`` class, views of each, and backgrounds that objects are crossed with."""
-
-    photos: int
-    largest: int
-    views: int
-    backgrounds: int
-
-
-@dataclass(frozen=True)
-class Left:
-    """What is not finished: ``masking``, seconds; of the others how many photos or, of ``crossing``, objects."""
-
-    masking: float
-    photos: int
-    pictures: int
-    embeddings: int
-    crossing: int
-    attribution: int
 
 
 @dataclass(frozen=True)
@@ -69,51 +47,52 @@ class Forecast:
 
 
 def measure(
-    model: Adapted, does: Work, photos: Sequence[np.ndarray], size: Size, left: Left, asked: Asked
+    question: Question,
+    model: Adapted,
+    does: Work,
+    tried: Sequence[np.ndarray],
+    left: Mapping[str, int],
+    seconds_a_mask: float = 0.0,
 ) -> Forecast:
-    """From a few ``photos`` (uint8 [H, W, 3]) tried by the model; memory is what this took and what grows with the photos."""
+    """From a few photos ``tried`` (uint8 [H, W, 3]); ``left``: how many photos each step lacks, the crossing
+    how many objects. Memory is what this took and what grows with the photos.
+    """
     import psutil
 
-    look = model.look
-    side, count = look.size, size.photos
+    look, asked, table = model.look, question.asked, question.collection.table
+    side, count, views = look.size, len(table), len(asked.views(question.collection.labelled))
+    behind = min(asked.backgrounds, len(question.backgrounds.names))
 
     def prepare() -> None:
-        for photo in photos:
+        for photo in tried:
             height, width = photo.shape[:2]
             mask = np.zeros((height, width), np.uint8)
             mask[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None] = 255
             without_object(look.resized(photo), look.resized(mask))
 
-    seconds = {
-        "masks": left.masking,
-        "photos": DECODED * _timed(prepare) / len(photos) / threads() * left.photos,
-    }
-    shown = np.stack([np.asarray(look(photo)) for photo in photos])
+    each = {"masks": seconds_a_mask, "photos": DECODED * _timed(prepare) / len(tried) / threads()}
+    shown = np.stack([np.asarray(look(photo)) for photo in tried])
     mapped, written, dim = count * side**2 * prepared.PIXEL, 0, 0
     if does == "write":
         encoded: list[bytes] = []
-        per_view = _timed(lambda: encoded.extend(map(pixels.encode_png, shown))) / len(shown)
         # Most views show as much as the photo does; some are grey in part, and smaller.
-        seconds["pictures"] = per_view * size.views * left.pictures
-        written = sum(map(len, encoded)) // len(shown) * size.views * count
+        each["pictures"] = views * _timed(lambda: encoded.extend(map(pixels.encode_png, shown))) / len(shown)
+        written = sum(map(len, encoded)) // len(shown) * views * count
     if does == "embed":
         dim = model.dim
         batch = np.resize(shown, (model.batch.size, side, side, 3))
-        of_views = left.embeddings * size.views + left.crossing * size.backgrounds
-        per_view = _settled(lambda: model.embed(batch)) / len(batch) if of_views else 0.0
+        embeds = left["embeddings"] or left["crossing"]
+        per_view = _settled(lambda: model.embed(batch)) / len(batch) if embeds else 0.0
         _, look_at = looks.looking(model)
-        per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left.attribution else 0.0
-        seconds |= {
-            "embeddings": per_view * left.embeddings * size.views,
-            "crossing": per_view * left.crossing * size.backgrounds,
-            "attribution": per_map * left.attribution,
-        }
+        per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left["attribution"] else 0.0
+        each |= {"embeddings": per_view * views, "crossing": per_view * behind, "attribution": per_map}
         objects, maps = min(asked.objects, count), min(asked.attribution, count)
-        mapped += (count * size.views + objects * size.backgrounds) * dim * FLOAT + maps * side**2 * 2 * FLOAT
-    gallery = count * dim * FLOAT
-    neighbours = count * max(2 * size.largest, 8) * 16
-    tables = 2 * size.views * count * PER_VALUE
-    held = psutil.Process().memory_info().rss + CONCLUDING + 4 * gallery + neighbours + tables
+        mapped += (count * views + objects * behind) * dim * FLOAT + maps * side**2 * 2 * FLOAT
+    largest = int(table.frame["label"].value_counts().max())
+    neighbours = count * max(2 * largest, 8) * 16
+    tables = 2 * views * count * PER_VALUE
+    held = psutil.Process().memory_info().rss + CONCLUDING + 4 * count * dim * FLOAT + neighbours + tables
+    seconds = {step: per_thing * left[step] for step, per_thing in each.items()}
     return Forecast(seconds, mapped + written, int(held) + mapped, mapped)
 
 

@@ -11,11 +11,12 @@ import pandas as pd
 
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedded
-from bgbias.auditing.resumable import KeptRows, Steps
+from bgbias.auditing.resumable import KeptRows
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
+from bgbias.progress import showing
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 
@@ -50,7 +51,7 @@ class Looks:
 NOWHERE = Looks(pd.DataFrame(columns=COLUMNS), "none", uncertainty.UNKNOWN)
 
 
-def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, steps: Steps) -> Looks:
+def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> Looks:
     """Attribution scores of a keyed subset of the photos with a trusted mask.
 
     By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
@@ -67,7 +68,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path, ste
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
     maps = KeptRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
-    with steps.step("attribution", len(maps.missing)) as done:
+    with showing(len(maps.missing), "attribution") as done:
         for row in maps.missing:
             with embedded.shown([chosen.ids[row]]):
                 maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])

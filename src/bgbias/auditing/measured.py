@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.findings import Findings, without_common_folder
+from bgbias.auditing.findings import Findings
 from bgbias.auditing.looks import Looks
-from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
-from bgbias.auditing.question import Asked
+from bgbias.auditing.question import Question
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
@@ -25,9 +23,8 @@ from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
 from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
-from bgbias.report import queries as asking
 from bgbias.report.html.pictures import jpeg
-from bgbias.report.queries import AskedModel, ShownQuery
+from bgbias.report.queries import ShownQuery
 from bgbias.results.leak import Leak
 
 MASKS = 8
@@ -53,28 +50,6 @@ def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
     return tuple(
         DoubtfulMask(i, float(clarity), photos.get(i), masks.get(i))
         for i, clarity in zip(least["image_id"], least["clarity"], strict=True)
-    )
-
-
-def portraits(found: Findings, photos: EvaluationPhotos) -> dict[str, str]:
-    """A photo, as a page holds it, of each of the classes that lose most: the first of its queries by name."""
-    queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
-    first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
-    return asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos)
-
-
-def queries(
-    found: Findings,
-    photos: EvaluationPhotos,
-    embeddings: Embeddings,
-    names: Mapping[int, str],
-    masks: pd.DataFrame,
-) -> dict[str, list[ShownQuery]]:
-    """The queries that lose most, and some by lot (``report.queries.shown``); ``masks``: what is measured of them."""
-    short = without_common_folder(names.values())
-    model = AskedModel("", embeddings, found.photos.set_index("image_id"))
-    return asking.shown(
-        [model], photos, {label: short[name] for label, name in names.items()}, asking.unsure(masks)
     )
 
 
@@ -112,22 +87,18 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was found; from ``findings`` on, what needs labels.
+    """What was measured; from ``findings`` on, what needs labels.
 
-    ``masker_key``: what masks depend on, "" of drawn ones. ``qualities``: a row a mask. ``remarks``: of
-    masks. ``ties``: photos whose clean embedding is also another's.
-    ``command``: what a person typed to ask, if she did. For a person: ``queries``, a photo
-    of each class that loses most (``portraits``), and masks that are least clear (``doubtful``). For
-    comparisons: which photo each query finds ``first``, and ``pictures`` of photos, encoded, by name.
-    ``seconds_a_photo``: what preparing and embedding one takes, on this machine.
+    ``masker``: who made the masks. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos
+    whose clean embedding is also another's. For a person: ``queries``, a photo of each class that loses
+    most (``portraits``), and masks that are least clear (``doubtful``). For comparisons: which photo each
+    query finds ``first``, and ``pictures`` of photos, encoded, by name. ``seconds_a_photo``: what
+    preparing and embedding one takes, on this machine.
     """
 
-    collection: PhotoCollection
+    question: Question
     model: Adapted
     masker: str
-    masker_key: str
-    backgrounds: BackgroundPhotos
-    asked: Asked
     shift: pd.DataFrame
     shares: Shares | None
     looks: Looks
@@ -136,8 +107,6 @@ class Measured:
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     ties: int
-    took: dict[str, float]
-    command: str
     findings: Findings | None = None
     queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
     portraits: dict[str, str] = field(default_factory=dict)

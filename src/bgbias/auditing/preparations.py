@@ -3,7 +3,7 @@
 A few labelled photos, as they are, are embedded by each preparation and searched among themselves.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -16,7 +16,6 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
-from bgbias.report import html
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT
 
@@ -34,16 +33,6 @@ class PreparationTrial:
     photos: int = 0
     map_at_r: Mapping[str, float] = field(default_factory=dict)
     better: str | None = None
-
-    def sentences(self) -> Iterator[str]:
-        """That one is better, in words."""
-        if self.better is None:
-            return
-        guessed, best = (html.percent(self.map_at_r[name]) for name in (AS_GUESSED, self.better))
-        yield (
-            f"On {self.photos} photos the model finds clearly more with {self.better}: MAP@R {best} % instead of {guessed} %."
-            " Audit it again with these options."
-        )
 
 
 def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:

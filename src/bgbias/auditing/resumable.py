@@ -1,18 +1,14 @@
-"""Work that outlives a kill: arrays in files that are mapped into memory, and how long steps take.
+"""Work that outlives a kill: arrays in files that are mapped into memory.
 
 A row counts when all of it is there. A machine that lost its power may have lost rows; delete the files then.
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from bgbias import progress
 
 
 def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
@@ -63,25 +59,3 @@ class KeptRows:
     def __setitem__(self, row: int, value: Any) -> None:
         self.values[row] = value
         self._there[row] = 1
-
-
-class Steps:
-    """Steps of work, and the seconds that each took."""
-
-    def __init__(self) -> None:
-        self.took: dict[str, float] = {}
-
-    @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """A step that shows by itself how far it is."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.took[name] = time.monotonic() - began
-
-    @contextmanager
-    def step(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
-        """A step over ``total`` things; what is given is told how many more are done."""
-        with self.timed(name), progress.showing(total, name) as advance:
-            yield advance

@@ -1,133 +1,145 @@
-"""What an audit leaves: ``audit.json`` for a program, the verdict's lines, tables of classes and photos, contact sheets.
+"""What an audit leaves: an HTML report, ``audit.json`` for a program, the verdict's lines, tables, contact sheets.
 
 Nothing of when or how fast it was made is in the files: the same question has the same bytes.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import findings, workplace, written
+from bgbias.attribution.settings import Attribution
+from bgbias.auditing import findings, slices, text, workplace
+from bgbias.auditing.finished import Audit
+from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
-from bgbias.files.atomic import replacing, write_json, write_text
-from bgbias.files.store import writing
+from bgbias.auditing.text import AuditFacts
+from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.files.atomic import as_json as json_text
+from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
+from bgbias.photos.examination import TURNED_MASKS
+from bgbias.report import html, maps
 from bgbias.report import queries as asking
+from bgbias.report.html.pictures import inside, outlined
 from bgbias.report.queries import ShownQuery
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.decomposition import STEPS
+from bgbias.results.rows import records
+from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
 
 SCHEMA = 1
 SHARES = ("object", "background", "interaction")
+OF_LABELLED = ("drop", "steps", "levels", "map_at_r_by_chance", "classes_losing_half", "cue_conflict")
+CLASSES = 500  # rows of the page's table; classes.csv has all
+SMALL = 150  # pixels
+SETTINGS = (QUERY_ONLY, SYMMETRIC)
 CAPTION = 28  # letters that fit below a picture
 
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    found = audit.findings
-    return {
+    facts, question, masker = AuditFacts(audit), audit.question, audit.question.masker
+    told = {
         "schema": SCHEMA,
         "bgbias": VERSION,
-        "verdict": written.verdict(audit),
-        "files": files(audit),
-        "photos": audit.collection.as_json() | {"queries": written.queries(audit)},
-        "queries": list(written.evidence(audit)),
+        "verdict": text.verdict(audit),
+        "photos": question.collection.as_json() | {"queries": facts.queries},
+        "queries": text.sentences(audit, "evidence"),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
-            "told": list(audit.model.told),
-            "guesses": written.guesses(audit),
-            "map_at_r_by_preparation": dict(audit.preparations.map_at_r),
+            "told": audit.model.told,
+            "guesses": facts.guesses,
+            "map_at_r_by_preparation": audit.preparations.map_at_r,
         },
         "masks": {
             "masker": audit.masker,
-            "key": audit.masker_key,
-            "mean_clarity": known(audit.qualities["clarity"].mean()),
-            "mean_area": known(audit.qualities["area"].mean()),
-            "remarks": list(audit.remarks),
+            "key": masker.key if masker else "",
+            "mean_clarity": audit.qualities["clarity"].mean(),
+            "mean_area": audit.qualities["area"].mean(),
+            "remarks": audit.remarks,
         },
-        "backgrounds": {"told": audit.backgrounds.told, "digest": audit.backgrounds.digest[:16]},
-        "asked": audit.asked.told,
-        "drop": None if found is None else records(found.drops),
-        "steps": None if found is None else records(found.steps),
-        "levels": None if found is None else records(found.levels),
-        "map_at_r_by_chance": None if found is None else known(found.by_chance),
+        "backgrounds": {"told": question.backgrounds.told, "digest": question.backgrounds.digest[:16]},
+        "asked": question.asked.told,
         "equal_embeddings": audit.ties,
-        "classes_losing_half": None if found is None else findings.suffering(found.classes),
-        "cue_conflict": None
-        if found is None
-        else _estimate(found.conflict) | {"if_errors_were_even": known(written.conflict_of_errors(audit))},
-        "background_alone": None
-        if audit.leak is None
-        else {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
-        "thirds": [
-            {k: known(v) for k, v in vars(third).items() if k != "lost"} | _estimate(third.lost)
-            for third in audit.thirds
-        ],
-        "surely_masked": None
-        if audit.surely is None
-        else {"queries": audit.surely.queries, "others": audit.surely.others, **_estimate(audit.surely.drop)},
-        "better_masked": [
-            {"prop": some.prop, "least": some.least, "queries": some.queries, **_estimate(some.drop)}
-            for some in audit.better
-        ],
-        "embedding_shift": {c: known(audit.shift[c].mean()) for c in audit.shift.columns if c != "image_id"},
-        "shares_of_variance": None
-        if audit.shares is None
-        else {name: known(float(getattr(audit.shares, name))) for name in SHARES},
+        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
+        "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn"),
+        "better_masked": [_with_estimate(some, "drop", "drawn") for some in audit.better],
+        "embedding_shift": audit.shift.drop(columns="image_id").mean().to_dict(),
+        "shares_of_variance": audit.shares and {name: getattr(audit.shares, name) for name in SHARES},
         "attribution": {
             "how": audit.looks.how,
-            "photos": int(audit.looks.scores["score"].notna().sum()),
-            "rank_correlation_with_loss": known(written.score_and_loss(audit)[0]),
+            "photos": audit.looks.scores["score"].count(),
+            "rank_correlation_with_loss": facts.score_and_loss[0],
             **_estimate(audit.looks.mean),
         },
     }
+    return cast("dict[str, Any]", without_nan(told | _labelled_entries(facts)))
 
 
-def files(audit: Measured) -> list[str]:
-    """The names of all files of an audit, but for ``audit.json``."""
-    absent = set() if audit.findings is not None else {"classes.csv", "queries.parquet", "pictures.zip"}
-    absent |= {"timing.json"} if math.isnan(audit.seconds_a_photo) else set()
-    absent |= {f"{title}.jpg" for title in asking.KINDS} - {f"{title}.jpg" for title in audit.queries}
-    return [name for name in workplace.WRITTEN if name not in absent]
+def _labelled_entries(facts: AuditFacts) -> dict[str, Any]:
+    """The entries that need classes."""
+    found = facts.audit.findings
+    if found is None:
+        return dict.fromkeys(OF_LABELLED)
+    entries = (
+        records(found.drops),
+        records(found.steps),
+        records(found.levels),
+        found.by_chance,
+        facts.losing_half,
+        _estimate(found.conflict) | {"if_errors_were_even": facts.conflict_of_errors},
+    )
+    return dict(zip(OF_LABELLED, entries, strict=True))
 
 
-def write(audit: Measured, folder: Path) -> None:
-    """All files of an audit but the page, each complete or absent. Those of an earlier one that this one
-    has not go.
-    """
-    (folder / workplace.FINISHED).unlink(missing_ok=True)
-    for name in workplace.made_before(folder) - {workplace.VERDICT, *files(audit)}:
-        (folder / name).unlink(missing_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / workplace.VERDICT, as_json(audit))
-    write_text(folder / "verdict.txt", "\n".join(written.told(audit)) + "\n")
+def to_audit(audit: Measured) -> Audit:
+    """The audit with all its files, the page last."""
     of_photos = photos(audit)
-    write_text(folder / "photos.csv", of_photos.to_csv(index=False))
-    with replacing(folder / "photos.parquet") as temporary:
-        of_photos.to_parquet(temporary, index=False)
+    files = {
+        "verdict.txt": f"{text.terminal(audit)}\n".encode(),
+        "photos.csv": of_photos.to_csv(index=False).encode(),
+        "photos.parquet": of_photos.to_parquet(index=False),
+    }
     if audit.findings is not None:
-        write_text(folder / "classes.csv", audit.findings.classes.to_csv(index=False))
-        with replacing(folder / "queries.parquet") as temporary:
-            audit.findings.queries.to_parquet(temporary, index=False, compression="zstd")
-        with writing(folder / "pictures.zip") as store:
-            for name, data in audit.pictures.items():
-                store.add(name, data)
+        files["classes.csv"] = audit.findings.classes.to_csv(index=False).encode()
+        files["queries.parquet"] = audit.findings.queries.to_parquet(index=False, compression="zstd")
+        files["pictures.zip"] = _zipped(audit.pictures)
     if not math.isnan(audit.seconds_a_photo):
         timing = {"seconds_a_photo": audit.seconds_a_photo, "device": audit.model.device}
-        write_json(folder / "timing.json", timing)
-    for title, queries in audit.queries.items():
-        labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
-        with replacing(folder / f"{title}.jpg") as temporary:
-            shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
-            contact_sheet(pictures, 4, shown).save(temporary, "JPEG", quality=88)
+        files["timing.json"] = json_text(timing).encode()
+    files |= {f"{kind}.jpg": _contact_sheet(queries) for kind, queries in audit.queries.items()}
+    others = [name for name in workplace.WRITTEN if name in files or name == "audit.html"]
+    files[workplace.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
+    names = [workplace.VERDICT, *(name for name in others if name != "audit.html")]
+    return Audit(files | {"audit.html": _page(audit, names).encode()})
+
+
+def _zipped(pictures: Mapping[str, bytes]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
+        store = StoreWriter(archive)
+        for name, picture in pictures.items():
+            store.add(name, picture)
+    return data.getvalue()
+
+
+def _contact_sheet(queries: Sequence[ShownQuery]) -> bytes:
+    labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
+    shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
+    data = io.BytesIO()
+    contact_sheet(pictures, 4, shown).save(data, "JPEG", quality=88)
+    return data.getvalue()
 
 
 def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
@@ -141,7 +153,7 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
 
 def photos(audit: Measured) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
-    frame = audit.collection.table.frame[["image_id", "class_name"]].merge(
+    frame = audit.question.collection.table.frame[["image_id", "class_name"]].merge(
         audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
         on="image_id",
         how="left",
@@ -164,15 +176,93 @@ def photos(audit: Measured) -> pd.DataFrame:
     )
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table's rows for JSON, which knows no NaN."""
-    return [{str(k): known(v) for k, v in row.items()} for row in frame.to_dict("records")]
+def _estimate(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _estimate(found: Estimate) -> dict[str, float | None]:
-    return {"value": known(found.value), "low": known(found.low), "high": known(found.high)}
+def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
+    """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
+    fields = {name: value for name, value in vars(some).items() if name not in (estimate, *hidden)}
+    return fields | _estimate(getattr(some, estimate))
 
 
-def known(value: Any) -> Any:
-    """The value, or None where it is no number."""
+def without_nan(value: Any) -> Any:
+    """A value for JSON, which knows neither NaN nor NumPy's numbers: None and Python's in their place."""
+    if isinstance(value, Mapping):
+        return {name: without_nan(part) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(part) for part in value]
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _page(audit: Measured, files: Sequence[str]) -> str:
+    """The page, which links to ``files`` beside it."""
+    facts = AuditFacts(audit)
+    values: dict[str, Any] = {
+        "a": facts,
+        "audit": audit,
+        "model": workplace.without_folders(audit.model.name),
+        "command": workplace.without_folders(audit.question.command),
+        "verdict": text.verdict(audit),
+        "evidence": text.sentences(audit, "evidence"),
+        "trusted": text.sentences(audit, "masks"),
+        "advice": text.sentences(audit, "advice"),
+        "scale": text.attribution_scale(),
+        "shares": text.shares(audit),
+        "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
+        "interval": html.interval,
+        "version": VERSION,
+        "files": files,
+        "levels": [],
+        "queries": [],
+        "samples": Attribution().samples,
+        "maps": [
+            {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_coloured(m), SMALL), "of": m}
+            for m in audit.looks.maps
+        ],
+        "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
+    }
+    return html.render("audit.html", values | _parts_of_labelled(facts))
+
+
+def _parts_of_labelled(facts: AuditFacts) -> dict[str, Any]:
+    audit, found = facts.audit, facts.audit.findings
+    if found is None:
+        return {}
+    short = findings.without_common_folder(found.classes["class_name"])
+    steps = {name: {s: facts.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
+    least = facts.drop().low
+    tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
+    parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
+    has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
+    return {
+        "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
+        "levels": [
+            {"title": title, "condition": name} | {s: facts.level(name, s) for s in SETTINGS}
+            for name, title in facts.levels
+        ],
+        "steps": [{"title": text.STEP_TITLES[name]} | of for name, of in steps.items()],
+        "relative": {s: facts.drop(s) for s in SETTINGS},
+        "points": {s: facts.drop(s, "points") for s in SETTINGS},
+        "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
+        "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
+        "classes": [
+            row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
+            for row in found.classes.head(CLASSES).to_dict("records")
+        ],
+        "fewest_hard": FEWEST_HARD,
+        "properties": slices.PROPERTIES,
+        "queries": asking.on_page(audit.queries),
+    }
+
+
+def _spread(shown: list[Estimate]) -> tuple[int, int]:
+    """The ends of the lines that points are drawn on, in tens of points."""
+    ends = np.array([[e.value, e.low, e.high] for e in shown or [Estimate(0.0)]])
+    low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
+    return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
+
+
+def _coloured(shown: ShownMap) -> np.ndarray:
+    return np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -19,11 +18,11 @@ from typer.core import TyperCommand
 
 from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.progress import say
 
 if TYPE_CHECKING:
     from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.finished import Audit
 
 app = typer.Typer()
 FAILED = 1
@@ -40,7 +39,6 @@ OfColours = Annotated[
 ]
 NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 THREE_NUMBERS = re.compile(f"(--[a-z]+=)?{NUMBER},{NUMBER},{NUMBER}")
-NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
 class WithCommas(TyperCommand):
@@ -148,16 +146,13 @@ def audit(
     from bgbias.auditing import exported, workplace
     from bgbias.auditing import masker as masking
     from bgbias.auditing.audit import export as write_views
-    from bgbias.auditing.audit import of_embeddings, question
-    from bgbias.auditing.backgrounds import find as backgrounds_of
-    from bgbias.auditing.photos import choose, look_at
+    from bgbias.auditing.audit import of_embeddings
+    from bgbias.auditing.backgrounds import find
+    from bgbias.auditing.photos import choose
     from bgbias.auditing.question import SAMPLE, Asked
-    from bgbias.auditing.several import audit_each, audit_or_read
-    from bgbias.compute.device import pick
+    from bgbias.auditing.request import audit_each, audit_or_read, prepare
     from bgbias.models.adapters import Options, load
-    from bgbias.models.adapters.reference import beside
     from bgbias.photos.tables import NamedColumns
-    from bgbias.results.uncertainty import FEWEST_CLASSES
 
     ways = [
         name for name, way in (("--model", model), ("--export", export), ("--embeddings", embeddings)) if way
@@ -177,7 +172,6 @@ def audit(
             raise UserError(f"There is no file {path}; --embeddings takes clean.npy, then views.npz.")
     if own:
         plugins.use(*own)
-    asked = Asked(draws=draws, attribution=attribution)
     models = list(dict.fromkeys(model or ()))
     if weights and len(models) > 1:
         raise UserError("--weights is of one model; where several are named, leave it out.")
@@ -189,61 +183,54 @@ def audit(
         workplace.check_export(export, photos)
     else:
         workplace.check(folder, photos)
-    mask_options = masking.parse_options(mask_option or ())
-    masking.check(masker, mask_weights, mask_options)
     looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
     options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
+    elsewhere = {exported.NAME: partial(exported.looking, options, embeddings and embeddings[0])}
     most = (SAMPLE if sample is None else sample) or None
-    chosen = choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column))
-    behind = backgrounds_of(backgrounds)
-    # Whichever cannot be loaded says so before anything else is done.
-    loaded = (
-        [load(spec, options) for spec in models]
-        if models
-        else [exported.looking(options, embeddings and embeddings[0])]
+    question, loads = prepare(
+        choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column)),
+        {spec: partial(load, spec, options) for spec in models} or elsewhere,
+        Asked(draws=draws, attribution=attribution),
+        options,
+        find(backgrounds),
+        masker,
+        mask_weights,
+        masking.parse_options(mask_option or ()),
+        has_references=references,
+        needs_interval=fail_above is not None,
+        command=_typed(),
     )
-    audited = loaded[0]
-    models += beside(models[0], audited) if references else ()
-    del loaded
-    collection = look_at(chosen)
-    if (
-        fail_above is not None
-        and len(set(collection.table.labels) if collection.labelled else ()) < FEWEST_CLASSES
-    ):
-        raise UserError(NO_INTERVAL)
-    asking = question(collection, asked, behind, masker, mask_weights, pick(device), _typed(), mask_options)
+    views = question.asked.views(question.collection.labelled)
     if export:
         with _going_on(export):
-            write_views(asking, audited, export)
-        print(f"{export}: {exported.next_step(photos, asked.views(collection.labelled))}")
+            write_views(question, loads[exported.NAME](), export)
+        print(f"{export}: {exported.next_step(photos, views)}")
         return
     with _going_on(folder):
         if is_comparison:
-            del audited
-            loads = {spec: partial(load, spec, options) for spec in models}
-            compared, failed = audit_each(asking, loads, folder, save_embeddings)
+            compared, failed = audit_each(question, loads, folder, save_embeddings)
             _show_comparison(compared, folder)
             if fail_above is not None:
-                for spec in compared.audits:
-                    _fail(folder / workplace.folder_name(spec), fail_above)
+                for of_model in compared.audits.values():
+                    _fail(of_model, fail_above)
             if failed:
                 raise UserError(
-                    f"Of {len(models)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
+                    f"Of {len(loads)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
                 )
             return
+        (load_model,) = loads.values()
         if embeddings:
-            views = asked.views(collection.labelled)
-            given = exported.read(*embeddings, views, len(collection.table))
-            of_embeddings(asking, audited, given, folder)
+            vectors = exported.read(*embeddings, views, len(question.collection.table))
+            finished = of_embeddings(question, load_model(), vectors, folder)
         else:
-            audit_or_read(asking, audited, folder, saving=save_embeddings)
-    say((folder / "verdict.txt").read_text(encoding="utf-8").removesuffix("\n"), sys.stdout)
+            finished = audit_or_read(question, load_model(), folder, saving=save_embeddings)
+    say(str(finished), sys.stdout)
     say(f"the page for people: {folder / 'audit.html'}")
     say(
         f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (folder / name).is_file())} in {folder}"
     )
     if fail_above is not None:
-        _fail(folder, fail_above)
+        _fail(finished, fail_above)
 
 
 @app.command()
@@ -274,24 +261,22 @@ def leaderboard(
 
     Models are compared where photos, masks and backgrounds are the same; every collection has its table.
     """
-    from bgbias.auditing import comparison_page
-    from bgbias.auditing.compared import group, read
+    from bgbias.auditing.compared import group, read, render
     from bgbias.auditing.workplace import VERDICT
     from bgbias.files.atomic import write_text
 
     folders = [path.parent for place in audits for path in sorted(place.rglob(VERDICT))] or audits
     groups = group(read(folders))
     for found in groups:
-        print("\n".join((found.about["name"], *comparison_page.lines(found), "")))
-    write_text(out, comparison_page.render(groups))
+        print(f"{found.about['name']}\n{found}\n")
+    write_text(out, render(groups))
     say(f"the page for people: {out}")
 
 
 def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
-    from bgbias.auditing import comparison_page
     from bgbias.auditing.compared import FILES
 
-    print("\n".join(comparison_page.lines(compared)))
+    print(compared)
     say(f"the page for people: {folder / FILES[0]}")
     say(f"{', '.join(FILES[1:])} in {folder}")
 
@@ -311,14 +296,15 @@ def _going_on(folder: Path) -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
 
 
-def _fail(out: Path, above: float) -> None:
-    """Exit with ``FAILED`` where the drop is above the limit beyond chance; an error where there is no interval to tell."""
-    drops = json.loads((out / "audit.json").read_text(encoding="utf-8"))["drop"]
-    (low,) = (row["low"] for row in drops if (row["setting"], row["unit"]) == (QUERY_ONLY, "relative"))
-    if low is None:
+def _fail(audit: Audit, above: float) -> None:
+    """Exit with ``FAILED`` where the drop is significantly above the limit; an error where there is no interval to tell."""
+    from bgbias.auditing.request import NO_INTERVAL
+
+    low = audit.drop.low
+    if math.isnan(low):
         raise UserError(NO_INTERVAL)
     if 100 * low > above:
-        say(f"the drop is above {above:g} % beyond chance: its interval begins at {100 * low:.1f} %")
+        say(f"the drop is significantly above {above:g} %: its interval begins at {100 * low:.1f} %")
         sys.exit(FAILED)
 
 

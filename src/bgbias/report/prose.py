@@ -7,19 +7,21 @@ its template in full, so that digests count the template as part of the module's
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.report import names
-from bgbias.report.columns import with_interval
+from bgbias.report.columns import rounded, with_interval
 from bgbias.results.uncertainty import Estimate
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-FOLDERS = (Path(__file__).parent, Path(__file__).parent / "tables")
+PACKAGE = Path(__file__).parents[1]
+FOLDERS = (PACKAGE / "report", PACKAGE / "report" / "tables", PACKAGE / "auditing")
 
 
 def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> list[str]:
@@ -36,6 +38,13 @@ def fill_macro(template: str, macro: str, **values: Any) -> list[str]:
     return list(filter(None, _parted(getattr(macros, macro)(**values))))
 
 
+def lines(template: str, **values: Any) -> str:
+    """The lines of a template as they stand there: for a terminal, whose columns are made of spaces."""
+    environment = _environment().overlay(trim_blocks=True, lstrip_blocks=True)
+    filled = environment.get_template(template).render(values)
+    return "\n".join(line.rstrip() for line in filled.splitlines()).strip()
+
+
 def _parted(text: str) -> list[str]:
     return [" ".join(part.split()) for part in text.split("¶")]
 
@@ -48,9 +57,27 @@ def _environment() -> Environment:
         loader=jinja2.FileSystemLoader(FOLDERS), undefined=jinja2.StrictUndefined, autoescape=False
     )
     environment.globals |= {"count": names.count}
-    environment.filters |= {"dataset": names.dataset, "listed": names.listed, "interval": _interval}
+    environment.filters |= {
+        "dataset": names.dataset,
+        "listed": names.listed,
+        "interval": _interval,
+        "percent": _percent,
+        "rounded": rounded,
+    }
+    environment.tests["bounded"] = lambda number: not math.isnan(number.low)
+    environment.tests["known"] = lambda value: not math.isnan(value)
     return environment
 
 
 def _interval(number: Estimate, digits: int) -> str:
     return with_interval(number.value, number.low, number.high, digits)
+
+
+def _percent(share: Estimate, digits: int = 0, sign: str = " %") -> str:
+    """A share of 0..1 in percent, its interval behind the sign."""
+    interval = (
+        ""
+        if math.isnan(share.low)
+        else f" [{rounded(100 * share.low, digits)}, {rounded(100 * share.high, digits)}]"
+    )
+    return f"{rounded(100 * share.value, digits)}{sign}{interval}"

@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from bgbias.report.columns import rounded as number
 from bgbias.report.columns import with_interval
-from bgbias.report.html.pictures import inside, outlined
+from bgbias.report.html.pictures import inside, outlined, url
 
 TEMPLATES = Path(__file__).parent / "templates"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -29,6 +29,7 @@ def render(template: str, values: dict[str, object]) -> str:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "as_url": url,
         "inside": inside,
         "number": number,
         "outlined": outlined,

@@ -1,0 +1,198 @@
+"""What somebody asks for, by the command or from Python: prepared, computed and, of several models, compared."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, overload
+
+from bgbias.auditing import masker as masking
+from bgbias.auditing import workplace
+from bgbias.auditing.audit import run
+from bgbias.auditing.backgrounds import BackgroundPhotos, find
+from bgbias.auditing.compared import ComparedAudits
+from bgbias.auditing.finished import Audit
+from bgbias.auditing.photos import choose, look_at
+from bgbias.auditing.question import Asked, Question
+from bgbias.compute.device import pick
+from bgbias.errors import UserError, of_arguments
+from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
+from bgbias.models.adapters import load as adapted
+from bgbias.models.adapters.reference import beside
+from bgbias.photos.listing import Listing
+from bgbias.photos.sources import Source
+from bgbias.photos.tables import NamedColumns
+from bgbias.progress import say
+from bgbias.results.uncertainty import FEWEST_CLASSES
+
+Load = Callable[[], Adapted]
+NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
+
+
+def prepare(
+    chosen: Listing,
+    loads: Mapping[str, Load],
+    asked: Asked,
+    options: Options,
+    backgrounds: BackgroundPhotos,
+    masker: str = masking.DEFAULT,
+    mask_weights: Path | None = None,
+    mask_options: Mapping[str, Any] | None = None,
+    *,
+    has_references: bool = False,
+    needs_interval: bool = False,
+    command: str = "",
+) -> tuple[Question, Mapping[str, Load]]:
+    """The question, and what loads its models by their names, of which a single one stays loaded.
+
+    Whatever cannot be used is a UserError before the first photo is read. ``has_references``: models to
+    compare the first one with are added. ``needs_interval``: too few classes for one are an error, too.
+    """
+    masking.check(masker, mask_weights, mask_options)
+    loaded = [load() for load in loads.values()]
+    if has_references:
+        references = beside(next(iter(loads)), loaded[0])
+        loads = {**loads, **{spec: partial(adapted, spec, options) for spec in references}}
+    elif len(loads) == 1:
+        loads = {spec: partial(replace, loaded[0]) for spec in loads}
+    del loaded
+    collection = look_at(chosen)
+    if needs_interval and (not collection.labelled or collection.classes < FEWEST_CLASSES):
+        raise UserError(NO_INTERVAL)
+    for line in collection.told():
+        say(line)
+    drawn = all(map(collection.has_truth, collection.table.ids))
+    who = None if drawn else masking.find(masker, mask_weights, pick(options.device), mask_options)
+    return Question(collection, who, backgrounds, asked, command), loads
+
+
+def audit_or_read(
+    question: Question,
+    model: Adapted,
+    folder: Path,
+    shared: Path | None = None,
+    saving: Path | None = None,
+) -> Audit:
+    """The audit in ``folder``, computed unless its files are the answer already; one of another model or
+    of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
+    """
+    answer = workplace.of_answer(question, model)
+    if saving is None and workplace.answered(folder, answer, lambda: workplace.of_model(question, model)):
+        say(
+            f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
+            " model that answers alike: nothing was computed. To compute it again, name another folder by"
+            " --out."
+        )
+    else:
+        if before := workplace.another_audit(folder, question, model):
+            say(
+                f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep"
+                " it, press Ctrl-C and name another folder by --out"
+            )
+        return run(question, model, folder, shared, saving)
+    return Audit.load(folder)
+
+
+def audit_each(
+    question: Question, models: Mapping[str, Load], folder: Path, saving: Path | None = None
+) -> tuple[ComparedAudits, dict[str, UserError]]:
+    """Models by name, each in ``folder/<name>``, and the files of their comparison in ``folder``; their
+    embeddings in ``saving/<name>``, if that is given.
+
+    One is loaded at a time; one that fails does not cost the others, and is given back with its error.
+    If all fail, the first error is raised.
+    """
+    if not question.collection.labelled:
+        raise UserError(
+            f"{question.collection.name} has no classes: nobody knows which model finds more. Name them, or"
+            " audit one model at a time."
+        )
+    audits: dict[str, Audit] = {}
+    failed: dict[str, UserError] = {}
+    with workplace.sharing_pixels(folder) as pixels:
+        for number, (name, load) in enumerate(models.items(), 1):
+            say(f"\n{name} ({number} of {len(models)})")
+            try:
+                model = replace(load(), name=name)
+                own = workplace.folder_name(name)
+                kept = saving / own if saving else None
+                audits[name] = audit_or_read(question, model, folder / own, pixels, kept)
+            except UserError as error:
+                failed[name] = error
+                say(f"{name} failed, and the others go on: {error}")
+    if not audits:
+        raise next(iter(failed.values()))
+    compared = ComparedAudits(audits)
+    compared.save(folder)
+    return compared, failed
+
+
+@overload
+def audit(photos: Source, model: Mapping[str, object], **how: Any) -> ComparedAudits: ...  # type: ignore[overload-overlap]
+@overload
+def audit(photos: Source, model: object, **how: Any) -> Audit: ...
+@of_arguments(*OPTION_NAMES)
+def audit(
+    photos: Source,
+    model: object,
+    *,
+    out: str | Path | None = None,
+    sample: int | None = 500,
+    masks: str | Path | None = None,
+    masker: str = "u2netp",
+    mask_weights: str | Path | None = None,
+    mask_options: Mapping[str, Any] | None = None,
+    backgrounds: str | Path | None = None,
+    draws: int = 5,
+    attribution: int = 64,
+    name: str | None = None,
+    class_level: int | None = None,
+    image_column: str = "",
+    label_column: str = "",
+    device: str = "auto",
+    **looks: Any,
+) -> Audit | ComparedAudits:
+    """How much a model loses on these photos when only the background changes: what the command ``bgbias audit`` measures.
+
+    ``photos``: a folder with a folder for each class, a zip, tar, CSV, Parquet or COCO file, the name of
+    a dataset of params.yaml, a DataFrame, a ``datasets.Dataset`` or the folder of one, or a list of paths
+    or pictures. ``image_column``, ``label_column``: those of a table whose names say nothing. ``model``:
+    what the command's ``--model`` takes, or a network of torch's, an object with ``encode``, or a
+    function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are
+    compared (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos;
+    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was
+    begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``,
+    ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
+
+    >>> def colours(batch):
+    ...     return [photo.mean((0, 1)) for photo in batch]
+    >>> found = bgbias.audit("photos", colours, masks="masks", size=64, resize=64, attribution=4)
+    >>> found.drop.low < found.drop.value < found.drop.high
+    True
+    >>> found.classes[["class_name", "clean", "corrupted"]].shape
+    (6, 3)
+    """
+    if out is not None:
+        workplace.check(Path(out), photos)
+    options = Options(**looks, device=device)
+    several = model if isinstance(model, Mapping) else {}
+    models = {str(called): one for called, one in (several or {"": model}).items()}
+    named = NamedColumns(image_column, label_column)
+    question, loads = prepare(
+        choose(photos, masks, name, class_level, sample or None, named),
+        {called: partial(adapted, one, options) for called, one in models.items()},
+        Asked(draws=draws, attribution=attribution),
+        options,
+        find(None if backgrounds is None else str(backgrounds)),
+        masker,
+        Path(mask_weights) if mask_weights else None,
+        mask_options,
+    )
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary if out is None else out)
+        if several:
+            return audit_each(question, loads, folder)[0]
+        return run(question, loads[""](), folder)

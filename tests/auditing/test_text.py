@@ -1,0 +1,399 @@
+"""The sentences of an audit: each says what its numbers say, in every case."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias.auditing import findings, slices, text
+from bgbias.auditing.preparations import PreparationTrial
+from bgbias.auditing.text import AuditFacts
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.variance import Shares
+from bgbias.results.uncertainty import UNKNOWN, Estimate
+
+DROP = Estimate(0.2, 0.1, 0.3)
+POINTS = Estimate(0.1, 0.05, 0.15)
+LEVEL = Estimate(0.5, 0.4, 0.6)
+
+
+def ends(estimate: Estimate) -> dict[str, float]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "p": estimate.p}
+
+
+def labelled(
+    drop: Estimate = DROP,
+    points: Estimate = POINTS,
+    clean: Estimate = LEVEL,
+    grey: float = 0.1,
+    sizes: tuple[int, ...] = (20, 20, 20, 20, 20),
+    first: tuple[float, float] = (0.84, 0.69),
+    pasting: Estimate = UNKNOWN,
+    by_chance: float = 0.1,
+    without_a_lender: int = 0,
+) -> Any:
+    """What an audit of photos with classes found: the first of two classes loses more than half."""
+    levels = [
+        {"setting": setting, "condition": condition, "metric": metric} | ends(value)
+        for setting in ("query", "symmetric")
+        for condition, of, hits in (
+            (CLEAN, clean, first[0]),
+            (RANDOM_BACKGROUND, Estimate(0.3, 0.2, 0.4), first[1]),
+            ("only_fg", Estimate(grey, 0.0, 0.9), 0.5),
+        )
+        for metric, value in (("map_at_r", of), ("precision_at_1", Estimate(hits)))
+    ]
+    drops = [
+        {"setting": setting, "unit": unit} | ends(value)
+        for setting in ("query", "symmetric")
+        for unit, value in (("relative", drop), ("points", points))
+    ]
+    steps = [
+        {"setting": setting, "step": step} | ends(pasting if step == "pasting" else POINTS)
+        for setting in ("query", "symmetric")
+        for step in text.STEP_TITLES
+    ]
+    classes = {
+        "class_name": [f"shop/{n}" for n in "abcdefghi"[: len(sizes)]],
+        "queries": sizes,
+        "unsure_masks": 0,
+        "clean": 0.5,
+        "corrupted": 0.1,
+        "lost": 0.4,
+        "sd": 0.15,
+        "relative": [0.8, *[0.1] * (len(sizes) - 1)],
+    }
+    count = sum(sizes)
+    lender = [math.nan] * without_a_lender + [0.4] * (count - without_a_lender)
+    ids = [f"{n:03}" for n in range(count)]
+    return SimpleNamespace(
+        levels=pd.DataFrame(levels),
+        drops=pd.DataFrame(drops),
+        steps=pd.DataFrame(steps if not math.isnan(pasting.value) else [], columns=list(steps[0])),
+        classes=pd.DataFrame(classes),
+        photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),
+        by_chance=by_chance,
+    )
+
+
+class Photos(SimpleNamespace):
+    def __len__(self) -> int:
+        return 100
+
+    def told(self) -> list[str]:
+        return ["shop: 1 photo left out"]
+
+
+def an_audit(found: Any = None, **changes: Any) -> Any:
+    """An audit of masks that give no reason to doubt."""
+    collection = changes.pop("collection", Photos(near_duplicates=0))
+    walls = SimpleNamespace(told="20 photos of walls", photographed=True)
+    backgrounds = changes.pop("backgrounds", walls)
+    parts: dict[str, Any] = {
+        "findings": found,
+        "question": SimpleNamespace(collection=collection, backgrounds=backgrounds),
+        "model": SimpleNamespace(guesses=(), name="/models/mine.py", look="a crop", told=("a line",)),
+        "preparations": PreparationTrial(),
+        "masker": "u2netp",
+        "remarks": ("one is empty",),
+        "qualities": pd.DataFrame({"clarity": [0.95, 0.95]}),
+        "usable": frozenset(map(str, range(100))),
+        "shift": pd.DataFrame({RANDOM_BACKGROUND: [0.8, 0.9]}),
+        "shares": None,
+        "looks": SimpleNamespace(mean=UNKNOWN, how="gradients"),
+        "surely": None,
+        "better": (),
+        "ties": 0,
+    }
+    return SimpleNamespace(**parts | changes)
+
+
+def test_without_classes_the_verdict_is_what_moves() -> None:
+    assert text.verdict(an_audit()) == (
+        "On another background a photo's embedding has a cosine of 0.85 to that of the original photo."
+        " Without classes nobody knows which photos are right."
+    )
+    shares = Shares(0.5, 0.25, 0.25)
+    assert "25 % of what tells embeddings apart is the background. Without" in text.verdict(
+        an_audit(shares=shares)
+    )
+    assert text.sentences(an_audit(), "masks") == []
+    assert text.sentences(an_audit(), "advice")[0].startswith("Name the photos' classes")
+
+
+def test_the_verdict_says_the_drop_and_the_first_match() -> None:
+    assert text.verdict(an_audit(labelled())) == (
+        "MAP@R falls by 20 % [10, 30] when only the query's background changes: from 50.0 to 30.0. The first match is"
+        " right for 69 of 100 queries instead of 84. 1 of 5 classes loses more than half."
+    )
+    left_out = text.verdict(an_audit(labelled(first=(0.5, math.nan)), collection=Photos(near_duplicates=3)))
+    assert left_out.endswith("loses more than half. Left out as near-duplicates: 3 of 103 photos.")
+    assert "first match" not in left_out
+
+
+@pytest.mark.parametrize(
+    ("relative", "points", "classes", "words"),
+    [
+        (
+            Estimate(0.5, -0.1, 1.1),
+            Estimate(0.2, -0.1, 0.5),
+            9,
+            "falls by 50 % [−10, 100], not significantly, when",
+        ),
+        (Estimate(-0.5, -0.7, -0.3), Estimate(-0.2, -0.3, -0.1), 9, "rises by 50 % [30, 70] when"),
+        (
+            Estimate(0.68, 0.29, 1.07),
+            Estimate(0.043, -0.021, 0.107),
+            9,
+            "In points it is 4.3 [−2.1, 10.7], which is not significant: a few classes have most of what can be lost.",
+        ),
+        (Estimate(0.5), Estimate(0.2), 4, "50 % (with fewer than 5 classes there is no interval) when"),
+        (Estimate(0.5), Estimate(0.2), 5, "50 % (no interval can be computed) when"),
+    ],
+)
+def test_a_verdict_says_what_is_not_significant(
+    relative: Estimate, points: Estimate, classes: int, words: str
+) -> None:
+    found = labelled(relative, points, sizes=(20,) * classes)
+    assert words in text.verdict(an_audit(found))
+
+
+def test_nothing_is_lost_where_nothing_is_found() -> None:
+    found = labelled(Estimate(math.nan), clean=Estimate(0.0, 0.0, 0.0))
+    assert (
+        text.verdict(an_audit(found))
+        == "The model finds nothing on original photos, so there is nothing to lose."
+    )
+
+
+@pytest.mark.parametrize(
+    ("clean", "chance", "hardly"),
+    [
+        (0.03, 0.02, True),
+        (0.05, 0.02, False),
+        (0.34, 0.3, True),  # two classes: twice as much as chance is far more than hardly
+        (0.5, 0.3, False),
+    ],
+)
+def test_a_model_that_finds_hardly_more_than_chance_is_checked_first(
+    clean: float, chance: float, hardly: bool
+) -> None:
+    found = labelled(clean=Estimate(clean, clean - 0.02, clean + 0.02), by_chance=chance)
+    audit = an_audit(found)
+    assert AuditFacts(audit).finds_hardly_more_than_chance is hardly
+    assert ("hardly more than chance" in text.verdict(audit)) is hardly
+    (first, *more) = text.sentences(audit, "advice")
+    assert ("weights that were not loaded" in first) is hardly
+    assert bool(more) is not hardly
+
+
+def test_evidence_names_what_numbers_rest_on() -> None:
+    assert text.sentences(an_audit(labelled()), "evidence") == []
+    few = text.sentences(an_audit(labelled(sizes=(2, 2, 2)), ties=4), "evidence")
+    assert few[0] == "6 queries are too few for conclusions; take more photos"
+    assert few[1].startswith("4 of 100 photos have the same embedding as another photo")
+    one = text.sentences(an_audit(labelled(sizes=(65, 4, 2, 2, 2), without_a_lender=10)), "evidence")
+    assert one[0].startswith("65 of 75 queries are of one class (a): it is most of the evidence")
+    assert one[0].endswith("take about as many photos of each class")
+    assert one[1].startswith("10 of 75 have no background of their class to borrow")
+    assert "65 of 75 queries are of one class" in text.verdict(an_audit(labelled(sizes=(65, 4, 2, 2, 2))))
+
+
+def test_evidence_says_the_drop_without_unclear_masks() -> None:
+    surely = slices.SurelyMasked(80, 20, Estimate(0.159, 0.071, 0.246))
+    (sentence,) = text.sentences(an_audit(labelled(), surely=surely), "evidence")
+    assert sentence == (
+        "20 of 100 have an unclear mask (clarity below 0.85), of which most are wrong; without them the drop is"
+        " 16 % [7, 25]; a clear one can be wrong, too"
+    )
+    unknown = slices.SurelyMasked(0, 100, UNKNOWN)
+    (sentence,) = text.sentences(an_audit(labelled(), surely=unknown), "evidence")
+    assert sentence.endswith("most are wrong; a clear one can be wrong, too")
+
+
+@pytest.mark.parametrize(
+    ("surely", "answer", "many"),
+    [
+        (None, "Numbers alone cannot tell. All masks that were made are clear (0.85 or more).", False),
+        (
+            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
+            "Numbers alone cannot tell. 95 of 100 queries have a clear mask; of these the drop is 15 % [5, 25]."
+            " Of these alone the drop is significant.",
+            False,
+        ),
+        (
+            slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
+            "In part. 80 of 100 queries have a clear mask; of these the drop is 15 % [−5, 35]. Of these alone the drop"
+            " is not significant.",
+            True,
+        ),
+        (
+            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
+            "In part. 35 of 40 queries have a clear mask, and 60 are drawn; of these the drop is 15 % [5, 25].",
+            True,
+        ),
+        (slices.SurelyMasked(0, 100, UNKNOWN), "No. None of 100 queries have a clear mask.", True),
+        (
+            slices.SurelyMasked(1, 99, UNKNOWN),
+            "In part. 1 of 100 queries has a clear mask; these find nothing on original photos.",
+            True,
+        ),
+    ],
+)
+def test_whether_masks_can_be_trusted_is_answered_and_counts(
+    surely: slices.SurelyMasked | None, answer: str, many: bool
+) -> None:
+    audit = an_audit(labelled(), surely=surely)
+    sentences = text.sentences(audit, "masks")
+    assert sentences[0].startswith(answer)
+    assert "two in five wrong masks are clear" in sentences[1]
+    assert AuditFacts(audit).has_many_unsure_masks is many
+    assert ("have a clear mask" in text.verdict(audit) or "has a clear mask" in text.verdict(audit)) is many
+    advised = text.sentences(audit, "advice")[0]
+    assert advised.startswith("Better masks first, because many are unclear: try a stronger masker") is many
+    audit.masker = "2 drawn by hand"
+    assert text.sentences(audit, "masks") == ["They were drawn by hand, and are taken as right."]
+
+
+def test_a_masker_without_doubt_and_masks_that_were_drawn_are_no_proof() -> None:
+    doubtless = pd.DataFrame({"clarity": [math.nan, math.nan]})
+    (sentence,) = text.sentences(an_audit(labelled(), qualities=doubtless), "masks")
+    assert sentence.startswith("This masker is in doubt of no pixel")
+    partly = pd.DataFrame({"clarity": [math.nan, 0.95]})
+    first, _ = text.sentences(an_audit(labelled(), qualities=partly), "masks")
+    assert first.endswith("clear (0.85 or more); drawn ones are taken as right.")
+
+
+@pytest.mark.parametrize(("low", "answer"), [(-0.02, "not significant"), (0.01, "significant")])
+def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: float, answer: str) -> None:
+    better = (slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1), drawn=7),)
+    audit = an_audit(labelled(), better=better, masker="birefnet_lite")
+    small = (
+        "Without the third whose masks are smallest (below 21 % of what the model sees) the drop is"
+        f" 4 % [{100 * low:.0f}, 10] (67 queries; those drawn by hand (7) stay).".replace("-", "−")
+    )
+    assert small in text.verdict(audit)
+    assert f"{small} Of these alone the drop is {answer}." in text.sentences(audit, "masks")
+    assert text.sentences(audit, "advice")[0] == (
+        "Better masks first, because small ones, which may be wrong, lose most: draw masks (--masks), and see whether"
+        " the drop stays."
+    )
+
+
+@pytest.mark.parametrize(("classes", "more"), [(4, "more classes"), (8, "four photos of each class")])
+def test_what_is_too_few_is_named(classes: int, more: str) -> None:
+    found = labelled(Estimate(0.5), Estimate(0.2), sizes=(3,) * classes)
+    (only,) = text.sentences(an_audit(found), "advice")
+    assert more in only
+
+
+@pytest.mark.parametrize(("high", "words"), [(0.3, "with one of 30 %"), (1.2, "with a large one")])
+def test_a_drop_that_is_not_significant_clears_the_model_of_nothing(high: float, words: str) -> None:
+    (only,) = text.sentences(an_audit(labelled(Estimate(0.1, -0.1, high))), "advice")
+    assert only.startswith("Undecided")
+    assert words in only
+
+
+def test_advice_follows_what_was_measured() -> None:
+    pasting = Estimate(0.05, 0.01, 0.1)
+    generated = SimpleNamespace(told="100 drawn ones", photographed=False)
+    audit = an_audit(labelled(grey=0.8, pasting=pasting), backgrounds=generated)
+    audit.model.guesses = ("The mean was guessed.",)
+    advice = text.sentences(audit, "advice")
+    starts = (
+        "The mean",
+        "Backgrounds were",
+        "Grey",
+        "If you can",
+        "Photograph",
+        "Part of the drop is pasting",
+    )
+    assert len(advice) == len(starts)
+    for sentence, start in zip(advice, starts, strict=True):
+        assert sentence.startswith(start)
+    assert "MAP@R 80.0 [0.0, 90.0], against 30.0 [20.0, 40.0]" in advice[2]
+
+
+def test_another_preparation_is_named_before_what_was_guessed() -> None:
+    trial = PreparationTrial(32, {"": 0.5, "--mean 0": 0.75}, "--mean 0")
+    audit = an_audit(preparations=trial)
+    audit.model.guesses = ("The mean was guessed.",)
+    better, guessed = AuditFacts(audit).guesses
+    assert better.startswith(
+        "On 32 photos the model finds clearly more with --mean 0: MAP@R 75.0 % instead of 50.0 %."
+    )
+    assert guessed == "The mean was guessed."
+
+
+def test_the_terminal_has_a_line_for_each_number() -> None:
+    looks = SimpleNamespace(mean=Estimate(0.5, 0.4, 0.6), how="occlusion")
+    found = labelled(pasting=Estimate(-0.0001, -0.0004, 0.07), sizes=(2, 2, 2, 2, 2))
+    audit = an_audit(found, looks=looks, shares=Shares(0.5, 0.25, 0.25))
+    lines = text.terminal(audit).splitlines()
+    assert lines[0] == text.verdict(audit)
+    assert [line.split("  ")[0] for line in lines[3:6]] == [
+        "original photos",
+        "on other backgrounds",
+        "object alone, on grey",
+    ]
+    assert lines[3].split()[-4:] == ["50.0", "[40.0,", "60.0]", "84.0"]
+    pasting = next(line for line in lines if "cutting out and pasting" in line)
+    assert pasting.split()[-3:] == ["0.0", "[0.0,", "7.0]"]  # none is printed below zero
+    assert "variance of the embeddings: object 50.0 %, background 25.0 %, interaction 25.0 %" in lines
+    assert any(line.startswith("attribution score by occlusion: 0.50 [0.40, 0.60] (1: all") for line in lines)
+    for line in ("shop: 1 photo left out", "masks: one is empty", "model: mine.py", "model: photos: a crop"):
+        assert line in lines
+    assert "queries: 10 queries are too few for conclusions; take more photos" in lines
+    assert "MAP@R" not in text.terminal(an_audit())
+    assert (
+        text.shares(an_audit(shares=Shares(math.nan, math.nan, math.nan))) == "none: embeddings are all alike"
+    )
+
+
+def test_classes_say_how_many_masks_are_unsure_where_some_are() -> None:
+    def rows(audit: Any) -> list[list[str]]:
+        lines = text.terminal(audit).splitlines()
+        start = next(n for n, line in enumerate(lines) if line.startswith("classes that lose most"))
+        return [line.split() for line in lines[start : start + 3]]
+
+    found = labelled()
+    classes = {
+        "class_name": ["a", "b" * 60],
+        "queries": [12, 9],
+        "clean": [0.5, 0.25],
+        "corrupted": [0.1, 0.2],
+    }
+    more = {"lost": [0.4, 0.05], "sd": [0.1, np.nan], "unsure_masks": [3, 0], "relative": 0.8}
+    found.classes = pd.DataFrame(classes | more)
+    head, first, second = rows(an_audit(found))
+    assert head[-6:] == ["queries", "unsure", "clean", "changed", "lost", "(sd)"]
+    assert first == ["a", "12", "3", "50.0", "10.0", "40.0", "(10)"]
+    assert second == ["..." + "b" * 35, "9", "0", "25.0", "20.0", "5.0"]
+    found.classes["unsure_masks"] = 0
+    head, first, _ = rows(an_audit(found))
+    assert head[-5:] == ["queries", "clean", "changed", "lost", "(sd)"]
+    assert first == ["a", "12", "50.0", "10.0", "40.0", "(10)"]
+
+
+def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
+    names = text.in_order(["own", "only_bg", *findings.PATH[::-1]])
+    assert tuple(names) == (*findings.PATH, "only_bg", "own")
+
+
+def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike() -> None:
+    """Of four queries one is right; the other three spread over three other classes: one each, as many as are right."""
+
+    def of(right: float, classes: int) -> float:
+        levels = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": [right]}
+        found = SimpleNamespace(levels=pd.DataFrame(levels), classes=list(range(classes)))
+        return AuditFacts(an_audit(found)).conflict_of_errors
+
+    assert of(0.25, 4) == 0.5
+    assert of(0.5, 11) == pytest.approx(0.05 / 0.55)
+    assert of(1.0, 4) == 0
+    assert math.isnan(of(0.5, 1))
