@@ -83,7 +83,10 @@ def _command(name: str) -> None:
 
 
 def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **typed: Any) -> None:
-    """Embed, score and attribute a model, one after the other; what is up to date of these is left alone."""
+    """Embed, score and attribute a model, one after the other.
+
+    What is up to date of these is left alone.
+    """
     study, subject = _named(grid, params, typed)
     nodes = [step(name, **subject) for name in plan.evaluated_by(study, subject["cell"])]
     for node, digest in zip(nodes, expect.split(",") if expect else (), strict=False):

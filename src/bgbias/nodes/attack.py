@@ -61,7 +61,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attack(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Attack test photos on a cell's network; score them alone and in the clean gallery."""
+    """Score a model under adversarial attacks.
+
+    Attacked test photos are scored alone and in the clean gallery.
+    """
     import pandas as pd
 
     from bgbias.attacks import Strength

@@ -57,7 +57,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score how much of a cell's attribution lies on the object, for a keyed subset of its test photos."""
+    """Score how much of the attribution lies on the object.
+
+    For a keyed subset of the test photos.
+    """
     import numpy as np
     import pandas as pd
 

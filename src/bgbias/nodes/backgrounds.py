@@ -55,7 +55,10 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def backgrounds(study: Study, pool: str) -> None:
-    """Make the three pools of a background set, and refuse photos that stand in two of them."""
+    """Make the three pools of a background set.
+
+    Photos that stand in two of them are refused.
+    """
     import pandas as pd
 
     from bgbias.backgrounds import pools

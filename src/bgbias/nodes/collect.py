@@ -53,7 +53,10 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def collect(study: Study) -> None:
-    """Bring the scores, per-query values, attribution scores and mask statistics of a grid together."""
+    """Bring a grid's scores together.
+
+    Also its values per query, attribution scores and mask statistics.
+    """
     import pandas as pd
 
     from bgbias.results.rows import together

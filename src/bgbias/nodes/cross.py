@@ -50,7 +50,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cross(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed test photos on the same backgrounds; tell what these do to a model's retrieval."""
+    """Cross all objects with all backgrounds.
+
+    Tells what the backgrounds do to a model's retrieval.
+    """
     import pandas as pd
 
     from bgbias.evaluation import crossing, embeddings, variance

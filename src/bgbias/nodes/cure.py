@@ -81,7 +81,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cure(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score a model with cures that need no training; fits see validation photos alone."""
+    """Score cures that need no training.
+
+    Fits see validation photos alone.
+    """
     import pandas as pd
 
     from bgbias.evaluation import cured, embeddings, scores

@@ -59,7 +59,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed a cell's test photos in all views of the conditions, decoding each photo once."""
+    """Embed test photos in all views of the conditions.
+
+    Each photo is decoded once.
+    """
     from bgbias.evaluation import embeddings
 
     files = study.files

@@ -57,7 +57,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed the training photos that probes of a cell are fitted on, as they are."""
+    """Embed the training photos that probes are fitted on."""
     from bgbias.evaluation import embeddings
 
     files = study.files

@@ -54,7 +54,10 @@ def cost(study: Study, dataset: str, part: str) -> Cost:
 
 
 def fetch(study: Study, dataset: str, part: str) -> None:
-    """Bring one of a dataset's files to data/raw and verify it."""
+    """Download and verify a dataset file.
+
+    It goes to data/raw.
+    """
     sources = sources_of(study, dataset, part)
     with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
         target = made.outputs["part"]

@@ -35,7 +35,10 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def gather(study: Study, pool: str) -> None:
-    """Bring the photos that a background set's lists name, from copies at hand or from where they are published."""
+    """Bring the photos that a background set's lists name.
+
+    From copies at hand, or from where they are published.
+    """
     from bgbias.backgrounds import pools
     from bgbias.files.store import writing
     from bgbias.images import pixels

@@ -53,7 +53,10 @@ def cost(study: Study, dataset: str) -> Cost:
 
 
 def index(study: Study, dataset: str) -> None:
-    """Make a dataset's table of images and its photo store. Broken photos are left out, listed and counted."""
+    """Make a dataset's table of images and its photo store.
+
+    Broken photos are left out, listed and counted.
+    """
     import pandas as pd
 
     from bgbias.files.store import writing

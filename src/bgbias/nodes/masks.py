@@ -91,7 +91,10 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Make the mask of every photo that a split uses, and a table of their quality. Goes on where an interrupted run stopped."""
+    """Mask every photo that a split uses.
+
+    Also makes a table of the masks' quality; resumes an interrupted run.
+    """
     from bgbias.files.store import ImageStore
     from bgbias.masks.kept import KeptMasks
     from bgbias.photos.table import read_table

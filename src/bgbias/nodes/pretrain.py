@@ -64,7 +64,10 @@ def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
 
 
 def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = "auto") -> None:
-    """Let a backbone learn from a dataset's training photos without their labels; goes on where an interrupted run stopped."""
+    """Pretrain a backbone without labels.
+
+    On a dataset's training photos; resumes an interrupted run.
+    """
     from bgbias.files import state_dicts
     from bgbias.study.album import Album
     from bgbias.training import loop

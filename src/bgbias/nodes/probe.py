@@ -34,7 +34,10 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def probe(study: Study, cell: Cell) -> None:
-    """Fit a linear layer and let nearest neighbours vote, on a model's embeddings of clean photos; classify others."""
+    """Fit linear probes and nearest neighbours.
+
+    On a model's embeddings of clean photos; others are classified.
+    """
     import numpy as np
 
     from bgbias.evaluation import embeddings, probes

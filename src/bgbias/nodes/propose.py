@@ -66,7 +66,10 @@ def threads(study: Study, pool: str) -> int:
 
 
 def propose(study: Study, pool: str, device: str = "auto") -> None:
-    """Look for an obvious foreground in every photo of a folder; write who would make a background, and a contact sheet."""
+    """Look for obvious foregrounds in a folder of backgrounds.
+
+    Writes which photos would make a background, and a contact sheet.
+    """
     import pandas as pd
 
     from bgbias.backgrounds import pools

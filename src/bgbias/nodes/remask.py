@@ -65,7 +65,10 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 
 def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> None:
-    """Mask a dataset's test photos as a backbone sees them: as they are, and in front of other backgrounds."""
+    """Mask test photos as a backbone sees them.
+
+    Original ones, and ones on other backgrounds.
+    """
     import pandas as pd
 
     from bgbias.evaluation.seen import pictures, views_of

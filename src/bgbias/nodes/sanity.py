@@ -54,7 +54,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score attribution of models that forgot and of blind maps, and how faithful maps are."""
+    """Sanity-check attribution maps.
+
+    Scores models with randomised weights and blind maps, and how faithful maps are.
+    """
     import numpy as np
     import pandas as pd
     import torch

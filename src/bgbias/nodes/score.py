@@ -41,7 +41,10 @@ def uses(study: Study, cell: Cell) -> list[ModuleType]:
 
 
 def score(study: Study, cell: Cell) -> None:
-    """Score a model's embeddings: MAP@R, P@1, RP and R@K, one value per query, in every view."""
+    """Score a model's embeddings.
+
+    MAP@R, P@1, RP and R@K, a value for each query, in every view.
+    """
     import pandas as pd
 
     from bgbias.evaluation import embeddings, scores

@@ -47,7 +47,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def segment(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Segment a keyed subset of a cell's test photos by similarity attention, and judge the masks by the dataset's truth."""
+    """Segment test photos by similarity attention.
+
+    For a keyed subset; masks are judged by the dataset's truth.
+    """
     import numpy as np
 
     from bgbias.segmentation import episodes

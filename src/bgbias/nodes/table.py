@@ -43,7 +43,10 @@ def uses(study: Study, table: str) -> list[ModuleType]:
 
 
 def table(study: Study, table: str) -> None:
-    """Write one of the grid's tables as CSV, Markdown, LaTeX and HTML, its main numbers as YAML."""
+    """Write a table as CSV, Markdown, LaTeX and HTML.
+
+    Its main numbers go into a YAML file.
+    """
     from bgbias.report import formats, sources
 
     with records.node(study, step("table", table=table)) as record:

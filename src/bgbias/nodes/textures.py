@@ -57,7 +57,10 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 
 def textures(study: Study, dataset: str, backbone: str) -> None:
-    """Quilt a texture of each photo of a dataset's training classes, as large as a backbone sees it."""
+    """Quilt a texture of each training photo.
+
+    As large as a backbone sees it; of a dataset's training classes.
+    """
     from bgbias.compute.device import threads
     from bgbias.files.store import writing
     from bgbias.images import pixels

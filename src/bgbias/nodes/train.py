@@ -82,7 +82,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def train(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Train one model; goes on where an interrupted run stopped."""
+    """Train one model.
+
+    Resumes an interrupted run.
+    """
     from bgbias.models.model import save
     from bgbias.models.norms import folded
     from bgbias.study.album import Album

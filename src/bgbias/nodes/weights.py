@@ -47,7 +47,10 @@ def cost(study: Study, owner: str) -> Cost:
 
 
 def weights(study: Study, owner: str) -> None:
-    """Fetch a network's weights (or take the copy in data/downloads), verify them, and convert what is a .pth."""
+    """Fetch, verify and convert a network's weights.
+
+    A copy in data/downloads is taken first.
+    """
     from bgbias.files import state_dicts
 
     wanted = pretrained.published(study, owner)
