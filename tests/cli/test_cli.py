@@ -145,3 +145,13 @@ def test_a_crash_is_no_failed_limit() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == os.EX_SOFTWARE
     assert "ZeroDivisionError" in done.stderr
+
+
+def test_help_has_a_line_for_each_command() -> None:
+    group: Any = typer.main.get_command(cli.app)
+    named = {name for names in cli.PANELS.values() for name in names}
+    assert named <= group.commands.keys()
+    assert {c.rich_help_panel for c in group.commands.values()} == {*cli.PANELS, cli.STEPS}
+    for name, command in group.commands.items():
+        line = command.short_help or command.help.partition("\n\n")[0]
+        assert len(line) <= 62, name  # what is left of 80 columns
