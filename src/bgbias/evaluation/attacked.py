@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bgbias import attacks, seeds
-from bgbias.attacks import Strength, _targets
+from bgbias.attacks import Strength
 from bgbias.compute.device import autocast
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.photos import EvaluationPhotos, workers
@@ -43,7 +43,7 @@ def embed_attacked(
     a photo is in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """
     labels, keys = photos.table.labels, photos.table.keys
-    rows = _targets.of_photos(labels, keys, attacks.targets(attack), draw)
+    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack), draw)
     if not strength.epsilon:
         return clean
     aims = torch.from_numpy(clean)[rows]
