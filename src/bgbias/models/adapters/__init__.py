@@ -25,6 +25,7 @@ from bgbias.models.look import Interpolation, Look
 if TYPE_CHECKING:
     from torch import Tensor
 
+SHARED = {"_whole_networks": ("exported", "torchscript")}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})
 RUNNING = frozenset({"device", "batch_size", "workers", "precision"})
