@@ -82,7 +82,7 @@ def adapted(
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
     """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
     remedy = " If it was made for another size, give --size."
-    with failing(name, f"a picture of {side} x {side} pixels", remedy):
+    with failing(f"{name} fails on a picture of {side} x {side} pixels", remedy):
         return run()
 
 
