@@ -26,6 +26,8 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias.models.backbones import bn_inception
     from bgbias.models.backbones import tiny as small
+    from bgbias.training.batches import Epochs
+    from bgbias.training.settings import Train
 
     facts = small.FACTS if tiny else bn_inception.FACTS
     made = _album.album(8 if tiny else max(STEPS), 2 if tiny else 60)
@@ -36,7 +38,8 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         train = _training(device, steps, tiny)
 
         def epoch(batch: int = batch, steps: int = steps) -> Iterator[Any]:
-            return photos.epoch(("bench", 0, 1), batch, PER_CLASS, steps, (0.16, 1.0), (0.75, 4 / 3))
+            settings = Train(batch_size=batch, iterations_per_epoch=steps)
+            return Epochs(photos, ("bench", 0), settings, PER_CLASS).batches(1)
 
         there = [one.to(device) for one in epoch(steps=min(steps, IN_MEMORY))]
 

@@ -17,13 +17,16 @@ STEPS, BATCH, PER_CLASS = 4, 32, 4
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias.models.backbones.mobilenet_v2 import FACTS
+    from bgbias.training.batches import Epochs
+    from bgbias.training.settings import Train
 
     made = _album.album(8 if tiny else 96, 2 if tiny else 60)
     shown = {m: _album.training(made, FACTS.input_size, m == "bgaugment") for m in ("plain", "bgaugment")}
     steps, batch = (1, 8) if tiny else (STEPS, BATCH)
 
     def epoch(method: str) -> Any:
-        return shown[method].epoch(("bench", 0, 1), batch, PER_CLASS, steps, (0.16, 1.0), (0.75, 4 / 3))
+        settings = Train(batch_size=batch, iterations_per_epoch=steps)
+        return Epochs(shown[method], ("bench", 0), settings, PER_CLASS).batches(1)
 
     in_memory = list(epoch("plain"))
     yield Contender(LIMIT, "limit", _steps("plain", lambda: iter(in_memory), steps, device))

@@ -12,7 +12,7 @@ from adversarial_models import contrastive, model
 from in_memory import Pictures, table
 
 from bgbias import attacks, plugins, seeds
-from bgbias.attacks import Strength, _targets
+from bgbias.attacks import Strength
 from bgbias.errors import UserError
 from bgbias.evaluation.attacked import PGD_20, embed_attacked
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -77,7 +77,7 @@ def test_agrees_with_its_naive_twin(attack: str) -> None:
     before = clean(net, photos)
     found = embed_attacked(net, photos, before, attack, strength, draw=1)
     count = 1 if attack == "stax" else 2
-    rows = _targets.of_photos(photos.table.labels, photos.table.keys, count, 1)
+    rows = attacks.targets_of_photos(photos.table.labels, photos.table.keys, count, 1)
     std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     reach = 255 * 0.1 * std
     for row, (key_set, item) in enumerate(photos.table.keys):

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from bgbias import attacks, plugins, seeds
-from bgbias.attacks import _targets
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
 from bgbias.images.composite import replaced
@@ -71,7 +70,9 @@ def naive(made: Any, given: Batch) -> tuple[Tensor, dict[str, EmbeddingModel]]:
         twin = nets[name].eval()
         count = attacks.targets(name)
         key = (name, *given.index.tolist())
-        rows = _targets.of_batch(given.labels, count, seeds.torch_generator("attack targets", *key)).tolist()
+        rows = attacks.targets_of_batch(
+            given.labels, count, seeds.torch_generator("attack targets", *key)
+        ).tolist()
         chosen = grey[parts[name]]
         generator = seeds.torch_generator("attack noise", *key)
         noise = 2 * torch.rand(chosen.shape, generator=generator, dtype=torch.float64) - 1

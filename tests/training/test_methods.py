@@ -25,7 +25,7 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.study.training import around
 from bgbias.training import loop
-from bgbias.training.batches import Batch
+from bgbias.training.batches import Batch, Epochs
 from bgbias.training.methods import Task
 from bgbias.training.settings import Train
 
@@ -228,8 +228,10 @@ def test_a_pass_shows_every_photo_once_in_an_order_of_its_own(tmp_path: Path, ra
     data_nodes(study)
     photos = Album(study, "squares", 40, 32).training(frozenset({"masks", "backgrounds"}))
 
-    def once(*key: object, batch_size: int = 7) -> list[Batch]:
-        return list(photos.every(("squares", 0, *key), batch_size, (0.5, 1.0), (1.0, 1.0)))
+    epochs = Epochs(photos, ("squares", 0), Train(crop_scale=(0.5, 1.0), crop_ratio=(1.0, 1.0)), 4)
+
+    def once(epoch: int, name: str, batch_size: int = 7) -> list[Batch]:
+        return list(epochs.passes(epoch, name, batch_size))
 
     first, again, later = once(1, "x"), once(1, "x"), once(2, "x")
     rows = [torch.cat([b.index for b in batches]).tolist() for batches in (first, again, later)]

@@ -103,7 +103,7 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMa
 
         def at_once(count: int) -> dict[str, np.ndarray]:
             passes = min(count, settings.samples)
-            with failing(model.name, "the gradients of a picture"):
+            with failing(f"{model.name} fails on the gradients of a picture"):
                 maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
             return {variant: getattr(maps, variant)[0].numpy() for variant in VARIANTS}
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from bgbias import attacks, seeds
-from bgbias.attacks import Strength, _targets
+from bgbias.attacks import Strength
 from bgbias.compute.device import autocast
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.photos import EvaluationPhotos, workers
@@ -43,7 +43,7 @@ def embed_attacked(
     a photo is in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """
     labels, keys = photos.table.labels, photos.table.keys
-    rows = _targets.of_photos(labels, keys, attacks.targets(attack), draw)
+    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack), draw)
     if not strength.epsilon:
         return clean
     aims = torch.from_numpy(clean)[rows]
@@ -57,7 +57,9 @@ def embed_attacked(
         for start, views in _batches(photos, batch_size, device):
             stop = start + len(views)
             grey = views.float()
-            noise = torch.stack([_noise(*one, draw) for one in zip(grey, keys[start:stop], strict=True)])
+            # By each photo's name, on the CPU, so that every device starts alike.
+            drawn = [seeds.torch_generator("attack noise", of, draw, item) for of, item in keys[start:stop]]
+            noise = torch.stack([attacks.uniform(*one) for one in zip(grey, drawn, strict=True)])
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))
             with autocast(device, precision):
@@ -74,9 +76,3 @@ def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator
         while gathered := list(itertools.islice(views, batch_size)):
             yield start, torch.from_numpy(np.stack(gathered)).permute(0, 3, 1, 2)
             start += len(gathered)
-
-
-def _noise(photo: torch.Tensor, key: tuple[str, str], draw: int) -> torch.Tensor:
-    """By the photo's name: drawn on the CPU, so that every device starts alike."""
-    key_set, key_item = key
-    return attacks.uniform(photo, seeds.torch_generator("attack noise", key_set, draw, key_item))

@@ -42,7 +42,9 @@ def least_squares(crossed: np.ndarray) -> Erasure:
     values = _checked(crossed)
     whiten, colour = _whitening(values)
     moved = whiten @ (values.mean(axis=0) - values.mean(axis=(0, 1))).T
-    return _without(values, whiten, colour, _basis(moved))
+    vectors, sizes, _ = np.linalg.svd(moved, full_matrices=False)
+    basis = vectors[:, sizes > LEAST * max(sizes.max(), 1.0)]
+    return _without(values, whiten, colour, basis)
 
 
 def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
@@ -78,12 +80,6 @@ def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     some = scales > LEAST * scales.max()
     inverse = np.divide(1, scales, out=np.zeros_like(scales), where=some)
     return vectors * inverse @ vectors.T, vectors * (scales * some) @ vectors.T
-
-
-def _basis(columns: np.ndarray) -> np.ndarray:
-    """Orthonormal vectors that span the same space."""
-    vectors, sizes, _ = np.linalg.svd(columns, full_matrices=False)
-    return vectors[:, sizes > LEAST * max(sizes.max(), 1.0)]
 
 
 def _without(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np.ndarray) -> Erasure:

@@ -155,6 +155,8 @@ def _search(
     queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool, device: str
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Blocks (first query's position, indices int64 [n, k]) in exact order; k neighbours exist for sure."""
+    import faiss
+
     n_candidates = min(len(gallery), k + exclude_self + SPARE_CANDIDATES)
     # |computed - exact| <= d u / (1 - d u) * |x|.|y| for a float32 inner product summed in any order,
     # u = 2^-24 (Higham 2002, section 3.1), and |x|.|y| <= 1 up to the tolerated lengths.
@@ -162,13 +164,20 @@ def _search(
     propose = _faiss(gallery, n_candidates, device)
     starts = range(0, len(queries), QUERIES_PER_SEARCH)
     blocks = [queries[start : start + QUERIES_PER_SEARCH] for start in starts]
-    with ThreadPoolExecutor(_searchers(device)) as pool:
+    # Each thread searches for blocks of its own: as many as a processor has, one for a GPU.
+    searchers = 1 if device.startswith("cuda") else int(faiss.omp_get_max_threads())
+    with ThreadPoolExecutor(searchers) as pool:
         proposals = pool.map(propose, blocks)
         for start, block, (approximate, candidates) in zip(starts, blocks, proposals, strict=True):
             own = np.arange(start, start + len(block)) if exclude_self else None
             last = approximate[:, -1].copy()
             if own is not None:
-                _put_last(candidates == own[:, None], approximate, candidates)
+                # The query itself goes behind all others, which stay in order.
+                is_own = candidates == own[:, None]
+                approximate[is_own] = SELF
+                order = np.argsort(is_own, axis=1, kind="stable")
+                approximate = np.take_along_axis(approximate, order, axis=1)
+                candidates = np.take_along_axis(candidates, order, axis=1)
             nearest = candidates[:, :k].copy()
             # Similarities that differ by more than both their errors are in the right order already.
             close = (np.diff(approximate[:, : k + 1], axis=1) >= -2 * error).any(axis=1)
@@ -187,21 +196,6 @@ def _search(
             for row, ranked in zip(rows, rank_all, strict=True):
                 nearest[row] = ranked
             yield start, nearest
-
-
-def _put_last(own: np.ndarray, similarity: np.ndarray, candidates: np.ndarray) -> None:
-    """Move the candidate that is the query itself, where ``own`` says so, behind all others, which stay in order."""
-    similarity[own] = SELF
-    order = np.argsort(own, axis=1, kind="stable")
-    similarity[:] = np.take_along_axis(similarity, order, axis=1)
-    candidates[:] = np.take_along_axis(candidates, order, axis=1)
-
-
-def _searchers(device: str) -> int:
-    """How many threads search, each blocks of its own: as many as there may be for a processor's work, one for a GPU's."""
-    import faiss
-
-    return 1 if device.startswith("cuda") else int(faiss.omp_get_max_threads())
 
 
 def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:

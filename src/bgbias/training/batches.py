@@ -162,36 +162,6 @@ class TrainingPhotos:
             textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
         )
 
-    def epoch(
-        self,
-        key: Key,
-        batch_size: int,
-        images_per_class: int,
-        steps: int,
-        scale: Range,
-        ratio: Range,
-        batches: int = 1,
-    ) -> Iterator[Batch]:
-        """The batches of one epoch, each ``batches`` times ``batch_size`` photos. ``key``: (dataset, seed, epoch)."""
-        drawn = seeds.generator("sampler", *key, images_per_class)
-        rows = sample(self.labels, batches * batch_size, images_per_class, steps, drawn, batches)
-        yield from self._batches(key, list(rows), scale, ratio)
-
-    def every(self, key: Key, batch_size: int, scale: Range, ratio: Range) -> Iterator[Batch]:
-        """Every photo once in random order, cropped as in training; the last batch has what is left.
-
-        ``key``: (dataset, seed, epoch, what for).
-        """
-        order = seeds.generator("pass", *key).permutation(len(self.labels))
-        rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        yield from self._batches(("pass", *key), rows, scale, ratio)
-
-    def _batches(self, key: Key, rows: Sequence[np.ndarray], scale: Range, ratio: Range) -> Iterator[Batch]:
-        for step, chosen in enumerate(rows):
-            crops = seeds.generator("crop", *key, step)
-            backgrounds = seeds.generator("background", *key, step)
-            yield self.batch(chosen, crops, backgrounds, scale, ratio)
-
     def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""
         white = np.full((1, 1), 255, np.uint8)
@@ -231,10 +201,24 @@ class Epochs:
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
         s, key = self.settings, (*self.key, epoch)
-        steps, crops = s.iterations_per_epoch, (s.crop_scale, s.crop_ratio)
-        return self.photos.epoch(key, s.batch_size, self.images_per_class, steps, *crops, self.batches_a_step)
+        drawn = seeds.generator("sampler", *key, self.images_per_class)
+        size, steps = self.batches_a_step * s.batch_size, s.iterations_per_epoch
+        labels = self.photos.labels
+        rows = sample(labels, size, self.images_per_class, steps, drawn, self.batches_a_step)
+        yield from self._cropped(key, list(rows))
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
-        """Every training photo once, for the purpose ``name``."""
-        scale, ratio = self.settings.crop_scale, self.settings.crop_ratio
-        return self.photos.every((*self.key, epoch, name), batch_size, scale, ratio)
+        """Every training photo once in random order, cropped as in training, for the purpose ``name``; the last batch has what is
+        left.
+        """
+        key = ("pass", *self.key, epoch, name)
+        order = seeds.generator(*key).permutation(len(self.photos.labels))
+        rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        yield from self._cropped(key, rows)
+
+    def _cropped(self, key: Key, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+        for step, chosen in enumerate(rows):
+            crops = seeds.generator("crop", *key, step)
+            backgrounds = seeds.generator("background", *key, step)
+            scale, ratio = self.settings.crop_scale, self.settings.crop_ratio
+            yield self.photos.batch(chosen, crops, backgrounds, scale, ratio)

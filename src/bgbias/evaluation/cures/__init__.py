@@ -12,4 +12,4 @@ picture uint8 [S, S, 3] and its mask uint8 [S, S] to the picture that the model 
 masks)``, from feature maps [B, C, h, w] and masks float32 [B, 1, S, S] in 0..1 to feature maps, which are then pooled as ever.
 """
 
-SHARED = {"_pictures": ("blurred", "cropped"), "_projected": ("leace", "moved_directions")}
+SHARED = {"_pictures": ("blurred", "cropped", "grey"), "_projected": ("leace", "moved_directions")}

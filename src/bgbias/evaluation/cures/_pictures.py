@@ -3,7 +3,7 @@
 import numpy as np
 
 from bgbias.images import pixels
-from bgbias.images.composite import CutOut
+from bgbias.images.composite import CutOut, on_grey
 
 INDEX = "again"
 FITTED = False
@@ -13,7 +13,7 @@ MARGIN = 0.1  # of the box's longer side, on each side
 
 
 def blurred(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The object in front of the picture itself under a Gaussian blur."""
+    """The object in front of the picture itself under a Gaussian blur: colours stay, shapes go."""
     import cv2
 
     # With bytes OpenCV takes several times as long, and loses up to one level.
@@ -23,7 +23,7 @@ def blurred(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 def cropped(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The smallest square around the box of what the mask says is object (above one half), with a margin, moved to lie within
-    the picture, at the picture's size; the whole picture if there is no such pixel.
+    the picture, at the picture's size; the whole picture if there is no such pixel. No seam is made.
     """
     side = len(picture)
     rows, columns = (np.flatnonzero((mask > 127).any(axis=axis)) for axis in (1, 0))
@@ -40,15 +40,7 @@ def cropped(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 MEMBERS = {
-    "blurred": {
-        "__doc__": "The background becomes a blur: colours stay, shapes go.",
-        "TITLE": "blurred background",
-        "apply": blurred,
-    },
-    "cropped": {
-        "__doc__": "The picture is cut down to the object's surroundings: no seam is made, and what is left of the"
-        " background stays.",
-        "TITLE": "crop to the object",
-        "apply": cropped,
-    },
+    "grey": {"TITLE": "grey background", "apply": on_grey},
+    "blurred": {"TITLE": "blurred background", "apply": blurred},
+    "cropped": {"TITLE": "crop to the object", "apply": cropped},
 }

@@ -12,7 +12,7 @@ FITTED = True
 
 
 def leace(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> Erasure:
-    """See ``erasure.least_squares``; nothing is chosen."""
+    """What tells backgrounds apart linearly is projected out (``erasure.least_squares``); nothing is chosen."""
     return erasure.least_squares(crossed)
 
 
@@ -25,16 +25,6 @@ def moved_directions(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> 
 
 
 MEMBERS = {
-    "leace": {
-        "__doc__": "What tells backgrounds apart linearly is projected out: LEACE (Belrose et al. 2023) with the"
-        " background as concept.",
-        "TITLE": "LEACE of backgrounds",
-        "fit": leace,
-    },
-    "moved_directions": {
-        "__doc__": "The directions in which backgrounds move single objects most are projected out; validation photos"
-        " say how many.",
-        "TITLE": "moved directions removed",
-        "fit": moved_directions,
-    },
+    "leace": {"TITLE": "LEACE of backgrounds", "fit": leace},
+    "moved_directions": {"TITLE": "moved directions removed", "fit": moved_directions},
 }

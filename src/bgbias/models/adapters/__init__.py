@@ -25,6 +25,7 @@ from bgbias.models.look import Interpolation, Look
 if TYPE_CHECKING:
     from torch import Tensor
 
+SHARED = {"_whole_networks": ("exported", "torchscript")}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})
 RUNNING = frozenset({"device", "batch_size", "workers", "precision"})
@@ -150,7 +151,8 @@ class Adapted:
     def _embed(self, views: np.ndarray, count: int) -> np.ndarray:
         """The vectors of the first ``count``."""
         views = views[:count]
-        with failing(self.name, f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"):
+        on = f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"
+        with failing(f"{self.name} fails on {on}"):
             found = self._array(views)
         if found.shape != (len(views), self.dim):
             raise UserError(

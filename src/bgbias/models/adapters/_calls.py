@@ -30,25 +30,18 @@ SAME, SAME_ROUNDED = 0.02, 0.1
 
 
 @contextmanager
-def failing(name: str, on: str, remedy: str = "") -> Iterator[None]:
-    """An error inside is a UserError: the model ``name`` fails ``on`` something, what the error says,
-    and by which line of somebody's own file.
-    """
+def failing(what: str, remedy: str = "") -> Iterator[None]:
+    """An error inside is a UserError: ``what`` fails, what the error says, and by which line of somebody's own file."""
     try:
         yield
     except (Exception, SystemExit) as error:  # of somebody else's code: any kind
-        if is_ours(error):
+        # In plain words already, or the end of a command of ours that was stopped; code of a model that
+        # exits would end the command as if all were well.
+        is_stop = isinstance(error, SystemExit) and error.code == TERMINATED
+        if is_stop or isinstance(error, UserError):
             raise
         words = f"{type(error).__name__}: {shorten(error)}{at(error)}"
-        raise UserError(f"{name} fails on {on}: {words}.{remedy}") from error
-
-
-def is_ours(error: BaseException) -> bool:
-    """Whether an error is in plain words already, or ends a command of ours that was stopped; code
-    of a model that exits would end the command as if all were well.
-    """
-    is_stop = isinstance(error, SystemExit) and error.code == TERMINATED
-    return is_stop or isinstance(error, UserError)
+        raise UserError(f"{what}: {words}.{remedy}") from error
 
 
 def at(error: BaseException) -> str:

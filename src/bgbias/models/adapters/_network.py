@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,27 @@ def adapted(
     return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others, module)
 
 
+def on_processor(
+    name: str,
+    run: Callable[[np.ndarray], np.ndarray],
+    preparation: Preparation,
+    options: Options,
+    **more: Any,
+) -> Adapted:
+    """The same of a function of arrays float32 [B, 3, S, S] that runs on the processor and has no gradients."""
+    import torch
+
+    def network(x: Tensor) -> Tensor:
+        return torch.from_numpy(run(x.numpy()))
+
+    found = adapted(name, network, preparation, replace(options, device="cpu"), **more)
+    return replace(found, network=None)
+
+
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
     """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
     remedy = " If it was made for another size, give --size."
-    with failing(name, f"a picture of {side} x {side} pixels", remedy):
+    with failing(f"{name} fails on a picture of {side} x {side} pixels", remedy):
         return run()
 
 

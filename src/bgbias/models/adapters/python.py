@@ -21,7 +21,7 @@ from typing import Any
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
-from bgbias.models.adapters._calls import at, is_ours
+from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._library import named, reached_or_offline
 from bgbias.models.adapters._preparation import usual
 from bgbias.models.adapters._weights import fill
@@ -149,12 +149,8 @@ def _told(where: str, run: Callable[[], Any]) -> Any:
     """What somebody's code gives; an error in it is told with file and line. Nothing compiled is written into her folder."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        with reached_or_offline():
+        with failing(f"{where} cannot be used"), reached_or_offline():
             return run()
-    except (Exception, SystemExit) as error:
-        if is_ours(error):
-            raise
-        raise UserError(f"{where} cannot be used: {type(error).__name__}: {error}{at(error)}.") from error
     finally:
         sys.dont_write_bytecode = before
 

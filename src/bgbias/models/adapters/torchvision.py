@@ -15,6 +15,7 @@ from bgbias.models.look import Look
 
 TAKES = "the name of a classifier of torchvision"
 OPTIONS = LOOKS | NORMALISES | {"weights"}
+LISTING = "https://pytorch.org/vision/stable/models.html"
 
 
 def adapt(which: str, options: Options) -> Adapted:
@@ -22,23 +23,16 @@ def adapt(which: str, options: Options) -> Adapted:
     from torchvision import models
 
     architecture, _, tag = which.partition("/")
-    classifiers = models.list_models(module=models)
-    named(
-        architecture,
-        classifiers,
-        "classifier of torchvision",
-        "https://pytorch.org/vision/stable/models.html",
-    )
+    named(architecture, models.list_models(module=models), "classifier of torchvision", LISTING)
     published = models.get_model_weights(architecture)
     if tag:
-        named(
-            tag,
-            [w.name for w in published],
-            f"weights of {architecture}",
-            " ".join(w.name for w in published),
-        )
+        tags = [w.name for w in published]
+        named(tag, tags, f"weights of {architecture}", " ".join(tags))
     weights: Any = published[tag] if tag else published.DEFAULT
-    network = models.get_model(architecture, weights=None, **_auxiliary(architecture))
+    # As torchvision builds these two for weights that it publishes; ``transform_input`` normalises once more inside.
+    has_auxiliary = architecture in ("inception_v3", "googlenet")
+    more = {"transform_input": True, "aux_logits": True, "init_weights": False} if has_auxiliary else {}
+    network = models.get_model(architecture, weights=None, **more)
     name = f"torchvision:{which}"
     if options.weights is None:
         state = asked(name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True))
@@ -56,13 +50,6 @@ def adapt(which: str, options: Options) -> Adapted:
     )
     embedding = "embedding: what the last layer, the classifier, is given"
     return adapted(name, network, prepared(own, options), options, told, embedding)
-
-
-def _auxiliary(architecture: str) -> dict[str, bool]:
-    """As torchvision builds these two for weights that it publishes; ``transform_input`` normalises once more inside."""
-    if architecture not in ("inception_v3", "googlenet"):
-        return {}
-    return {"transform_input": True, "aux_logits": True, "init_weights": False}
 
 
 def _without_classifier(network: Any, name: str) -> None:

@@ -13,4 +13,5 @@ Only this folder imports pytorch-metric-learning.
 SHARED = {
     "_margins": ("arcface", "cosface"),
     "_roth": ("roth_arcface", "roth_multi_similarity"),
+    "triplet": ("quadruplet",),
 }

@@ -1,4 +1,6 @@
-"""Softmax over cosines to class weights, with a margin for the own class (docs/methods.md, section 1)."""
+"""Softmax over cosines to class weights, with a margin for the own class: on its angle (ArcFace, Deng et al., CVPR 2019) or its
+cosine (CosFace, Wang et al., CVPR 2018; docs/methods.md, section 1).
+"""
 
 from __future__ import annotations
 
@@ -50,18 +52,6 @@ def build(params: CosineMargin, n_classes: int, dim: int, generator: torch.Gener
 
 
 MEMBERS = {
-    "arcface": {
-        "__doc__": "ArcFace: softmax over cosines to class weights, own angle plus a margin (Deng et al.,"
-        " CVPR 2019).",
-        "TITLE": "ArcFace",
-        "PLACE": 5,
-        "Params": AngularMargin,
-    },
-    "cosface": {
-        "__doc__": "CosFace: softmax over cosines to class weights, own cosine less a margin (Wang et al.,"
-        " CVPR 2018).",
-        "TITLE": "CosFace",
-        "PLACE": 7,
-        "Params": CosineMargin,
-    },
+    "arcface": {"TITLE": "ArcFace", "PLACE": 5, "Params": AngularMargin},
+    "cosface": {"TITLE": "CosFace", "PLACE": 7, "Params": CosineMargin},
 }

@@ -1,5 +1,6 @@
-"""The two losses of MDProp's tables as the code behind it has them (Roth et al., ICML 2020;
-docs/methods.md, section 8)."""
+"""The two losses of MDProp's tables as the code behind it has them: ArcFace with or without that code's bug, and
+multi-similarity with mining inside a batch (Roth et al., ICML 2020; docs/methods.md, section 8).
+"""
 
 from __future__ import annotations
 
@@ -63,16 +64,12 @@ def multi_similarity(
 
 MEMBERS = {
     "roth_multi_similarity": {
-        "__doc__": "Multi-similarity loss with mining inside a batch, as MDProp has it (Roth et al., ICML"
-        " 2020).",
         "TITLE": "Multi Similarity (mined)",
         "PLACE": 11,
         "Params": MultiSimilarity,
         "build": multi_similarity,
     },
     "roth_arcface": {
-        "__doc__": "ArcFace as MDProp's tables have it, with or without the bug of the code behind them (Roth"
-        " et al., ICML 2020).",
         "TITLE": "ArcFace (clamped)",
         "PLACE": 12,
         "CLASS_WEIGHTS": True,

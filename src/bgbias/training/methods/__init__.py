@@ -32,6 +32,7 @@ SHARED = {
     "_attribution_penalty": ("attr_emb", "attr_frac", "attr_loss"),
     "_dcml": ("dcml_code", "dcml_paper"),
     "_negatives": ("bgneg", "bgneg_rect", "patch_ns", "texture_ns"),
+    "pretrained": ("untrained",),
     "_sam": ("sam_quad", "sam_siamese", "sam_triplet"),
 }
 REPLACING = frozenset({"masks", "backgrounds"})

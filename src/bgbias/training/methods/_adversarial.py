@@ -234,12 +234,10 @@ class Adversarial(Standard):
         return [{"params": trained}] if trained else []
 
     def _attacked(self, name: str, photos: Tensor, chosen: Tensor, everybody: Tensor, batch: Batch) -> Tensor:
-        from bgbias.attacks import _targets
-
         # The photos of a batch are drawn by seed, epoch and step; they in turn say what is drawn for them.
         key = (name, *batch.index.tolist())
         drawn = seeds.torch_generator("attack targets", *key)
-        aims = everybody[_targets.of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
+        aims = everybody[attacks.targets_of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
         noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
         shown = photos[chosen]
         begin = attacks.start(shown, self.params.noise, attacks.uniform(shown, noise))

@@ -115,25 +115,16 @@ class SimilarityMining(BaseMethod):
         return mining_loss(embeddings.chunk(len(masked)))
 
 
-class MinedPairs(SimilarityMining):
-    """Every photo with a random one of its class."""
+def _mined(negatives: int) -> dict[str, Any]:
+    """Every photo with a random one of its class and semi-hard negatives of so many other classes."""
 
-    NEGATIVES = 0
+    class Method(SimilarityMining):
+        NEGATIVES = negatives
 
-
-class MinedTriplets(SimilarityMining):
-    """Every photo with a random one of its class and a semi-hard negative."""
-
-    NEGATIVES = 1
+    return {"NEGATIVES": negatives, "Params": TupleParams if negatives else PairParams, "Method": Method}
 
 
-class MinedQuadruplets(SimilarityMining):
-    """Every photo with a random one of its class and semi-hard negatives of two other classes."""
-
-    NEGATIVES = 2
-
-
-MEMBERS = {
+MEMBERS: dict[str, dict[str, Any]] = {
     "sam_siamese": {
         "__doc__": "SAM on pairs: photos of one class shall differ once what they share is wiped out.",
         "TITLE": "SAM, pairs",
@@ -143,26 +134,20 @@ MEMBERS = {
             "sam_siamese_8": "SAM, 8 pairs",
             "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
         },
-        "NEGATIVES": MinedPairs.NEGATIVES,
-        "Params": PairParams,
-        "Method": MinedPairs,
+        **_mined(0),
     },
     "sam_triplet": {
         "__doc__": "SAM on triplets: wiped out, positive and negative shall be equally far.",
         "TITLE": "SAM, triplets",
         "PLACE": 4,
         "ENTRIES": {"sam_triplet_8": "SAM, 8 triplets"},
-        "NEGATIVES": MinedTriplets.NEGATIVES,
-        "Params": TupleParams,
-        "Method": MinedTriplets,
+        **_mined(1),
     },
     "sam_quad": {
         "__doc__": "SAM on quadruplets: two triplets that share anchor and positive.",
         "TITLE": "SAM, quadruplets",
         "PLACE": 5,
         "ENTRIES": {"sam_quad_8": "SAM, 8 quadruplets"},
-        "NEGATIVES": MinedQuadruplets.NEGATIVES,
-        "Params": TupleParams,
-        "Method": MinedQuadruplets,
+        **_mined(2),
     },
 }

@@ -2,13 +2,14 @@
 grey, blur, as in MoCo v2 (docs/methods.md, section 6). Each change is that of torchvision's function for one picture.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bgbias.training.pretraining._settings import PretrainingParams
+from bgbias.training.pretraining import PretrainingParams
 from bgbias.training.tiles import SIDE
 
 LUMA = (0.2989, 0.587, 0.114)
@@ -54,12 +55,7 @@ def changed(photos: Tensor, changes: Changes) -> Tensor:
     factors, order = changes.factors.to(x.device), changes.order.to(x.device)
     jittered = changes.jittered.to(x.device)
     for place in range(4):
-        for kind, change in (
-            (BRIGHTNESS, _brighter),
-            (CONTRAST, _contrasted),
-            (SATURATION, _saturated),
-            (HUE, _turned),
-        ):
+        for kind, change in CHANGES.items():
             rows = (jittered & (order[:, place] == kind)).nonzero()[:, 0]
             if len(rows):
                 x = x.index_copy(0, rows, change(x[rows], factors[rows, kind].view(-1, 1, 1, 1)))
@@ -82,18 +78,6 @@ def _between(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     return (factor * x + (1 - factor) * other).clamp(0, 1)
 
 
-def _brighter(x: Tensor, factor: Tensor) -> Tensor:
-    return _between(x, torch.zeros_like(x), factor)
-
-
-def _contrasted(x: Tensor, factor: Tensor) -> Tensor:
-    return _between(x, _grey(x).mean((1, 2, 3), keepdim=True), factor)
-
-
-def _saturated(x: Tensor, factor: Tensor) -> Tensor:
-    return _between(x, _grey(x), factor)
-
-
 def _turned(x: Tensor, turn: Tensor) -> Tensor:
     """Another hue: of hue, saturation and value the first moves by ``turn``, 1 being once around."""
     most, least = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
@@ -107,6 +91,14 @@ def _turned(x: Tensor, turn: Tensor) -> Tensor:
     shifts = torch.tensor([5.0, 3.0, 1.0], device=x.device).view(1, 3, 1, 1)
     k = (shifts + 6 * hue) % 6
     return (most - spread * torch.minimum(k, 4 - k).clamp(0, 1)).clamp(0, 1)
+
+
+CHANGES: dict[int, Callable[[Tensor, Tensor], Tensor]] = {
+    BRIGHTNESS: lambda x, factor: _between(x, torch.zeros_like(x), factor),
+    CONTRAST: lambda x, factor: _between(x, _grey(x).mean((1, 2, 3), keepdim=True), factor),
+    SATURATION: lambda x, factor: _between(x, _grey(x), factor),
+    HUE: _turned,
+}
 
 
 def blurred(x: Tensor, sigma: Tensor, reach: int) -> Tensor:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.training.pretraining import BasePretraining
-from bgbias.training.pretraining._settings import PretrainingParams
+from bgbias.training.pretraining import BasePretraining, PretrainingParams
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

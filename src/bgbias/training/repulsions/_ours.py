@@ -61,26 +61,11 @@ def cross_entropy(base: Any, embeddings: Tensor, labels: Tensor, further: Furthe
     return F.cross_entropy(torch.cat((class_logits(base, embeddings, labels), added), 1), labels)
 
 
-SOFTMAX = {
-    "__doc__": "A softmax over classes: a further negative is one more class of its anchor.",
-    "loss": cross_entropy,
-}
 MEMBERS = {
-    "contrastive": {
-        "__doc__": "Contrastive loss: a further negative stays beyond the margin of negatives.",
-        "ALPHA": False,
-        "loss": contrastive,
-    },
-    "triplet": {
-        "__doc__": "Triplet loss: a further negative is farther than every positive, by the margin.",
-        "ALPHA": False,
-        "loss": triplet,
-    },
-    "multi_similarity": {
-        "__doc__": "Multi-similarity loss: a further negative stands in its anchor's sum of negatives.",
-        "loss": multi_similarity,
-    },
-    "normalized_softmax": SOFTMAX,
-    "arcface": SOFTMAX,
-    "cosface": SOFTMAX,
+    "contrastive": {"ALPHA": False, "loss": contrastive},
+    "triplet": {"ALPHA": False, "loss": triplet},
+    "multi_similarity": {"loss": multi_similarity},
+    "normalized_softmax": {"loss": cross_entropy},
+    "arcface": {"loss": cross_entropy},
+    "cosface": {"loss": cross_entropy},
 }

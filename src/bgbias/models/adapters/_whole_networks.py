@@ -1,23 +1,41 @@
-"""A whole network as ``torch.export.save`` writes it: ``exported:model.pt2``, or the file's name alone.
+"""A whole network in a file: as TorchScript, from ``torch.jit.save`` (``torchscript:model.pt``), or
+from ``torch.export.save`` (``exported:model.pt2``, or the file's name alone). Loading it runs no
+Python of its own.
 
-It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
+It is given RGB [B, 3, S, S], normalised as the options say, or as usual for ImageNet.
 """
 
 from pathlib import Path
 from typing import Any
 
 from bgbias.errors import UserError
+from bgbias.files import state_dicts
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import asked, present
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import fixed, square, usual
 
-TAKES = "a file of torch.export.save"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
 
 
-def adapt(which: str, options: Options) -> Adapted:
-    """The program as it was exported: its modes were settled then."""
+def adapt_torchscript(which: str, options: Options) -> Adapted:
+    """The network as it was saved; a file that holds weights alone is an error."""
+    import torch
+
+    path = Path(which)
+    present(path, "The network")
+    kind = state_dicts.kind(path)
+    if kind != "a network as TorchScript":
+        raise UserError(
+            f"{which} is {kind or 'of an unknown kind'}, no TorchScript. Weights go with the name of their network:"
+            f" --model timm:resnet50 --weights {which}."
+        )
+    network = asked(f"torchscript:{which}", which, lambda: torch.jit.load(path, map_location="cpu"))
+    return adapted(which, network, usual(options), options)
+
+
+def adapt_exported(which: str, options: Options) -> Adapted:
+    """The program as it was exported, for photos of the size that it was exported for: its modes were settled then."""
     import torch
 
     path = Path(which)
@@ -38,3 +56,9 @@ def _shape(program: Any, which: str) -> tuple[int | None, int | None]:
         )
     batch, _, height, width = (side if isinstance(side, int) else None for side in shapes[0])
     return square(height, width, which), batch
+
+
+MEMBERS = {
+    "torchscript": {"TAKES": "a file of torch.jit.save", "adapt": adapt_torchscript},
+    "exported": {"TAKES": "a file of torch.export.save", "adapt": adapt_exported},
+}
