@@ -15,6 +15,7 @@ from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.text import AuditFacts
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.variance import Shares
+from bgbias.report import prose
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 DROP = Estimate(0.2, 0.1, 0.3)
@@ -397,3 +398,18 @@ def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
     assert of(0.5, 11) == pytest.approx(0.05 / 0.55)
     assert of(1.0, 4) == 0
     assert math.isnan(of(0.5, 1))
+
+
+def test_remarks_of_masks_count_what_is_lost() -> None:
+    def remarks(**changes: Any) -> list[str]:
+        counts = {"guesses": "", "lost": 0, "photos": 9, "unseen": 0, "empty": 0, "full": 0, "absent": 0}
+        return prose.fill_macro(text.SENTENCES, "mask_remarks", **counts | changes)
+
+    assert remarks() == []
+    guessed, lost, unseen = remarks(guesses="A guess", lost=3, empty=1, absent=2, unseen=1)
+    assert guessed.startswith("A guess. If masks lie beside the objects")
+    assert lost == (
+        "3 of 9 photos are not used as queries, because the object is not known: 1 whose mask is empty, 2 without one"
+    )
+    assert unseen.startswith("of 1 photo the model sees next to nothing")
+    assert "2 whose mask covers the whole photo" in remarks(lost=2, full=2)[0]

@@ -21,9 +21,11 @@ from bgbias.masks import quality
 from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import Mask
 from bgbias.masks.predictor import MaskPredictor, find_weights
+from bgbias.report import prose
 from bgbias.settings import Strict, validated
 
 DEFAULT = "u2netp"
+SENTENCES = "text.j2"
 FOLDER = "masks"
 NO_NETWORK = "; or do without a network: --masker grabcut"
 
@@ -155,32 +157,14 @@ def trusted(
     """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)
     empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
-    why = (
-        (empty, "whose mask is empty"),
-        (full, "whose mask covers the whole photo"),
-        (count - len(masks), "without one"),
-    )
-    lost = ", ".join(f"{number} {what}" for number, what in why if number)
+    of_lost = {"empty": empty, "full": full, "absent": count - len(masks)}
     if len(usable) < 2:
+        lost = " ".join(prose.fill_macro(SENTENCES, "lost_masks", **of_lost))
         raise UserError(
             f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
             " masks and name their folder by --masks."
         )
-    told = []
-    if masker and masker.guesses:
-        told.append(
-            f"{masker.guesses}. If masks lie beside the objects, give what the graph wants (--mask-option mean=0.5,0.5,0.5); of a"
-            " published graph its masker knows it (--masker isnet)"
-        )
-    if len(usable) < count:
-        told.append(
-            f"{count - len(usable)} of {count} photos cannot be queries, since the object is not known: {lost}"
-        )
-    seen = prepared.masks
-    unseen = sum(seen.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
-    if unseen:
-        told.append(
-            f"of {unseen} {'photo' if unseen == 1 else 'photos'} the model sees next to nothing of the object: it lies outside of"
-            " the crop (--squash)"
-        )
-    return tuple(told)
+    unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
+    guesses, lost_ones = masker.guesses if masker else "", count - len(usable)
+    remarks = {"guesses": guesses, "lost": lost_ones, "photos": count, "unseen": unseen, **of_lost}
+    return tuple(prose.fill_macro(SENTENCES, "mask_remarks", **remarks))

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from bgbias.auditing import findings, workplace
+from bgbias.auditing import workplace
+from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.preparations import PreparationTrial
@@ -17,7 +18,7 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, S
 from bgbias.report import prose
 from bgbias.report.queries import UNSURE
 from bgbias.results import conflict, correlation
-from bgbias.results.decomposition import DROP
+from bgbias.results.decomposition import DROP, PATH
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 
@@ -26,6 +27,8 @@ WORST = 10  # classes
 FEWEST_QUERIES = 20  # fewer say next to nothing
 # Times chance, and of the way from chance to 1: a model below both finds hardly more than chance.
 HARDLY_TIMES, HARDLY_WAY = 2, 0.1
+HALF = 0.5  # a class that loses more than this share of its MAP@R is counted
+LENT = PATH[2]  # the condition whose backgrounds come from another photo of the class
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
 STEP_TITLES = {
     "pasting": "cutting out and pasting",
@@ -55,9 +58,15 @@ class AuditFacts:
     fewest_queries: ClassVar[int] = FEWEST_QUERIES
     fewest_classes: ClassVar[int] = FEWEST_CLASSES
 
+    @property
+    def found(self) -> Findings:
+        """What needs classes."""
+        assert self.audit.findings is not None
+        return self.audit.findings
+
     def estimate(self, table: str, **where: str) -> Estimate:
         """The value with its interval of the one row of a table of ``Findings`` in which these columns have these values."""
-        rows: pd.DataFrame = getattr(self.audit.findings, table)
+        rows: pd.DataFrame = getattr(self.found, table)
         for column, value in where.items():
             rows = rows[rows[column] == value]
         (row,) = records(rows)
@@ -96,8 +105,7 @@ class AuditFacts:
     @property
     def finds_hardly_more_than_chance(self) -> bool:
         """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
-        assert self.audit.findings is not None
-        clean, chance = self.level(CLEAN).value, self.audit.findings.by_chance
+        clean, chance = self.level(CLEAN).value, self.found.by_chance
         return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
 
     @property
@@ -109,12 +117,11 @@ class AuditFacts:
     @property
     def largest_class(self) -> tuple[str, int, int] | None:
         """The class that most queries are of, if one is, how many, and how many queries there are."""
-        assert self.audit.findings is not None
-        sizes = self.audit.findings.classes.set_index("class_name")["queries"]
+        sizes = self.found.classes.set_index("class_name")["queries"]
         largest, every = int(sizes.max()), int(sizes.sum())
         if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
             return None
-        return findings.without_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
+        return without_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
 
     @property
     def has_many_unsure_masks(self) -> bool:
@@ -125,14 +132,13 @@ class AuditFacts:
     @property
     def losing_half(self) -> int:
         """How many classes lose more than half of their MAP@R."""
-        assert self.audit.findings is not None
-        return findings.suffering(self.audit.findings.classes)
+        return int((self.found.classes["relative"] > HALF).sum())
 
     @property
     def without_a_lender(self) -> int:
         """How many queries have no photo of their class to borrow a background from."""
-        assert self.audit.findings is not None
-        return findings.without_a_lender(self.audit.findings.photos)
+        photos = self.found.photos
+        return int(photos[LENT].isna().sum()) if LENT in photos else 0
 
     @property
     def is_drawn(self) -> bool:
@@ -156,8 +162,7 @@ class AuditFacts:
         """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
         classes are fewer. Unknown where that was not measured.
         """
-        assert self.audit.findings is not None
-        rows, classes = self.audit.findings.levels, len(self.audit.findings.classes)
+        rows, classes = self.found.levels, len(self.found.classes)
         measured = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
         right = rows.loc[measured & (rows["metric"] == PRECISION_AT_1), "value"]
         if not len(right) or classes < 2:
@@ -172,24 +177,20 @@ class AuditFacts:
         """
         if self.audit.findings is None:
             return math.nan, 0
-        lost, scores = self.audit.findings.photos, self.audit.looks.scores
+        lost, scores = self.found.photos, self.audit.looks.scores
         both = lost[["image_id", "lost"]].merge(scores[["image_id", "score"]]).dropna()
         return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()), len(both)
 
     @property
     def levels(self) -> list[tuple[str, str]]:
         """The conditions in the order in which people read them, others last, each with its title."""
-        assert self.audit.findings is not None
-        return [
-            (name, LEVEL_TITLES.get(name, name)) for name in in_order(self.audit.findings.levels["condition"])
-        ]
+        return [(name, LEVEL_TITLES.get(name, name)) for name in in_order(self.found.levels["condition"])]
 
     @property
     def losing_classes(self) -> list[dict[str, Any]]:
         """The classes that lose most, each with a ``name`` that fits into a line of the terminal."""
-        assert self.audit.findings is not None
-        classes = self.audit.findings.classes
-        short = findings.without_common_folder(classes["class_name"])
+        classes = self.found.classes
+        short = without_common_folder(classes["class_name"])
         rows = records(classes.head(WORST))
         return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]
 

@@ -13,7 +13,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +81,11 @@ def check_export(folder: Path, photos: object) -> None:
 def made_before(folder: Path) -> frozenset[str]:
     """The files of an earlier audit in ``folder``, as its verdict says."""
     before = _json(folder / VERDICT)
-    if not {"schema", "bgbias"} <= before.keys():
-        return frozenset()
-    # Until 2026 a verdict did not say which files are its own.
-    return frozenset((VERDICT, *before.get("files", WRITTEN)))
+    return (
+        frozenset((VERDICT, *before["files"]))
+        if {"schema", "bgbias", "files"} <= before.keys()
+        else frozenset()
+    )
 
 
 def without_folders(words: str) -> str:
@@ -163,7 +164,7 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
     with _alone(folder):
         root = folder / UNFINISHED
         number = 0
-        while (work := root / f"{digest}-{number}").is_dir() and not _same(work / NOISE, noise):
+        while _is_of_another(work := root / f"{digest}-{number}", noise):
             number += 1
         others = [other for other in root.glob("*") if other != work and not other.name.startswith(PIXELS)]
         if others:
@@ -179,12 +180,11 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
             shutil.rmtree(root)
 
 
-def _same(path: Path, noise: np.ndarray) -> bool:
-    try:
-        before = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return True  # killed before it was written: nothing is there
-    return _alike(before, noise)
+def _is_of_another(work: Path, noise: np.ndarray) -> bool:
+    """Whether another model of the same name began to work there; one that was killed at once left nothing."""
+    with suppress(OSError, ValueError, EOFError):
+        return not _alike(np.load(work / NOISE, allow_pickle=False), noise)
+    return False
 
 
 def _alike(before: np.ndarray, noise: np.ndarray) -> bool:

@@ -163,7 +163,7 @@ def audit(
             " --export FOLDER and --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
     for option in MEANINGLESS_TO[ways[0]] if not model else ():
-        if _is_given(context, option):
+        if getattr(context.get_parameter_source(option), "name", "") == "COMMANDLINE":
             raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
     if fail_above is not None and (not math.isfinite(fail_above) or 0 < fail_above < 1):
         raise UserError(f"--fail-above is {fail_above:g}; it is a percentage: write 20 for a fifth.")
@@ -279,11 +279,6 @@ def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
     print(compared)
     say(f"the page for people: {folder / FILES[0]}")
     say(f"{', '.join(FILES[1:])} in {folder}")
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 @contextmanager

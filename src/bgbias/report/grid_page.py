@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import math
 import re
@@ -34,6 +33,7 @@ from bgbias.report import (
     tables,
 )
 from bgbias.report.columns import rounded
+from bgbias.report.html.pictures import url
 from bgbias.results import publication
 from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
@@ -87,6 +87,7 @@ def made(study: Study) -> str:
     photos = list(grid_photos.of_grid(study, blocks))
     leaks = {own.dataset: own.leak for own in photos}
     headline, more = comparisons.verdict(blocks)
+    spent, legend = costs.spent(study)
     values: dict[str, Any] = {
         "title": f"{study.grid}: do the models look at the object?",
         "grid": study.grid,
@@ -102,14 +103,16 @@ def made(study: Study) -> str:
         "leaks": [(names.dataset(name), found) for name, found in leaks.items() if found],
         "opened": grid_photos.losing_most(blocks),
         "sections": list(_sections(study, read)),
-        "curves": _drawn(curves.drawn(study)),
+        "curves": _inside(_png(drawn)) if (drawn := curves.drawn(study)) else {},
         "rising": curves.rising(study),
         "masks_told": [*_of_masks(study), *comparisons.by_masks(blocks, read)],
         "advice": list(comparisons.advice(blocks, read)),
         "methods": _methods(study, read["table1"]),
-        "facts": list(_facts(study)),
+        "born": publication.birth(study),
+        "folder": f"{study.files.at('results').parent}/",
         "settings": yaml.safe_dump(publication.settings_of(study), sort_keys=False, allow_unicode=True),
-        "costs": _costs(study),
+        "costs": _body(formats.html_rows(spent, costs.COLUMNS)) if legend else "",
+        "legend": legend,
         "judged": "table8" in read,
         "version": VERSION,
         "files": [f"{name}.csv" for name in read],
@@ -152,19 +155,11 @@ def _body(table: str) -> str:
     return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 
 
-def _costs(study: Study) -> dict[str, str]:
-    """What training took; nothing where no record of it is here."""
-    table, legend = costs.spent(study)
-    return {"body": _body(formats.html_rows(table, costs.COLUMNS)), "legend": legend} if legend else {}
-
-
-def _drawn(figure: look.Figure | None) -> dict[str, Any]:
-    if figure is None:
-        return {}
+def _png(figure: look.Figure) -> bytes:
     data = io.BytesIO()
     with look.style():
         figure.savefig(data, format="png", dpi=look.DPI, metadata={"Software": None})
-    return _inside(data.getvalue())
+    return data.getvalue()
 
 
 def _inside(png: bytes) -> dict[str, Any]:
@@ -175,9 +170,9 @@ def _inside(png: bytes) -> dict[str, Any]:
         width, height = picture.size
         jpeg = io.BytesIO()
         picture.convert("RGB").save(jpeg, "JPEG", quality=JPEG_QUALITY)
-    kind, data = ("jpeg", jpeg.getvalue()) if 2 * jpeg.tell() < len(png) else ("png", png)
-    url = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    return {"picture": url, "width": width, "height": height}
+    is_smaller = 2 * jpeg.tell() < len(png)
+    address = url(jpeg.getvalue()) if is_smaller else url(png, "image/png")
+    return {"picture": address, "width": width, "height": height}
 
 
 def _caveats(table: pd.DataFrame) -> list[str]:
@@ -304,13 +299,3 @@ def _methods(study: Study, table: pd.DataFrame) -> str:
         seeds=names.how_many(table[names.trained(table["method"])], "seeds", "seed") if cells else "",
         fewest_seeds=FEWEST_SEEDS,
     )
-
-
-def _facts(study: Study) -> Iterator[tuple[str, str]]:
-    born = publication.birth(study)
-    yield "command", f"snakemake --cores all --config grid={study.grid}"
-    yield "commit", born["commit"]
-    yield "finished", born["date"]
-    yield "machine", f"{born['machine']}; read here with {names.count(born['cores'], 'core')}"
-    yield "minutes", f"{born['minutes']} of all steps, {born['minutes_of_training']} of training"
-    yield "tables and figures", f"{study.files.at('results').parent}/"
