@@ -25,6 +25,7 @@ from bgbias.study.cell import PRETRAINED
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
 MOST_SKIPPED = 0.5  # of the queries may lack what is told of all
+HALF = 0.5  # a class that loses more than this share of its MAP@R suffers
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate
     return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
-def _levels(queries: pd.DataFrame, times: Mapping[str, int]) -> pd.DataFrame:
+def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
@@ -170,3 +171,8 @@ def without_common_folder(names: Iterable[str]) -> dict[str, str]:
     parts = {name: name.split("/") for name in names}
     around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071
     return {name: "/".join(folders[around:]) for name, folders in parts.items()}
+
+
+def suffering(classes: pd.DataFrame) -> int:
+    """How many classes lose more than half of their MAP@R."""
+    return int((classes["relative"] > HALF).sum())

@@ -212,7 +212,7 @@ class Epochs:
         left.
         """
         key = ("pass", *self.key, epoch, name)
-        order = seeds.generator(*key).permutation(len(self.photos.labels))
+        order = seeds.generator("pass", *key[1:]).permutation(len(self.photos.labels))
         rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
         yield from self._cropped(key, rows)
 
