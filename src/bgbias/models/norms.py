@@ -7,10 +7,10 @@ what is saved, validated and shipped is a network like any other, which has seen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -123,17 +123,13 @@ def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
     norms: list[Any] = batch_norms(model)
     sums = [torch.zeros(3, norm.num_features, dtype=torch.float64) for norm in norms]
 
-    def adding(total: torch.Tensor) -> Callable[[nn.Module, tuple[torch.Tensor]], None]:
-        def add(_: nn.Module, seen: tuple[torch.Tensor]) -> None:
-            values = seen[0].detach().double().transpose(0, 1).flatten(1).cpu()
-            counts = torch.full(values.shape[:1], values.shape[1])
-            total.add_(torch.stack([counts, values.sum(1), values.square().sum(1)]))
+    def add(total: torch.Tensor, _: nn.Module, seen: tuple[torch.Tensor]) -> None:
+        values = seen[0].detach().double().transpose(0, 1).flatten(1).cpu()
+        counts = torch.full(values.shape[:1], values.shape[1])
+        total.add_(torch.stack([counts, values.sum(1), values.square().sum(1)]))
 
-        return add
-
-    watching = [
-        norm.register_forward_pre_hook(adding(total)) for norm, total in zip(norms, sums, strict=True)
-    ]
+    hooks = (partial(add, total) for total in sums)
+    watching = [norm.register_forward_pre_hook(hook) for norm, hook in zip(norms, hooks, strict=True)]
     try:
         model.eval()
         with torch.no_grad():

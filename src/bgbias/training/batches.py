@@ -211,10 +211,10 @@ class Epochs:
         """Every training photo once in random order, cropped as in training, for the purpose ``name``; the last batch has what is
         left.
         """
-        key = ("pass", *self.key, epoch, name)
-        order = seeds.generator("pass", *key[1:]).permutation(len(self.photos.labels))
+        key = (*self.key, epoch, name)
+        order = seeds.generator("pass", *key).permutation(len(self.photos.labels))
         rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        yield from self._cropped(key, rows)
+        yield from self._cropped(("pass", *key), rows)
 
     def _cropped(self, key: Key, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         for step, chosen in enumerate(rows):
