@@ -50,7 +50,8 @@ def families() -> str:
             module = plugins.member(family, name)
             takes = getattr(module, "VARIANTS", "") or getattr(module, "TAKES", "")
             title = f"{name}:…" if takes else name
-            sections.append(f"### {title}\n\n{markdown(module.__doc__)}")
+            number = f"Table {module.NUMBER}. " if hasattr(module, "NUMBER") else ""
+            sections.append(f"### {title}\n\n{number}{markdown(module.__doc__)}")
             options = getattr(module, "Params", None)
             if options is not None and options.model_fields:
                 sections.append(table(options))

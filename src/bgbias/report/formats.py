@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from html import escape as html_escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -23,9 +23,6 @@ from bgbias.report import names, prose, tables
 from bgbias.report.columns import Column, Row, printed
 from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 WIDTH = 110
 IN_MARKDOWN = "**{}**"
@@ -109,28 +106,25 @@ def latex(table: pd.DataFrame, name: str, caption: str) -> str:
     """
     # \caption wants one paragraph, and so does \parbox.
     short, dot, notes = caption.replace("**", "").replace("\n\n", " ").partition(". ")
-    short += dot.strip()
-    chosen = tables.load(name).COLUMNS
-    return _filled("table.tex.j2", table, chosen, name=name, short=short, notes=notes)
+    sheet = _sheet(table, tables.load(name).COLUMNS)
+    return str(_macros().tex(name=name, short=short + dot.strip(), notes=notes, **sheet))
 
 
 def html(table: pd.DataFrame, name: str, caption: str) -> str:
     """The same as a web page that needs no other file: a body for each section, below the caption's paragraphs."""
     bold = [re.sub(r"\*\*(.+?)\*\*", r"<b>\1</b>", _web(text)) for text in caption.split("\n\n")]
     rows = html_rows(table, tables.load(name).COLUMNS)
-    page = _templates().get_template("table.html.j2")
-    return page.render(title=names.table(name), paragraphs=bold, rows=rows)
+    return str(_macros().page(title=names.table(name), paragraphs=bold, rows=rows))
 
 
 def html_rows(table: pd.DataFrame, chosen: Sequence[Column]) -> str:
     """The same of a table, a row a model, without a page around it."""
-    return _filled("table_rows.html.j2", table, chosen).rstrip("\n")
+    return str(_macros().rows(**_sheet(table, chosen)))
 
 
-def _filled(template: str, table: pd.DataFrame, chosen: Sequence[Column], **values: str) -> str:
+def _sheet(table: pd.DataFrame, chosen: Sequence[Column]) -> dict[str, Any]:
     columns = printed(table, chosen)
-    sections = _sections(table, columns)
-    return _templates().get_template(template).render(columns=columns, sections=sections, **values)
+    return {"columns": columns, "sections": _sections(table, columns)}
 
 
 def show(table: pd.DataFrame, name: str) -> str:
@@ -224,8 +218,8 @@ def _narrow(head: str) -> list[str]:
 
 
 @cache
-def _templates() -> Environment:
-    """Templates whose marks are not LaTeX's braces."""
+def _macros() -> Any:
+    """The macros of ``formats.j2``."""
     import jinja2  # planning does without
 
     environment = jinja2.Environment(
@@ -242,4 +236,4 @@ def _templates() -> Environment:
         "shown": _shown,
         "web": _web,
     }
-    return environment
+    return environment.get_template("formats.j2").module

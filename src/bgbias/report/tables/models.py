@@ -71,7 +71,7 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
             line |= {"classes": frame["label"].nunique(), "is_on_front": row["is_on_front"]}
             for level in (*comparison.LEVELS, "drop", *decomposition.STEPS):
                 if level in row:
-                    line |= {f"{level}{end}": 100 * row[f"{level}{end}"] for end in ("", "_low", "_high")}
+                    line |= rows.interval(level, rows.of_row(row, level), 100)
             difference = against.get(name, comparison.NO_DIFFERENCE)
             line |= rows.interval("against_best", difference, 100)
             line["against_best_p_holm"] = difference.p
