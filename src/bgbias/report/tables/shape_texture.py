@@ -20,7 +20,7 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
-from bgbias.training.pretraining import PretrainingParams
+from bgbias.training.pretraining._settings import PretrainingParams
 
 NUMBER = 14
 CONDITION = "cue_conflict"

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bgbias.training.pretraining import PretrainingParams
+from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
 
 LUMA = (0.2989, 0.587, 0.114)

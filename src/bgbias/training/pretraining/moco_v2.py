@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from bgbias.errors import UserError
-from bgbias.training.pretraining import BasePretraining, PretrainingParams
+from bgbias.training.pretraining import BasePretraining
+from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
