@@ -6,9 +6,8 @@ normalised as the options say, or as usual for ImageNet.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _runtime
 from bgbias.models.adapters._library import needed, present
 from bgbias.models.adapters._preparation import fixed, square, usual
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TAKES = "a file with an ONNX graph"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
@@ -54,17 +50,12 @@ def adapt(which: str, options: Options) -> Adapted:
         options.only(OPTIONS - NORMALISES, f"{which}, which takes grey levels")
     preparation = usual(options, entry.side, takes_grey_levels)
 
-    def network(x: Tensor) -> Tensor:
-        import torch
+    def run(x: np.ndarray) -> np.ndarray:
+        given = x.transpose(0, 2, 3, 1) if entry.last else x
+        (found,) = session.run([output], {entry.name: np.ascontiguousarray(given, entry.kind)})
+        return found  # type: ignore[no-any-return]
 
-        given = x.permute(0, 2, 3, 1) if entry.last else x
-        array: np.ndarray = np.ascontiguousarray(given.numpy(), entry.kind)
-        (found,) = session.run([output], {entry.name: array})
-        return torch.from_numpy(found)
-
-    on_processor = replace(options, device="cpu")
-    adapted = _network.adapted(which, network, preparation, on_processor, told, batch=entry.batch)
-    return replace(adapted, network=None)
+    return _network.on_processor(which, run, preparation, options, told=told, batch=entry.batch)
 
 
 def _input(inputs: list[Any], which: str, options: Options) -> _Input:

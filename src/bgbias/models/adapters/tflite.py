@@ -5,12 +5,9 @@ say, or as usual for ImageNet. The embedding is the last tensor that is named af
 numbers; ``tflite:model.tflite#AvgPool/AvgPool`` names another one.
 """
 
-from __future__ import annotations
-
 import warnings
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +16,6 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
 from bgbias.models.adapters._library import asked, named, needed, present
 from bgbias.models.adapters._preparation import fixed, square, usual
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TAKES = "a file .tflite, and perhaps #<tensor>"
 OPTIONS = LOOKS | NORMALISES
@@ -58,20 +52,16 @@ def adapt(which: str, options: Options) -> Adapted:
     layer = _find_layer(model, tensor, file)
     scale, zero = layer["quantization"]
 
-    def network(x: Tensor) -> Tensor:
-        import torch
-
-        pixels = x.permute(0, 2, 3, 1).numpy() + GREY_LEVELS.get(kind, 0)
+    def run(x: np.ndarray) -> np.ndarray:
+        pixels = x.transpose(0, 2, 3, 1) + GREY_LEVELS.get(kind, 0)
         model.set_tensor(entry, np.ascontiguousarray(pixels, kind))
         model.invoke()
         real = model.get_tensor(layer["index"]).astype(np.float32)
         real = (real - zero) * scale if scale else real
-        return torch.from_numpy(real.reshape(1, -1, real.shape[-1]).mean(1))
+        return real.reshape(1, -1, real.shape[-1]).mean(1)  # type: ignore[no-any-return]
 
-    preparation = usual(options, side, takes_grey_levels)
-    described, on_processor = f"embedding: the tensor {layer['name']}", replace(options, device="cpu")
-    adapted = _network.adapted(which, network, preparation, on_processor, embedding=described, batch=1)
-    return replace(adapted, network=None)
+    preparation, described = usual(options, side, takes_grey_levels), f"embedding: the tensor {layer['name']}"
+    return _network.on_processor(which, run, preparation, options, embedding=described, batch=1)
 
 
 def _find_layer(model: Any, tensor: str, file: str) -> dict[str, Any]:

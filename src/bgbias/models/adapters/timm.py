@@ -14,7 +14,13 @@ from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill, guess_activation
-from bgbias.models.backbones.timm import converted, published_config, with_quick_gelu
+from bgbias.models.backbones.timm import (
+    converted,
+    create,
+    input_size,
+    published_config,
+    with_quick_gelu,
+)
 from bgbias.models.look import Look
 
 OF = "timm"
@@ -32,7 +38,11 @@ def adapt(which: str, options: Options) -> Adapted:
     """The network with its own pooling, or the one that is asked for."""
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
-    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else _page(which)
+    if elsewhere:
+        source = f"{PAGE}{which.partition(':')[2]}"
+    else:
+        config = published_config(which)
+        source = f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else config.url or ""
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
     guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)
@@ -62,48 +72,21 @@ def _adapted(
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
     embedding = f"embedding: timm's features before the classifier{how}"
-    if _is_clip(network):
+    known = network.pretrained_cfg
+    # What timm calls the classifier is then the projection of a CLIP, and not of a fine-tuned one.
+    is_clip = "_clip" in str(known.get("architecture")) and bool(known.get("num_classes"))
+    if is_clip and "_ft_" not in str(known.get("tag")):
         told = (*told, UNPROJECTED)
     return adapted(name, network, prepared(own, options), options, told, embedding, guesses=guesses)
 
 
-def _is_clip(network: Any) -> bool:
-    """Whether what timm calls the classifier is the projection of a CLIP, and not of a fine-tuned one."""
-    config = network.pretrained_cfg
-    is_fine_tuned = "_ft_" in str(config.get("tag"))
-    return (
-        "_clip" in str(config.get("architecture")) and bool(config.get("num_classes")) and not is_fine_tuned
-    )
-
-
-def _page(which: str) -> str:
-    """Where the weights come from; an unknown name is refused with near ones."""
-    config = published_config(which)
-    hub = getattr(config, "hf_hub_id", None)
-    return f"{PAGE}{hub}" if hub else getattr(config, "url", "")
-
-
 def _created(which: str, source: str, options: Options) -> Any:
-    import timm
-
     more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
-    published = not which.startswith(ELSEWHERE)
-    config = published_config(which) if published else None
-    if options.size and config is not None and config.fixed_input_size:
-        more["img_size"] = options.size
-    if options.weights is None and config is not None and not config.has_weights:
-        raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
-
-    def create() -> Any:
-        try:
-            return timm.create_model(which, pretrained=options.weights is None, num_classes=0, **more)
-        except (TypeError, AssertionError) as error:
-            asked_for = ", ".join(f"{name} {value}" for name, value in more.items())
-            raise UserError(
-                f"timm:{which} cannot be built with {asked_for or 'its defaults'}: {error}"
-            ) from error
-
-    return asked(f"timm:{which}", source, create)
+    if not which.startswith(ELSEWHERE):
+        more |= input_size(which, options.size)
+        if options.weights is None and not published_config(which).has_weights:
+            raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
+    return asked(f"timm:{which}", source, lambda: create(which, options.weights is None, **more))
 
 
 def _look(name: str, config: dict[str, Any], options: Options) -> Look:

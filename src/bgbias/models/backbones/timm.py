@@ -54,7 +54,7 @@ def build(variant: str, params: Params) -> nn.Module:
     """The trunk, random: float [B, 3, H, W] to [B, channels, h, w]."""
     from bgbias.models.backbones._feature_map import FeatureMap
 
-    return FeatureMap(_network(variant, params.img_size))
+    return FeatureMap(create(variant, **input_size(variant, params.img_size)))
 
 
 def adapted(variant: str, trunk: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -112,18 +112,20 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     return network.state_dict()
 
 
-def _network(variant: str, img_size: int | None, **options: Any) -> Any:
+def create(name: str, pretrained: bool = False, **options: Any) -> Any:
+    """timm's network without its classifier; one that cannot be built with these options is an error."""
     import timm
 
-    config = published_config(variant)
-    if img_size is not None and config.fixed_input_size:
-        options["img_size"] = img_size
     try:
-        return timm.create_model(variant, num_classes=0, **options)
-    except TypeError as error:
-        raise UserError(
-            f"timm:{variant} cannot be built for photos of {img_size} pixels ({error})."
-        ) from error
+        return timm.create_model(name, pretrained, num_classes=0, **options)
+    except (TypeError, AssertionError) as error:
+        given = ", ".join(f"{option} {value}" for option, value in options.items())
+        raise UserError(f"timm:{name} cannot be built with {given or 'its defaults'}: {error}") from error
+
+
+def input_size(variant: str, side: int | None) -> dict[str, Any]:
+    """The option of ``create`` for photos of ``side`` pixels, if the network must know it; an unknown name is an error."""
+    return {"img_size": side} if published_config(variant).fixed_input_size and side else {}
 
 
 @cache
@@ -145,4 +147,4 @@ def _channels(variant: str, img_size: int | None) -> int:
     import torch
 
     with torch.device("meta"):  # no memory, no random numbers
-        return int(_network(variant, img_size).num_features)
+        return int(create(variant, **input_size(variant, img_size)).num_features)
