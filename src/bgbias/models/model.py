@@ -138,11 +138,7 @@ def build_model(
     if weights is not None:
         load_weights(trunk, weights, backbone)
     channels = backbones.facts(backbone, params).channels
-    embedder = _embedder(channels, dim)
-    bound = channels**-0.5  # PyTorch's own rule for a linear layer
-    for tensor in (embedder.weight, embedder.bias):
-        nn.init.uniform_(tensor, -bound, bound, generator=generator)
-    return EmbeddingModel(backbone, params, trunk, embedder, freeze_batch_norm)
+    return EmbeddingModel(backbone, params, trunk, linear(channels, dim, generator), freeze_batch_norm)
 
 
 def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = None) -> None:
@@ -179,7 +175,7 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
         dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
         trunk = _trunk(name, params, seed=0)
-        embedder = _embedder(backbones.facts(name, params).channels, dim)
+        embedder = linear(backbones.facts(name, params).channels, dim)
         model = EmbeddingModel(name, params, trunk, embedder, frozen)
         if neck := header.get("neck"):
             neck_params = plugins.load("necks", neck).Params.model_validate_json(header["neck_params"])
@@ -209,10 +205,17 @@ def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
         return backbones.build(backbone, params)
 
 
-def _embedder(channels: int, dim: int) -> nn.Linear:
-    """A linear layer to be filled. (``skip_init`` would make it empty, and import a second of symbolic algebra.)"""
+def linear(channels: int, dim: int, generator: torch.Generator | None = None) -> nn.Linear:
+    """A linear layer, drawn from ``generator`` by PyTorch's own rule; without one it is to be filled. (``skip_init`` would make
+    it empty, and import a second of symbolic algebra.)
+    """
     with torch.random.fork_rng(devices=[]):
-        return nn.Linear(channels, dim)
+        layer = nn.Linear(channels, dim)
+    if generator is not None:
+        bound = channels**-0.5
+        for tensor in (layer.weight, layer.bias):
+            nn.init.uniform_(tensor, -bound, bound, generator=generator)
+    return layer
 
 
 def _header(path: Path) -> dict[str, str]:

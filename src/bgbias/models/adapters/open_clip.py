@@ -97,36 +97,33 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
     hub = published.get("hf_hub", "").strip("/")
     source = f"{PAGE}{hub}" if hub else published.get("url", "")
 
-    def create() -> Any:
-        return open_clip.create_model(
-            architecture,
-            tag if options.weights is None else None,
-            force_quick_gelu=quick,
-            force_image_size=options.size,
-            force_preprocess_cfg=kept,
-            pretrained_text=False,
-            require_pretrained=options.weights is None,
-        )
-
+    more = {"force_quick_gelu": quick, "force_preprocess_cfg": kept}
     with silence():
-        return asked(name, source, create), source, told
+        return asked(name, source, lambda: _create(architecture, options, tag, **more)), source, told
 
 
 def _elsewhere(which: str, options: Options) -> Any:
     """A model of the hub's or of a folder; its configuration alone is fetched if the weights are given."""
-    import open_clip
-
     if options.weights is not None and which.startswith(HUB):
         from huggingface_hub import hf_hub_download
 
         config = hf_hub_download(which.removeprefix(HUB), "open_clip_config.json")
         which = f"{FOLDER}{Path(config).parent}"
+    return _create(which, options)
+
+
+def _create(which: str, options: Options, tag: str | None = None, **more: Any) -> Any:
+    import open_clip
+
+    is_published = options.weights is None
     return open_clip.create_model(
         which,
-        load_weights=options.weights is None,
+        tag if is_published else None,
+        load_weights=is_published,
+        require_pretrained=is_published,
         force_image_size=options.size,
         pretrained_text=False,
-        require_pretrained=options.weights is None,
+        **more,
     )
 
 

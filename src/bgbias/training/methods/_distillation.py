@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bgbias.models.model import linear
+
 
 class Heads(nn.Module):
     """From pooled features [B, channels] to an embedding of unit length for each width: two linear layers, ReLU in between.
@@ -19,7 +21,7 @@ class Heads(nn.Module):
     def __init__(self, channels: int, widths: Sequence[int], generator: torch.Generator) -> None:
         super().__init__()
         self.layers = nn.ModuleList(
-            nn.Sequential(_linear(channels, width, generator), nn.ReLU(), _linear(width, width, generator))
+            nn.Sequential(linear(channels, width, generator), nn.ReLU(), linear(width, width, generator))
             for width in widths
         )
         self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
@@ -58,12 +60,3 @@ def distilled(
     """
     beside = (torch.stack(list(targets)).mean() - source) / 2
     return source + kappa * (beside + weight * torch.stack(list(divergences)).mean())
-
-
-def _linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        layer = nn.Linear(inputs, outputs)
-    bound = inputs**-0.5
-    for tensor in (layer.weight, layer.bias):
-        nn.init.uniform_(tensor, -bound, bound, generator=generator)
-    return layer
