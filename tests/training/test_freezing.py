@@ -12,7 +12,7 @@ from torch import Tensor
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model
-from bgbias.training import freezing, loop
+from bgbias.training import loop
 from bgbias.training.batches import Batch
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
@@ -68,4 +68,4 @@ def test_a_frozen_trunk_leaves_the_embedding_layer_to_learn(tmp_path: Path) -> N
 def test_a_part_that_the_network_does_not_have_is_told_with_those_it_has(part: str) -> None:
     """``layer`` is no part, though names begin with it; ``relu`` has nothing to freeze."""
     with pytest.raises(UserError, match=rf"train.frozen: resnet18 has no part '{part}' .* layer1, layer2"):
-        freezing.freeze(resnet().trunk, ["layer1", part], "resnet18")
+        loop.freeze(resnet().trunk, ["layer1", part], "resnet18")

@@ -173,14 +173,14 @@ def _network_of(study: Study, node: Node) -> str:
 def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.models.backbones import _weights
-    from bgbias.training import freezing
+    from bgbias.training import loop
 
     if named.variant:
         backbones.facts(named.kind, named.params())  # an error if the library does not know it
     if file is None and not frozen:
         return
     trunk = _without_weights(lambda: backbones.build(named.kind, named.params()))
-    freezing.freeze(trunk, frozen, named.name)
+    loop.freeze(trunk, frozen, named.name)
     if file is not None:
         # timm's own conversions compute with values.
         device = "cpu" if named.variant else "meta"
