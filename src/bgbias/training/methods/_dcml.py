@@ -99,11 +99,11 @@ class PaperParams(Params):
 class Dcml(BaseMethod):
     """The paper's reading: all photos alike are one more environment, and terms are summed over environments.
 
-    Attention is held together by squared distances, attended maps by those of all pairs of a class.
+    Attention is held together by squared distances, attended maps by those of all pairs of a class, whatever their weights.
     """
 
-    SUMS = True
-    """Whether an environment's terms are summed over environments, instead of averaged."""
+    RELEASED = False
+    """Whether terms are the released code's, and not the paper's."""
 
     params: Params
     task: Task
@@ -120,6 +120,7 @@ class Dcml(BaseMethod):
         self.head_norm = list(model.add_head_norm().parameters()) if params.head_bn else []
         self.environments = Environments(len(self.task.labels), params.environments)
         self.nets: list[AttentionNet] = []
+        self._empirical_net: AttentionNet | None = None  # of all photos alike, if not the nets' mean
         if params.attention:
             self.map_size = _map_size(model)
             model.add_neck("attention", self.map_size)
@@ -142,36 +143,21 @@ class Dcml(BaseMethod):
         generator = seeds.torch_generator("attention net", *self.task.key, drawn_for)
         return AttentionNet(self.map_size.channels, self.map_size.positions, generator)
 
-    def attended_alike(self, features: Tensor) -> Tensor:
-        """Maps [B, channels, h, w] attended by the net of test time; gradients reach all nets."""
-        from bgbias.models.necks._attention_net import mean_attention
-
-        return mean_attention(self.nets, features)
-
-    def distance_of_nets(self) -> Tensor:
-        """How different the attention nets are, a scalar: squared distances to the mean, summed."""
-        from bgbias.training.methods._invariance import distance
-
-        return distance(self.nets)
-
-    def spread(self, attended: Tensor, projected: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """How different photos of a class are, a scalar, of attended maps [B, channels, h, w] and what
-        they are projected to [B, d]; ``weights`` [B] are the environment's. Squared distances of
-        attended maps, summed over the pairs of a class, whatever their weights.
-        """
-        from bgbias.training.methods._invariance import spread_between_pairs
-
-        return spread_between_pairs(attended, labels)
-
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, ``base_loss`` of all photos alike, and the terms without their coefficients."""
         import torch
+
+        from bgbias.models.necks._attention_net import mean_attention
 
         features = self.model.features(self.photos(batch))
         # Only the trunk gains by mixed precision, and the terms are squares of small differences.
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(self.model.embedder.weight.dtype)
-            attended = self.attended_alike(features) if self.nets else features
+            attended = features
+            if self._empirical_net is not None:
+                attended = self._empirical_net(features)
+            elif self.nets:
+                attended = mean_attention(self.nets, features)
             empirical = self.empirical_loss(self.model.embed_features(attended), batch.labels)
             if not self.params.environments:
                 return {"loss": empirical}
@@ -215,32 +201,33 @@ class Dcml(BaseMethod):
 
     def _environment_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         import torch
-
-        weights = self.environments.weights(batch.index)
-        each = [
-            self._in_environment(number, features, batch.labels, weights[:, number])
-            for number in range(self.params.environments)
-        ]
-        stacked = {name: torch.stack([terms[name] for terms in each]) for name in each[0]}
-        terms = {name: values.sum() if self.SUMS else values.mean() for name, values in stacked.items()}
-        return terms | ({"attention": self.distance_of_nets()} if self.nets else {})
-
-    def _in_environment(
-        self, number: int, features: Tensor, labels: Tensor, weights: Tensor
-    ) -> dict[str, Tensor]:
         import torch.nn.functional as F
 
         from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
-        attended = self._attended(number, features)
-        projected = self.model.projected(attended)
-        logits = class_logits(self.environment_loss, F.normalize(projected, dim=1), labels)
-        return {
-            "environments": invariance.cross_entropy(logits, labels, weights),
-            "irm": invariance.irm_penalty(logits, labels, weights),
-            "task": self.spread(attended, projected, labels, weights),
-        }
+        labels, each = batch.labels, []
+        for number, weights in enumerate(self.environments.weights(batch.index).unbind(1)):
+            attended = self._attended(number, features)
+            projected = self.model.projected(attended)
+            logits = class_logits(self.environment_loss, F.normalize(projected, dim=1), labels)
+            if self.RELEASED:
+                spread = invariance.spread_around_class_means(projected, labels, weights)
+            else:
+                spread = invariance.spread_between_pairs(attended, labels)
+            each.append(
+                {
+                    "environments": invariance.cross_entropy(logits, labels, weights),
+                    "irm": invariance.irm_penalty(logits, labels, weights),
+                    "task": spread,
+                }
+            )
+        stacked = {name: torch.stack([terms[name] for terms in each]) for name in each[0]}
+        terms = {name: values.mean() if self.RELEASED else values.sum() for name, values in stacked.items()}
+        if self.nets:
+            distance = invariance.relative_distance if self.RELEASED else invariance.distance
+            terms["attention"] = distance(self.nets)
+        return terms
 
     def _attended(self, number: int, features: Tensor) -> Tensor:
         return self.nets[number](features) if self.nets else features
@@ -282,7 +269,7 @@ class DcmlCode(Dcml):
     their distance to class means, which take no gradient.
     """
 
-    SUMS = False
+    RELEASED = True
 
     def prepare(self) -> None:
         """The base loss has class weights and an attention net of its own, which test time does not use."""
@@ -296,21 +283,6 @@ class DcmlCode(Dcml):
         if self.nets:
             self._empirical_net = self.fresh_net(len(self.nets))
             self._own["empirical_net"] = self._empirical_net
-
-    def attended_alike(self, features: Tensor) -> Tensor:
-        return self._empirical_net(features)
-
-    def distance_of_nets(self) -> Tensor:
-        """Mean over nets and matrices of squared relative distances to the mean."""
-        from bgbias.training.methods._invariance import relative_distance
-
-        return relative_distance(self.nets)
-
-    def spread(self, attended: Tensor, projected: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
-        """Weighted squared distances to class means."""
-        from bgbias.training.methods._invariance import spread_around_class_means
-
-        return spread_around_class_means(projected, labels, weights)
 
 
 MEMBERS = {
