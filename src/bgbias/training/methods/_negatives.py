@@ -86,6 +86,7 @@ class WithNegatives(BaseMethod):
         import torch
 
         from bgbias.models.norms import learning_nothing
+        from bgbias.training.repulsions import Further
 
         photos = self.photos(batch)
         embeddings = self.model(photos)
@@ -96,18 +97,14 @@ class WithNegatives(BaseMethod):
         pictures, counts = self.negatives(batch, photos, generator)
         with nullcontext() if self.params.ns_grad else torch.no_grad(), learning_nothing(self.model):
             further = self.model(pictures)
+        labels = batch.labels
         with torch.autocast(embeddings.device.type, enabled=False):
-            return self._with(embeddings, batch.labels, further, counts)
-
-    def _with(self, embeddings: Tensor, labels: Tensor, further: Tensor, counts: Tensor) -> dict[str, Tensor]:
-        from bgbias.training.repulsions import Further
-
-        own = self.params.scope == "own"
-        shown = further[:, None] if own else further.expand(len(further), -1, -1)
-        used = counts[:, None] if own else counts.expand(len(counts), -1)
-        made = Further(shown, used, self.params.kappa, self.params.alpha)
-        loss = self.repelled(self.base_loss, embeddings, labels, made)
-        return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
+            own = self.params.scope == "own"
+            shown = further[:, None] if own else further.expand(len(further), -1, -1)
+            used = counts[:, None] if own else counts.expand(len(counts), -1)
+            made = Further(shown, used, self.params.kappa, self.params.alpha)
+            loss = self.repelled(self.base_loss, embeddings, labels, made)
+            return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 
 class Patches(WithNegatives):
