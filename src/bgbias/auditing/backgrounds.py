@@ -59,14 +59,14 @@ def find(place: str | None) -> BackgroundPhotos:
     """
     if place is None:
         pairs = _drawn()
-        told = f"{len(pairs)} drawn ones, of walls above all; --backgrounds FOLDER takes photos, which are stronger"
+        told = f"{len(pairs)} generated backgrounds; for a stricter test use photos: --backgrounds FOLDER"
         return BackgroundPhotos(
             [name for name, _ in pairs], [data for _, data in pairs], told, photographed=False
         )
     if not places.source(place).exists():
         raise UserError(
             f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
-            " for drawn ones."
+            " for generated ones."
         )
     if is_picture(place) and places.source(place).is_file():
         raise UserError(f"{place} is one picture; name the folder that holds it and others by --backgrounds.")

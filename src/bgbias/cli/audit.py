@@ -82,13 +82,13 @@ def audit(
         int | None, typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all.")
     ] = None,
     backgrounds: Annotated[
-        str | None, typer.Option(help="Folder or zip of background photos; drawn ones if not given.")
+        str | None, typer.Option(help="Folder or zip of background photos; generated ones if not given.")
     ] = None,
     masks: Annotated[
         str | None, typer.Option(help="Folder or zip of drawn masks, called like the photos.")
     ] = None,
     masker: Annotated[
-        str, typer.Option(help="Who masks photos: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
+        str, typer.Option(help="Segmentation model: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
     ] = "u2netp",
     mask_weights: Annotated[Path | None, typer.Option(help="The masker's weights.")] = None,
     mask_option: Annotated[
@@ -99,7 +99,7 @@ def audit(
     fail_above: Annotated[
         float | None,
         typer.Option(
-            help="Exit with 1 if the drop is above so many per cent beyond chance: the lower end of its interval."
+            help="Exit with status 1 if the lower end of the drop's interval exceeds this percentage."
         ),
     ] = None,
     export: Annotated[
@@ -138,9 +138,10 @@ def audit(
     ] = None,
     device: Device = "auto",
 ) -> None:
-    """How much does a model lose when only the background changes, where, and is it more than chance?
+    """How much does a model lose when only the background changes, in which classes, and is it significant?
 
-    Ctrl-C and the same command again goes on; one that is finished is only shown. Photos and models are never written to.
+    Interrupt with Ctrl-C; run again to resume. A finished audit is shown, not recomputed. Photos and models
+    are never written to.
     """
     from bgbias import plugins
     from bgbias.auditing import exported, workplace
