@@ -44,7 +44,7 @@ def test_pixels_that_are_missing_at_a_rim_cost_points() -> None:
 
 
 def test_after_training_with_labels_no_difference_of_pretrainings_is_shown_nor_excluded() -> None:
-    said("pretrained.md", "No difference of Table 13 after training is beyond chance")
+    said("pretrained.md", "No difference of Table 13 after training is significant")
     said("pretrained.md", "a difference of ten points cannot be excluded")
     said("pretrained.md", "after MoCo with patches not even one of twenty")
     every = table("pretrained", "table13")
