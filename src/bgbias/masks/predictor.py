@@ -25,6 +25,9 @@ class MaskPredictor:
     params: Strict
     device: str = "cpu"
 
+    def __post_init__(self) -> None:
+        _ = self.key  # of the weights as they are now: somebody may replace the file
+
     @cached_property
     def key(self) -> str:
         """16 hex digits of all that its masks depend on: its code, its options but those of speed, its weights' bytes."""

@@ -7,7 +7,7 @@ and gallery, and nowhere else.
 from bgbias import plugins
 
 SHARED = {
-    "_first_ranks": ("precision_at_1", "r_precision", "recall_at_2", "recall_at_4", "recall_at_8"),
+    "_first_ranks": ("r_precision", "recall_at_2", "recall_at_4", "recall_at_8"),
     "_whole_rankings": (
         "average_precision",
         *(f"cmc_{k}" for k in (1, 5, 10)),

@@ -1,5 +1,5 @@
-"""Metrics of a query's first neighbours: R-precision and precision at 1 (Musgrave et al., ECCV 2020), and recall at k (Jegou,
-Douze & Schmid, TPAMI 2011).
+"""Metrics of a query's first neighbours: R-precision (Musgrave et al., ECCV 2020) and recall at k (Jegou, Douze & Schmid, TPAMI
+2011).
 """
 
 from functools import partial
@@ -14,18 +14,12 @@ def r_precision(n: Neighbours) -> np.ndarray:
     return n.per_relevant(n.within_r().sum(axis=1))
 
 
-def precision_at_1(n: Neighbours) -> np.ndarray:
-    """rel_i(1), float64 [N]; NaN for a query with nobody to find (recall at 1 counts those as misses)."""
-    return np.where(n.relevant > 0, n.top(1)[:, 0].astype(np.float64), np.nan)
-
-
 def recall(n: Neighbours, k: int) -> np.ndarray:
     """1 or 0, float64 [N]. Every query counts: one with nobody to find is a miss."""
     return (n.top(k).sum(axis=1) > 0).astype(np.float64)
 
 
 MEMBERS = {
-    "precision_at_1": {"TITLE": "P@1", "per_query": precision_at_1},
     "r_precision": {"TITLE": "RP", "per_query": r_precision},
     "recall_at_2": {"TITLE": "R@2", "per_query": partial(recall, k=2)},
     "recall_at_4": {"TITLE": "R@4", "per_query": partial(recall, k=4)},
