@@ -94,7 +94,7 @@ def limits(name):
 BGBIAS = "OMP_NUM_THREADS={threads} python -m bgbias {params} > {log:q} 2>&1"
 
 
-# Names are checked where they are read (study/names.py). A path that somebody names as a target may hold anything: commands
+# Names are checked where they are read (study/paths.py). A path that somebody names as a target may hold anything: commands
 # quote what they take from it (`:q`).
 wildcard_constraints:
     **dict.fromkeys(("dataset", "backbone", "loss", "method", "masker", "pool", "figure"), "[^/]+"),

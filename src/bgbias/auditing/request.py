@@ -46,19 +46,23 @@ def prepare(
     needs_interval: bool = False,
     command: str = "",
 ) -> tuple[Question, Mapping[str, Load]]:
-    """The question, and what loads its models by their names, of which a single one stays loaded.
+    """The question, and what loads its models by their names. Each is loaded once to see that it can be,
+    one at a time; a single one stays loaded.
 
     Whatever cannot be used is a UserError before the first photo is read. ``has_references``: models to
     compare the first one with are added. ``needs_interval``: too few classes for one are an error, too.
     """
     masking.check(masker, mask_weights, mask_options)
-    loaded = [load() for load in loads.values()]
+    (spec, load), *others = loads.items()
+    first = load()
+    for _, load in others:
+        load()
     if has_references:
-        references = beside(next(iter(loads)), loaded[0])
-        loads = {**loads, **{spec: partial(adapted, spec, options) for spec in references}}
-    elif len(loads) == 1:
-        loads = {spec: partial(replace, loaded[0]) for spec in loads}
-    del loaded
+        references = beside(spec, first)
+        loads = {**loads, **{name: partial(adapted, name, options) for name in references}}
+    elif not others:
+        loads = {spec: partial(replace, first)}
+    del first
     collection = look_at(chosen)
     if needs_interval and (not collection.labelled or collection.classes < FEWEST_CLASSES):
         raise UserError(NO_INTERVAL)

@@ -126,7 +126,7 @@ def better_masked(
 
 
 def _lost(queries: pd.DataFrame, of: Statistic) -> Estimate:
-    """What ``queries`` lose in front of other backgrounds, with its interval over their classes."""
+    """What ``queries`` lose on other backgrounds, with its interval over their classes."""
     classes = queries["class_name"].astype("category").cat.codes.to_numpy()
     ends = [queries[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
     return uncertainty.estimate(ends, classes, of)

@@ -59,14 +59,14 @@ class AuditFacts:
     fewest_classes: ClassVar[int] = FEWEST_CLASSES
 
     @property
-    def found(self) -> Findings:
-        """What needs classes."""
+    def findings(self) -> Findings:
+        """The numbers that need classes; there are some."""
         assert self.audit.findings is not None
         return self.audit.findings
 
     def estimate(self, table: str, **where: str) -> Estimate:
         """The value with its interval of the one row of a table of ``Findings`` in which these columns have these values."""
-        rows: pd.DataFrame = getattr(self.found, table)
+        rows: pd.DataFrame = getattr(self.findings, table)
         for column, value in where.items():
             rows = rows[rows[column] == value]
         (row,) = records(rows)
@@ -92,20 +92,19 @@ class AuditFacts:
         drop = self.drop()
         if drop.value < 0:
             return Estimate(-drop.value, -drop.high, -drop.low)
-        return Estimate(
-            drop.value, drop.low, min(drop.high, 1.0)
-        )  # Student's t does not know that no more can be lost
+        # Student's t does not know that no more than all can be lost.
+        return Estimate(drop.value, drop.low, min(drop.high, 1.0))
 
     @property
     def queries(self) -> int:
-        """Photos with a trusted mask and, where there are classes, somebody to find."""
+        """Photos with a trusted mask and, where there are classes, another photo to find."""
         found = self.audit.findings
         return len(self.audit.usable) if found is None else int(found.photos["lost"].notna().sum())
 
     @property
     def finds_hardly_more_than_chance(self) -> bool:
         """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
-        clean, chance = self.level(CLEAN).value, self.found.by_chance
+        clean, chance = self.level(CLEAN).value, self.findings.by_chance
         return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
 
     @property
@@ -117,7 +116,7 @@ class AuditFacts:
     @property
     def largest_class(self) -> tuple[str, int, int] | None:
         """The class that most queries are of, if one is, how many, and how many queries there are."""
-        sizes = self.found.classes.set_index("class_name")["queries"]
+        sizes = self.findings.classes.set_index("class_name")["queries"]
         largest, every = int(sizes.max()), int(sizes.sum())
         if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
             return None
@@ -132,12 +131,12 @@ class AuditFacts:
     @property
     def losing_half(self) -> int:
         """How many classes lose more than half of their MAP@R."""
-        return int((self.found.classes["relative"] > HALF).sum())
+        return int((self.findings.classes["relative"] > HALF).sum())
 
     @property
     def without_a_lender(self) -> int:
         """How many queries have no photo of their class to borrow a background from."""
-        photos = self.found.photos
+        photos = self.findings.photos
         return int(photos[LENT].isna().sum()) if LENT in photos else 0
 
     @property
@@ -162,7 +161,7 @@ class AuditFacts:
         """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
         classes are fewer. Unknown where that was not measured.
         """
-        rows, classes = self.found.levels, len(self.found.classes)
+        rows, classes = self.findings.levels, len(self.findings.classes)
         measured = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
         right = rows.loc[measured & (rows["metric"] == PRECISION_AT_1), "value"]
         if not len(right) or classes < 2:
@@ -177,19 +176,19 @@ class AuditFacts:
         """
         if self.audit.findings is None:
             return math.nan, 0
-        lost, scores = self.found.photos, self.audit.looks.scores
+        lost, scores = self.findings.photos, self.audit.looks.scores
         both = lost[["image_id", "lost"]].merge(scores[["image_id", "score"]]).dropna()
         return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()), len(both)
 
     @property
     def levels(self) -> list[tuple[str, str]]:
         """The conditions in the order in which people read them, others last, each with its title."""
-        return [(name, LEVEL_TITLES.get(name, name)) for name in in_order(self.found.levels["condition"])]
+        return [(name, LEVEL_TITLES.get(name, name)) for name in in_order(self.findings.levels["condition"])]
 
     @property
     def losing_classes(self) -> list[dict[str, Any]]:
         """The classes that lose most, each with a ``name`` that fits into a line of the terminal."""
-        classes = self.found.classes
+        classes = self.findings.classes
         short = without_common_folder(classes["class_name"])
         rows = records(classes.head(WORST))
         return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]
@@ -202,7 +201,7 @@ def in_order(conditions: Iterable[str]) -> list[str]:
 
 
 def sentences(audit: Measured, about: str) -> list[str]:
-    """What a macro of ``text.j2`` says of an audit: ``evidence``, ``caveats``, ``masks``, ``advice``."""
+    """What a macro of ``text.j2`` says of an audit: ``verdict``, ``evidence``, ``masks``, ``advice``."""
     return prose.fill_macro(SENTENCES, about, a=AuditFacts(audit))
 
 

@@ -38,7 +38,7 @@ def embed_attacked(
     """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone; with ``pooled``
     of the backbone's mean features.
 
-    ``clean`` [N, d]: the model's embeddings of the photos as they are, in the table's order, of which the targets' are taken, and
+    ``clean`` [N, d]: the model's embeddings of the original photos, in the table's order, of which the targets' are taken, and
     which are the answer where epsilon is 0. Targets and noise are drawn by the photos' names and ``draw``, not by the batch that
     a photo is in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """

@@ -101,7 +101,7 @@ def of_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     asked = embedded.asked & (place >= 0)
     if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[asked].tolist())):
         raise UserError(
-            "Fewer than two classes have photos with a trusted mask, and no others can be put in front of other backgrounds. Look"
+            "Fewer than two classes have photos with a trusted mask, and no others can be put on other backgrounds. Look"
             " at the masks (docs/masks.md)."
         )
     if len(set(embedded.labels[asked].tolist())) < 2:

@@ -1,4 +1,4 @@
-"""Test photos as models see them, clean and in front of other backgrounds, each with the mask of its object."""
+"""Test photos as models see them, clean and on other backgrounds, each with the mask of its object."""
 
 from collections.abc import Iterator, Sequence
 

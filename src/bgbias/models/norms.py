@@ -1,4 +1,4 @@
-"""Several batch norms for the same convolutions: one for photos as they are, and one for each other distribution of photos.
+"""Several batch norms for the same convolutions: one for original photos, and one for each other distribution of photos.
 
 Attacked photos have other statistics than clean ones; a norm of their own keeps these apart (Xie et al., CVPR 2020, for
 classification; MDProp for metric learning; docs/methods.md, section 8). The model itself keeps the first norms and nothing else:

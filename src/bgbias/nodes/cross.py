@@ -22,7 +22,7 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks, the pool for testing, the model, and its embeddings of the photos as they are: the gallery."""
+    """Test photos, masks, the pool for testing, the model, and its embeddings of the original photos: the gallery."""
     return (
         inputs.photos(cell.dataset)
         | inputs.masks(study, cell.dataset)

@@ -1,4 +1,4 @@
-"""Node: masks of a dataset's test photos as models see them, in front of other backgrounds too.
+"""Node: masks of a dataset's test photos as models see them, on other backgrounds too.
 
 Whoever would cure a model by masks has to find the object in the picture that comes, whatever stands behind it: the mask that the
 object was cut out by would be no cure but the answer. A masker whose masks do not follow from the picture (true ones, or files)

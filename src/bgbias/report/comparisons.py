@@ -1,4 +1,4 @@
-"""What a grid's models lose in front of other backgrounds, what methods change, and what that says on its page."""
+"""What a grid's models lose on other backgrounds, what methods change, and what that says on its page."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -53,7 +53,7 @@ class MethodRow:
     """The drop where backgrounds of queries alone change."""
     score: Estimate = UNKNOWN
     first_hit: float = math.nan
-    """P@1 in front of other backgrounds, in percent."""
+    """P@1 on other backgrounds, in percent."""
     change: Change | None = None
 
 
@@ -162,7 +162,7 @@ def _model(row: Mapping[str, Any], difference: Mapping[str, Any]) -> MethodRow:
 
 
 def _lost(study: Study) -> pd.DataFrame:
-    """MAP@R of each model's classes, as they are and in front of other backgrounds, means over seeds, draws and photos."""
+    """MAP@R of each model's classes, as they are and on other backgrounds, means over seeds, draws and photos."""
     wanted = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
     queries = pd.read_parquet(study.files.at("all_queries"), columns=wanted)
     own = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]

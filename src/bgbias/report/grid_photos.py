@@ -115,7 +115,7 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
 
 
 def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> dict[str, pd.DataFrame]:
-    """MAP@R of each model's queries in the gallery of photos as they are, means over seeds and draws."""
+    """MAP@R of each model's queries in the gallery of original photos, means over seeds and draws."""
     of_block = [
         *zip(("dataset", "backbone", "loss"), ("==",) * 3, block, strict=True),
         ("method", "in", methods),

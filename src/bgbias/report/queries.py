@@ -41,7 +41,7 @@ APART = " Those with a doubtful mask, which may have lost more, stand behind the
 @dataclass(frozen=True)
 class AskedModel:
     """A model that is shown queries: its embeddings of the photos, and MAP@R in 0..1 of each query by image id, a column for
-    each of ``clean`` and ``random_background``, in the gallery of photos as they are. ``title`` tells it from others.
+    each of ``clean`` and ``random_background``, in the gallery of original photos. ``title`` tells it from others.
     """
 
     title: str
@@ -50,7 +50,7 @@ class AskedModel:
 
     @property
     def lost(self) -> pd.Series:
-        """MAP@R that each query loses in front of other backgrounds, the greatest loss first."""
+        """MAP@R that each query loses on other backgrounds, the greatest loss first."""
         lost = (self.levels[CLEAN] - self.levels[RANDOM_BACKGROUND]).dropna()
         return lost.sort_index().sort_values(ascending=False, kind="stable")
 

@@ -1,4 +1,4 @@
-"""The object in front of other backgrounds (the paper's "corrupted" photos).
+"""The object on other backgrounds (the paper's "corrupted" photos).
 
 The picture of (dataset, split, draw, image) is a pure function of those names: the same for every model, batch size, worker count
 and input size, so that models are compared on the same pictures (docs/methods.md, section 2, golden G2c).

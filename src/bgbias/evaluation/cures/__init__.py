@@ -5,7 +5,7 @@ through the model anew) or ``mapped`` (each of its vectors is multiplied once); 
 
 One that is fitted has ``fit(crossed, judge)``: of embeddings [n, m, d] of n validation objects in front of the same m backgrounds
 of the validation pool, a map from embeddings [N, d] to embeddings, both of unit length; ``judge`` says how well validation photos
-in front of other backgrounds are found with such a map (MAP@R).
+on other backgrounds are found with such a map (MAP@R).
 
 Any other sees each picture with the mask of its object, and has ``AT``: at ``picture`` it has ``apply(picture, mask)``, from a
 picture uint8 [S, S, 3] and its mask uint8 [S, S] to the picture that the model sees; at ``features`` it has ``apply(features,

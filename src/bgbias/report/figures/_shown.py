@@ -58,7 +58,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def evaluation(study: Study) -> EvaluationPhotos:
-    """The test photos, with all that puts them in front of other backgrounds."""
+    """The test photos, with all that puts them on other backgrounds."""
     _, opened = album(study)
     return opened.evaluation(opened.table("test"), random_background.NEEDS, "test")
 

@@ -1,4 +1,4 @@
-"""MAP@R in front of other backgrounds over MAP@R in front of the photos' own: small dots are
+"""MAP@R on other backgrounds over MAP@R on the photos' own: small dots are
 training seeds, pale marks their means with the intervals of Table 1. Higher is better, and nearer
 to the dashed line less is lost; further right is better only if it is not by backgrounds that
 photos are found there.

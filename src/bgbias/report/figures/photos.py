@@ -1,4 +1,4 @@
-"""Photos, the masks of their objects, and the same objects in front of other backgrounds. Good: all
+"""Photos, the masks of their objects, and the same objects on other backgrounds. Good: all
 of the object, and nothing else, stands elsewhere.
 """
 

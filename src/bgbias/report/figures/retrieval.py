@@ -1,5 +1,5 @@
 """One query in front of its own and of another background, and what each model retrieves from
-photos as they are. A tick: of the query's class. Good: ticks in both rows; bad: in the first alone.
+original photos. A tick: of the query's class. Good: ticks in both rows; bad: in the first alone.
 The query was chosen for the contrast; what is usual, the tables say.
 
 Figure 1 of Kobs & Hotho (2022).

@@ -1,5 +1,5 @@
 """Linear and nearest-neighbour evaluation: how often a classifier on a model's embeddings is right,
-of photos as they are and in front of other backgrounds.
+of photos, original and on other backgrounds.
 
 docs/methods.md, section 6. Percentages are 0..100.
 """

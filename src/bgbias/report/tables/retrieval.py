@@ -1,4 +1,4 @@
-"""Retrieval in front of other backgrounds, and of the photos' own: MAP@R, what of it is lost, and
+"""Retrieval on other backgrounds, and of the photos' own: MAP@R, what of it is lost, and
 how a method changes that.
 
 The paper's Table 1 (Kobs & Hotho 2022). Percentages are 0..100. The spread over training seeds and

@@ -121,7 +121,7 @@ class Patches(WithNegatives):
 
 
 class Textures(WithNegatives):
-    """Textures that were quilted of the photos as they are, in their photos' crops."""
+    """Textures that were quilted of the original photos, in their photos' crops."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         if batch.textures is None:

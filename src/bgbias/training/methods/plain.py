@@ -1,4 +1,4 @@
-"""Training as usual: photos as they are (the baseline of Kobs & Hotho 2022)."""
+"""Training as usual: original photos (the baseline of Kobs & Hotho 2022)."""
 
 from __future__ import annotations
 
