@@ -77,12 +77,12 @@ def test_details_name_what_else_decides() -> None:
 def test_an_order_that_does_not_hold_is_named_with_its_reason(
     of_classes: float, of_draws: float, sentence: str
 ) -> None:
-    (told,) = details(stability=Stability(Estimate(of_classes), of_draws))
+    (told,) = details(stability=Stability(Estimate(of_classes), Estimate(of_draws)))
     assert sentence in told
 
 
 def test_an_order_that_holds_needs_no_words() -> None:
-    assert details(stability=Stability(Estimate(0.9), 0.8)) == []
+    assert details(stability=Stability(Estimate(0.9), Estimate(0.8))) == []
 
 
 def test_models_whose_preparation_was_guessed_are_named() -> None:

@@ -86,8 +86,9 @@ class ComparedAudits:
             "choice": vars(found.choice),
             "stability": found.stability
             and {
-                "of_classes": found.stability.of_classes.value,
-                "of_draws": found.stability.of_draws,
+                f"{name}{end}": getattr(tau, field)
+                for name, tau in vars(found.stability).items()
+                for end, field in (("", "value"), ("_low", "low"), ("_high", "high"))
             },
             "models": records(self.models),
             "pairs": records(found.pairs),
