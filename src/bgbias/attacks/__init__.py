@@ -23,11 +23,11 @@ import numpy as np
 from pydantic import Field
 
 from bgbias import plugins, seeds
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor, nn
 
 # Of ImageNet's photos, by channel in RGB, for all networks: what a photo may be changed by is the same for each of them.
@@ -64,8 +64,6 @@ def targets_of_batch(labels: Tensor, count: int, generator: torch.Generator) -> 
 
     Too few classes for so many targets are an error.
     """
-    import torch
-
     classes = len(labels.unique())
     if classes <= count:
         raise UserError(
@@ -136,8 +134,6 @@ def descended(
     A step is ``epsilon / steps``, of a size that broadcasts to the photos; each ends within ``epsilon`` of ``photos`` and within
     ``lowest`` to ``highest``, as the first one begins. Nothing but the photos is differentiated.
     """
-    import torch
-
     low, high = (photos - epsilon).clamp_(min=lowest), (photos + epsilon).clamp_(max=highest)
     step, x = epsilon / steps, begin.clamp(low, high)
     for _ in range(steps):

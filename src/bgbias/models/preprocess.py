@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from bgbias.compute.lazy import torch
+
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
 
@@ -22,8 +23,6 @@ class Preprocess:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W], uint8 (gives float32) or float."""
-        import torch
-
         kind = x.dtype if x.is_floating_point() else torch.float32
         mean, std = (_plane(values, x.shape[2:], kind, x.device) for values in (self.mean, self.std))
         if x.device.type != "cpu" or x.requires_grad:
@@ -36,8 +35,6 @@ class Preprocess:
         return y
 
     def _normalised(self, x: Tensor, mean: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
-        import torch
-
         if self.order == "bgr":
             x = torch.stack(x.unbind(1)[::-1], 3).permute(0, 3, 1, 2)
         if self.scale != 1:
@@ -51,8 +48,6 @@ def _plane(
     values: tuple[float, ...], size: tuple[int, int], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """One number a channel, at every pixel: ten times as fast as to broadcast it, where channels lie last."""
-    import torch
-
     with torch.inference_mode(False):  # kept for later, when there may be gradients
         plane = torch.tensor(values, dtype=dtype, device=device).view(1, -1, 1, 1).expand(1, -1, *size)
         return plane.contiguous(memory_format=torch.channels_last)

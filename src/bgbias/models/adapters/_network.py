@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bgbias.compute.device import pick
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._calls import failing
@@ -37,8 +38,6 @@ def adapted(
     ``embedding`` says what its output is, if it is known to be vectors; else the output is pooled as ``options`` say. ``batch``:
     the only number of pictures that it takes at once, if there is one.
     """
-    import torch
-
     device = pick(options.device)
     if isinstance(network, torch.nn.Module):
         with suppress(NotImplementedError):  # of exported programs, which know no modes
@@ -88,7 +87,6 @@ def on_processor(
     **more: Any,
 ) -> Adapted:
     """The same of a function of arrays float32 [B, 3, S, S] that runs on the processor and has no gradients."""
-    import torch
 
     def network(x: Tensor) -> Tensor:
         return torch.from_numpy(run(x.numpy()))
@@ -106,15 +104,11 @@ def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
 
 def _batch(views: np.ndarray, device: str) -> Tensor:
     """Views uint8 [B, S, S, 3] as float32 [B, 3, S, S]."""
-    import torch
-
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
 
 
 def _dtype(network: Any) -> Any:
     """That of its weights: input of another precision would be refused."""
-    import torch
-
     tensors = network.parameters() if isinstance(network, torch.nn.Module) else ()
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
@@ -156,8 +150,6 @@ def describe_pooling(output: Any, how: str | None) -> str:
 
 def _tensor(output: Any) -> Tensor:
     """The one tensor of an output."""
-    import torch
-
     named = dict(output) if isinstance(output, Mapping) else {}
     if isinstance(output, (tuple, list)):
         named = {str(place): part for place, part in enumerate(output)}

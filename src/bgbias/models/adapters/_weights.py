@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 
@@ -64,8 +65,6 @@ def fill(
 
 def read(path: Path, whose: str) -> tuple[State, list[str]]:
     """Tensors by name, and what they were taken out of."""
-    import torch
-
     if path.suffix == ".safetensors":
         return state_dicts.read_state_dict(path, whose), []
     try:
@@ -83,8 +82,6 @@ def read(path: Path, whose: str) -> tuple[State, list[str]]:
 
 
 def _is_state(held: Any) -> bool:
-    import torch
-
     return isinstance(held, dict) and bool(held) and all(isinstance(t, torch.Tensor) for t in held.values())
 
 

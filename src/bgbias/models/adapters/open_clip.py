@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bgbias.compute.lazy import nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
@@ -28,8 +29,6 @@ LISTING = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
 
 def adapt(which: str, options: Options) -> Adapted:
     """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
-    from torch import nn
-
     open_clip = needed("open_clip", "open-clip")
     name = f"open_clip:{which}"
     told: tuple[str, ...]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias import plugins
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 
@@ -61,8 +62,6 @@ def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: st
 
 
 def _fits_as_trained(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
-    import torch
-
     module = plugins.load("backbones", backbone)
     with torch.device("meta"):
         usual = module.build(plugins.variant(backbone), module.Params(weights=None))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models.adapters._library import named
 from bgbias.models.backbones import Facts, Pretrained
@@ -144,7 +145,5 @@ def published_config(variant: str) -> Any:
 
 @cache
 def _channels(variant: str, img_size: int | None) -> int:
-    import torch
-
     with torch.device("meta"):  # no memory, no random numbers
         return int(create(variant, **input_size(variant, img_size)).num_features)

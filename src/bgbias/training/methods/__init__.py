@@ -8,8 +8,8 @@ other classes, ``classes(params)`` if it attacks photos towards others of a batc
 family and name), and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows
 and of its colour; ``ENTRIES``, titles of entries of params.yaml that are this method with other options, each in a shade of its
 colour by its place in that order: a new one goes to the end, so that the others keep theirs. Planning reads the facts of every
-method, so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may
-use.
+method, so these files take torch from ``compute.lazy``, which imports it when it is used. ``study/methods.py`` says which names a
+grid may use.
 """
 
 from __future__ import annotations

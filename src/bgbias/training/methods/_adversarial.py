@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
+from bgbias.compute.lazy import torch
 from bgbias.settings import Names
 from bgbias.training.methods import BaseMethod, plain
 
@@ -185,8 +186,6 @@ class Adversarial(Standard):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``; of separate losses also ``base_loss``, that of the clean photos, and each attack's by its name."""
-        import torch
-
         if not self.attacks:
             return super().loss(batch)
         photos = self.grey_levels(batch)
@@ -211,8 +210,6 @@ class Adversarial(Standard):
 
         ``photos``: the batch's, float in 0..255. The network stands still meanwhile, in evaluation mode.
         """
-        import torch
-
         everyone = torch.arange(len(photos), device=photos.device)
         whole = self.params.losses == "separate"
         rows = [everyone] * len(self.attacks) if whole else list(everyone.tensor_split(len(self.attacks)))

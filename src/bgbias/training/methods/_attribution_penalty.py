@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import torch
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
@@ -103,8 +104,6 @@ class AttributionPenalty(BaseMethod):
 
         They can be differentiated again; the other photos' embeddings are constants.
         """
-        import torch
-
         from bgbias.models.derivatives import differentiable_twice
 
         others = [] if self.alone else [row for row in range(len(photos)) if row not in set(rows)]

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from bgbias import seeds
+from bgbias.compute.lazy import torch
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from bgbias.training.batches import Batch
@@ -83,8 +83,6 @@ class WithNegatives(BaseMethod):
         raise NotImplementedError(type(self))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        import torch
-
         from bgbias.models.norms import learning_nothing
         from bgbias.training.repulsions import Further
 

@@ -9,12 +9,12 @@ from pydantic import Field
 
 from bgbias import seeds
 from bgbias.attribution.settings import SimilarityScore
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from bgbias.training.batches import Batch
@@ -71,8 +71,6 @@ class SimilarityMining(BaseMethod):
         return {"loss": base + self.params.gamma * mining, "base_loss": base, "mining": mining}
 
     def _tuples(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
-        import torch
-
         from bgbias.training import mining
 
         chosen = mining.pairs(labels, generator)
@@ -90,8 +88,6 @@ class SimilarityMining(BaseMethod):
         return chosen[order.to(chosen.device)]
 
     def _mining(self, photos: Tensor, features: Tensor, tuples: Tensor) -> Tensor:
-        import torch
-
         from bgbias.attribution import similarity as attention
         from bgbias.models.norms import learning_nothing
         from bgbias.training.mining import mining_loss

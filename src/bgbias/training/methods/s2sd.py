@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
+from bgbias.compute.lazy import F, nn, torch
 from bgbias.training.methods import BaseMethod, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import Tensor
 
     from bgbias.training.batches import Batch
     from bgbias.training.methods import Passes, Task
@@ -102,8 +103,6 @@ class Method(BaseMethod):
 
     def prepare(self) -> None:
         """The method, whose judge is this one, and the heads of the wider embeddings."""
-        from torch import nn
-
         from bgbias.training.methods._distillation import Heads
 
         chosen, model, task = self.params, self.model, self.task
@@ -131,9 +130,6 @@ class Method(BaseMethod):
 
     def judged(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss of feature maps [B, channels, h, w] with labels [B]."""
-        import torch
-        import torch.nn.functional as F
-
         from bgbias.training.methods import _distillation as distillation
 
         assert self.heads is not None

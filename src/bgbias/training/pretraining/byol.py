@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import F, torch
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
@@ -41,8 +42,6 @@ class Pretraining(BasePretraining):
     params: Params
 
     def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
-        import torch
-
         super().__init__(model, params, key, steps)
         self.heads["predictor"] = self.head(params.dim, "predictor")
         self.heads.register_buffer("step", torch.zeros((), dtype=torch.int64))
@@ -57,9 +56,6 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
-        import torch
-        import torch.nn.functional as F
-
         seen, negatives, counts = self.views(batch)
         step = self.heads.get_buffer("step")
         self.follow(kept(self.params.keep, int(step), self.steps))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from bgbias.compute.lazy import F, torch
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -33,8 +35,6 @@ def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> 
 
 def multi_similarity(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss, with kappa e^(beta (alpha s - base)) for each further negative in its anchor's sum of negatives."""
-    import torch
-
     beta, turn = base.loss.beta, base.loss.base
     own = labels[:, None] == labels[None]
     others = (beta * (embeddings @ embeddings.T - turn)).masked_fill(own, -torch.inf)
@@ -49,9 +49,6 @@ def cross_entropy(base: Any, embeddings: Tensor, labels: Tensor, further: Furthe
     """Cross-entropy over the loss's own logits and one more class for each further negative of an anchor,
     never the right one, without a margin: scale * alpha * s + ln kappa.
     """
-    import torch
-    import torch.nn.functional as F
-
     from bgbias.training.losses._parts import class_logits
 
     loss = base.loss
