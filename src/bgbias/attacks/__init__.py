@@ -17,24 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from bgbias import plugins, seeds
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 # Of ImageNet's photos, by channel in RGB, for all networks: what a photo may be changed by is the same for each of them.
 STD = (0.229, 0.224, 0.225)
 WHITE = 255.0
 
-Embed = Callable[["Tensor"], "Tensor"]
+Embed = Callable[[Tensor], Tensor]
 """Photos, float grey levels [B, 3, H, W] in RGB, to embeddings [B, d]."""
 
 

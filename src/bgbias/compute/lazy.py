@@ -1,17 +1,17 @@
-"""torch, imported when something of it is first used: ``from bgbias.compute.lazy import F, nn, torch``.
+"""torch, imported when something of it is first used: ``from bgbias.compute.lazy import F, Tensor, nn, torch``.
 
 For files that planning reads, too, and must not wait for: what a loss, a method or a backbone says of itself needs no torch, what
 it computes does. Classes that derive from torch's stand in modules that import it as usual.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["F", "nn", "torch"]
+__all__ = ["F", "Tensor", "nn", "torch"]
 
 if TYPE_CHECKING:
     import torch
     import torch.nn.functional as F
-    from torch import nn
+    from torch import Tensor, nn
 else:
     import importlib
 
@@ -25,3 +25,4 @@ else:
             return getattr(importlib.import_module(self._name), attribute)
 
     torch, nn, F = map(_Lazy, ("torch", "torch.nn", "torch.nn.functional"))
+    Tensor = Any  # for annotations alone

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from bgbias.compute.lazy import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from bgbias.compute.lazy import Tensor, torch
 
 
 @dataclass(frozen=True)

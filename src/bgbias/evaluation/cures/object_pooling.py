@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from bgbias.compute.lazy import F
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from bgbias.compute.lazy import F, Tensor
 
 TITLE = "pooling on the object"
 INDEX = "again"

@@ -12,19 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bgbias import plugins, seeds
 from bgbias.compute.device import autocast
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SHARED = {"_whole_networks": ("exported", "torchscript")}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})

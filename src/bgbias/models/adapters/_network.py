@@ -6,21 +6,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bgbias.compute.device import pick
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._preparation import Preparation
 from bgbias.models.adapters._weights import list_activations
 from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def adapted(

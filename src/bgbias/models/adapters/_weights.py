@@ -8,16 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    State = dict[str, Tensor]
+State = dict[str, Tensor]
 
 # Whatever else a checkpoint calls the weights in it; a training's own names come first.
 NESTED = (

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bgbias.compute.device import pick
+from bgbias.compute.lazy import Tensor
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.look import Look
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.models.model import EmbeddingModel
 
 OF = "bgbias"

@@ -12,18 +12,15 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from bgbias.compute.lazy import nn, torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
 from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
 from bgbias.models.adapters._network import adapted, attempted, describe_pooling, pooled
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OF = "transformers"
 OFFLINE = "Fetch it where there is a network, or say what it would: --size, --mean and --std."

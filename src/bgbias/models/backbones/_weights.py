@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bgbias import plugins
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 def load(trunk: nn.Module, file: Path, backbone: str) -> None:

@@ -11,18 +11,15 @@ import math
 import re
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters._library import named
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 VARIANTS = "the name of a model of timm"
 # As in vit_tiny_patch16_224 and convnext_base.fb_in22k_ft_in1k_384; and what most models have that do not say it.

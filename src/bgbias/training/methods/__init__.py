@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bgbias.compute.lazy import Tensor, nn
 from bgbias.images.composite import replaced
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
 

@@ -12,13 +12,11 @@ from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.settings import Names
 from bgbias.training.methods import BaseMethod, plain
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.training.batches import Batch
 
 NEEDS: frozenset[str] = frozenset()
@@ -26,7 +24,7 @@ TRAINS = True
 BatchNorm = Literal["trained", "frozen", "as_train"]
 BATCH_NORM = "whether statistics are learned; as_train: as train.freeze_batch_norm says"
 
-Judge = Callable[["Tensor", "Tensor"], "Tensor"]
+Judge = Callable[[Tensor, Tensor], Tensor]
 """Feature maps [B, channels, h, w], as the model pools them, and labels [B] to a scalar loss."""
 
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.batches import Batch
 
 NEEDS = frozenset({"masks"})

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from bgbias import progress, seeds
-from bgbias.compute.lazy import F, nn, torch
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.models.necks import attention
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.models.necks._attention_net import AttentionNet
     from bgbias.training.batches import Batch

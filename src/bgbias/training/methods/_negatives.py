@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from bgbias import seeds
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.batches import Batch
 
 NEEDS = frozenset({"masks"})

@@ -9,14 +9,12 @@ from pydantic import Field
 
 from bgbias import seeds
 from bgbias.attribution.settings import SimilarityScore
-from bgbias.compute.lazy import torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.batches import Batch
 
 NEEDS: frozenset[str] = frozenset()

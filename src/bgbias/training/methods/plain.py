@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import Tensor
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.batches import Batch
 
 TITLE = "Plain"

@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
-from bgbias.compute.lazy import F, nn, torch
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training.methods import BaseMethod, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.batches import Batch
     from bgbias.training.methods import Passes, Task
 

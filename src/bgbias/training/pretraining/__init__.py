@@ -13,14 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bgbias import seeds
-from bgbias.compute.lazy import F, nn, torch
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training.methods import BaseMethod, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch, TrainingPhotos
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.compute.lazy import F, torch
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
 

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from bgbias.compute.lazy import F, nn, torch
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.training.batches import Batch
 

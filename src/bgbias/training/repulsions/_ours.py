@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bgbias.compute.lazy import F, torch
+from bgbias.compute.lazy import F, Tensor, torch
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.training.repulsions import Further
 
 ALPHA = True
