@@ -11,7 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from bgbias import seeds
 from bgbias.compute.device import autocast
-from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.compute.overlap import ahead, fetched
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
 
@@ -59,7 +59,7 @@ def embed_views(
 
     def embedded() -> Iterator[torch.Tensor]:
         look = model.pooled if pooled else model
-        for x in ahead(batches(), device, sent):
+        for x in ahead(batches(), device):
             seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
             yield look(seen).float()
 

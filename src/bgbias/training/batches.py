@@ -15,7 +15,6 @@ from torch import Tensor
 
 from bgbias import seeds
 from bgbias.backgrounds.draws import Draw
-from bgbias.compute.overlap import sent
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.pixels import RelativeBox
@@ -42,13 +41,6 @@ class Batch:
     masks: Tensor | None = None
     backgrounds: Tensor | None = None
     textures: Tensor | None = None
-
-    def to(self, device: str) -> Batch:
-        """The same batch on another device, which the copies may still be on their way to."""
-        extra = [
-            None if t is None else sent(t, device) for t in (self.masks, self.backgrounds, self.textures)
-        ]
-        return Batch(sent(self.images, device), sent(self.labels, device), sent(self.index, device), *extra)
 
 
 def sample(

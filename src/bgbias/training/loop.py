@@ -196,14 +196,12 @@ def train_epoch(
     lr_key: str = LR_KEY,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
-    method.start_epoch(
-        epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device, Batch.to)
-    )
+    method.start_epoch(epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device))
     for module in method.modules().values():
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], lr_key)
     with full_precision() if method.full_precision else nullcontext():
-        sent = ahead(batches, device, Batch.to)
+        sent = ahead(batches, device)
         for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
             with autocast(device, settings.precision):
                 parts = method.loss(batch)
