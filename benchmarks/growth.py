@@ -71,11 +71,12 @@ def _embedding(photos: int, draws: int) -> Callable[[], Any]:
     from bgbias.models.backbones.tiny import FACTS, Params
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     made = _album.album(photos, 4)
     served = _album.evaluation(made, FACTS.input_size)
     model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
-    return lambda: embedding.embed(model, served, _album.views(draws), batch_size=8)
+    return lambda: embedding.embed(model, served, _album.views(draws), How(batch_size=8))
 
 
 def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:

@@ -21,6 +21,7 @@ from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
+from bgbias.models.settings import USUAL, How
 from bgbias.photos import subset
 from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
@@ -58,14 +59,7 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
 
 
 def embed(
-    model: EmbeddingModel,
-    photos: EvaluationPhotos,
-    shown: ImageTable,
-    backgrounds: int,
-    device: str = "cpu",
-    precision: str = "fp32",
-    batch_size: int = 64,
-    pooled: bool = False,
+    model: EmbeddingModel, photos: EvaluationPhotos, shown: ImageTable, backgrounds: int, how: How = USUAL
 ) -> Crossed:
     """Embeddings of the photos ``shown``, each in front of the same ``backgrounds`` of the pool, all if it has fewer."""
     from bgbias.models.inference import embed_views
@@ -77,7 +71,7 @@ def embed(
             "The pool has one background, and crossing takes two: add photos to it, or set crossing.objects to null."
         )
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    flat = embed_views(model, views(photos, shown.ids, behind), device, precision, batch_size, pooled)
+    flat = embed_views(model, views(photos, shown.ids, behind), how)
     vectors = flat.reshape(len(shown), len(drawn), -1)
     return Crossed(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
 

@@ -65,7 +65,7 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         shown = crossing.objects(photos, count)
-        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, *how)
+        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, how)
         queries = crossing.of_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
         )
