@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 from bgbias import seeds
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
+from bgbias.training import tiles
 from bgbias.training.methods import BaseMethod
 
 if TYPE_CHECKING:
@@ -110,8 +111,6 @@ class Patches(WithNegatives):
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Each photo tiled with windows of its own; all count."""
-        from bgbias.training import tiles
-
         pictures = tiles.patches(photos, self.params.smallest, self.params.largest, generator)
         return pictures, batch.labels >= 0
 
@@ -135,8 +134,6 @@ class Surroundings(WithNegatives):
     """Whether the box around the object is covered, or its outline."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        from bgbias.training import tiles
-
         if batch.masks is None:
             raise ValueError("negatives of background alone need batches with masks")
         if self.replaces_backgrounds:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from bgbias import seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
+from bgbias.training import tiles
 from bgbias.training.methods import BaseMethod, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining._settings import PretrainingParams
@@ -85,7 +86,6 @@ class BasePretraining(BaseMethod):
             return self._views(batch)
 
     def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        from bgbias.training import tiles
         from bgbias.training.pretraining import _colours
 
         drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
