@@ -17,9 +17,9 @@ from scipy.special import stdtrit
 
 import bgbias
 from bgbias.datasets import toy
+from bgbias.evaluation.left_out import change_for_others, deep_enough
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_class import change_for_others, deep_enough
 from bgbias.images import pixels
 from bgbias.results.uncertainty import CONFIDENCE, Estimate, Statistic, itself, relative_drop
 

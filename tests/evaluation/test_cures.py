@@ -15,8 +15,9 @@ from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import cured, embeddings, erasure
+from bgbias.evaluation import cured, embeddings
 from bgbias.evaluation.conditions import random_background
+from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.seen import masked, views_of
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from bgbias.evaluation import cured
     from bgbias.evaluation.conditions import View
+    from bgbias.evaluation.cures._projected import Erasure
     from bgbias.evaluation.embeddings import Embeddings
-    from bgbias.evaluation.erasure import Erasure
     from bgbias.models.model import EmbeddingModel
     from bgbias.study.album import Album
 
