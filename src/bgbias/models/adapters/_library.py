@@ -159,12 +159,9 @@ def reached_or_offline() -> Iterator[None]:
         if error := why_not(url.host, url.port or {"http": 80}.get(url.scheme, 443)):
             raise OfflineModeIsEnabled(f"{url.host}: {error}") from error
 
-    def hooks(change: Callable[[list[Any]], list[Any]]) -> None:
-        before = client.event_hooks
-        client.event_hooks = before | {"request": change(before["request"])}
-
-    hooks(lambda before: [*before, check])
+    before = client.event_hooks
+    client.event_hooks = before | {"request": [*before["request"], check]}
     try:
         yield
     finally:
-        hooks(lambda before: [hook for hook in before if hook is not check])
+        client.event_hooks = before

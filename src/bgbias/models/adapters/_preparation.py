@@ -55,12 +55,11 @@ class Preparation:
         """Other usual ways to normalise, by the options that choose them; none where mean or std were given."""
         if not {"mean", "std"} <= {*self.guessed}:
             return {}
-        return {_typed(mean, std): normalised(mean, std) for mean, std in OTHER_COLOURS}
-
-
-def _typed(mean: tuple[float, ...], std: tuple[float, ...]) -> str:
-    of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
-    return f"--mean {of_mean} --std {of_std}"
+        found = {}
+        for mean, std in OTHER_COLOURS:
+            of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
+            found[f"--mean {of_mean} --std {of_std}"] = normalised(mean, std)
+        return found
 
 
 def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1 / 255) -> Preprocess:

@@ -14,7 +14,7 @@ from bgbias.training.methods._adversarial import NormParams, Standard
 
 if TYPE_CHECKING:
     from bgbias.training.batches import Batch
-    from bgbias.training.methods import Passes, Task
+    from bgbias.training.methods import Task
 
 TITLE = "S2SD"
 PLACE = 16
@@ -168,12 +168,6 @@ class Method(BaseMethod):
             own = self.task.loss_lr if self.task else None
             groups.append({"params": weights, "lr": own or lr})
         return groups
-
-    def start_epoch(self, epoch: int, passes: Passes) -> None:
-        self.inner.start_epoch(epoch, passes)
-
-    def end_epoch(self) -> None:
-        self.inner.end_epoch()
 
 
 def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
