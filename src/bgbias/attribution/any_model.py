@@ -12,6 +12,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
+import cv2
 import numpy as np
 import pandas as pd
 import torch
@@ -125,8 +126,6 @@ def _by_occlusion(model: Adapted, photo: np.ndarray) -> dict[str, np.ndarray]:
 
 def occluded(photo: np.ndarray) -> Iterator[np.ndarray]:
     """The photo uint8 [S, S, 3] as it is, then with each cell of the grid blurred, row by row."""
-    import cv2
-
     size = len(photo)
     blurred = np.asarray(cv2.GaussianBlur(photo, (0, 0), size / CELLS))
     yield photo

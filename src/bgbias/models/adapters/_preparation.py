@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options
 from bgbias.models.look import Look
-from bgbias.models.preprocess import Preprocess
+from bgbias.models.preprocess import IMAGENET, Preprocess
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Mean and standard deviation that other networks are usually trained with: those to -1..1, none, and CLIP's.
 OTHER_COLOURS = (
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -101,7 +100,7 @@ def usual(options: Options, size: int | None = None, normalises_itself: bool = F
     """
     side = size or 224
     look = Look(side, side * 256 // 224)
-    normalise = None if normalises_itself else normalised(MEAN, STD)
+    normalise = None if normalises_itself else IMAGENET
     unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
     guessed = tuple(name for name in unsaid if name not in options.given())
     source = "ImageNet defaults, because the model specifies none"

@@ -10,11 +10,10 @@ from typing import Any
 from bgbias.compute.lazy import nn
 from bgbias.files.fetch import Source
 from bgbias.models.backbones import Facts, Pretrained
-from bgbias.models.preprocess import Preprocess
+from bgbias.models.preprocess import IMAGENET
 
 Params = Pretrained
 HEAD = "fc."
-IMAGENET = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "rgb")
 
 
 def facts(channels: int) -> Facts:
