@@ -17,6 +17,7 @@ from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training import tiles
 from bgbias.training.methods import BaseMethod, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
+from bgbias.training.pretraining import _colours
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
@@ -83,32 +84,27 @@ class BasePretraining(BaseMethod):
         """
         # What is seen does not depend on what the network computes in.
         with torch.autocast(batch.images.device.type, enabled=False):
-            return self._views(batch)
-
-    def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        from bgbias.training.pretraining import _colours
-
-        drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
-        self._step += 1
-        changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
-        seen = self.model.preprocess(_colours.changed(batch.images, changes))
-        kind = self.params.active_negatives
-        if kind == "none":
-            return seen, None, None
-        asked = len(seen) // 2 * self.ASKS
-        if kind in ("surroundings", "boxes"):
-            if batch.masks is None:
-                raise ValueError("negatives of background alone need batches with masks")
-            masks, box = batch.masks[:asked], kind == "boxes"
-            covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
-            return seen, *covered
-        if kind == "textures":
-            assert batch.textures is not None
-            # Seen as their photo is: what differs is what is shown.
-            pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
-        else:
-            pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
-        return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
+            drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+            self._step += 1
+            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
+            seen = self.model.preprocess(_colours.changed(batch.images, changes))
+            kind = self.params.active_negatives
+            if kind == "none":
+                return seen, None, None
+            asked = len(seen) // 2 * self.ASKS
+            if kind in ("surroundings", "boxes"):
+                if batch.masks is None:
+                    raise ValueError("negatives of background alone need batches with masks")
+                masks, box = batch.masks[:asked], kind == "boxes"
+                covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
+                return seen, *covered
+            if kind == "textures":
+                assert batch.textures is not None
+                # Seen as their photo is: what differs is what is shown.
+                pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
+            else:
+                pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
+            return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""
