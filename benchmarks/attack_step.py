@@ -22,7 +22,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
     from bgbias.models.model import build_model
     from bgbias.training import loop
-    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Batch
 
     size, count = (64, 8) if tiny else (FACTS.input_size, BATCH)
     model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))

@@ -20,7 +20,7 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import How
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

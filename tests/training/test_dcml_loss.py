@@ -22,7 +22,7 @@ from torch import Tensor
 
 from bgbias import plugins, seeds
 from bgbias.training import loop
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

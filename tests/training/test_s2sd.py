@@ -21,8 +21,7 @@ from bgbias.nodes.train import train, uses
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod, Task
+from bgbias.training.methods import BaseMethod, Batch, Task
 from bgbias.training.methods import s2sd as distillation
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train

@@ -25,8 +25,7 @@ from bgbias.compute.overlap import ahead
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.models.model import EmbeddingModel
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.settings import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.

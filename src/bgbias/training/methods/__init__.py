@@ -23,7 +23,6 @@ from bgbias.images.composite import replaced
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
 
 # Options that share a file.
 SHARED = {
@@ -37,7 +36,23 @@ SHARED = {
 REPLACING = frozenset({"masks", "backgrounds"})
 
 
-Passes = Callable[[str, int], "Iterator[Batch]"]
+@dataclass(frozen=True)
+class Batch:
+    """Photos as a method gets them, on the model's device.
+
+    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1, backgrounds and
+    textures: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    masks: Tensor | None = None
+    backgrounds: Tensor | None = None
+    textures: Tensor | None = None
+
+
+Passes = Callable[[str, int], Iterator[Batch]]
 """(what for, photos a batch) to batches that show every training photo once, in an order and crops of that purpose's own."""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,10 +14,7 @@ from bgbias import attacks, seeds
 from bgbias.attacks import Strength
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.settings import Names
-from bgbias.training.methods import BaseMethod, plain
-
-if TYPE_CHECKING:
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch, plain
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True

@@ -7,16 +7,12 @@ minimised, so that training differentiates twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch
 
 NEEDS = frozenset({"masks"})
 TRAINS = True

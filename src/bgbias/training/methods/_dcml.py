@@ -18,13 +18,11 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.models.necks import attention
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch, Passes, Task
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
     from bgbias.models.necks._attention_net import AttentionNet
-    from bgbias.training.batches import Batch
-    from bgbias.training.methods import Passes, Task
     from bgbias.training.methods._invariance import Gradients
 
 NEEDS: frozenset[str] = frozenset()

@@ -5,7 +5,7 @@ semantics", Ge et al. 2021)."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -13,10 +13,7 @@ from bgbias import seeds
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
 from bgbias.training import tiles
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch
 
 NEEDS = frozenset({"masks"})
 TRAINS = True

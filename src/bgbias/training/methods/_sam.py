@@ -8,7 +8,7 @@ to 5). Tuples are rows of the batch's photos, int64 [T, roles].
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field
 
@@ -18,10 +18,7 @@ from bgbias.attribution.settings import SimilarityScore
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True

@@ -4,18 +4,14 @@ docs/methods.md, section 8). It combines with plain and adversarial training; at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
-from bgbias.training.methods import BaseMethod, plain
+from bgbias.training.methods import BaseMethod, Batch, Task, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
-
-if TYPE_CHECKING:
-    from bgbias.training.batches import Batch
-    from bgbias.training.methods import Task
 
 TITLE = "S2SD"
 PLACE = 16

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from bgbias import seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training import tiles
-from bgbias.training.methods import BaseMethod, Passes
+from bgbias.training.methods import BaseMethod, Batch, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining import _colours
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch, TrainingPhotos
+    from bgbias.training.batches import TrainingPhotos
 
 
 class BasePretraining(BaseMethod):

@@ -12,12 +12,12 @@ from pydantic import Field
 
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
+from bgbias.training.methods import Batch
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
 
 TITLE = "MoCo v2"
 
