@@ -61,10 +61,10 @@ class Preparation:
         return found
 
 
-def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1 / 255) -> Preprocess:
+def normalised(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
     """That of libraries whose colours are in 0..1 before they are normalised."""
     (r, g, b), (of_r, of_g, of_b) = map(float, mean), map(float, std)
-    return Preprocess(scale, (r, g, b), (of_r, of_g, of_b))
+    return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
 
 
 def square(height: int | None, width: int | None, name: str) -> int | None:

@@ -69,17 +69,13 @@ def read(path: Path, whose: str) -> tuple[State, list[str]]:
     except Exception:  # it is read once more, for the words
         return state_dicts.read_state_dict(path, whose), []
     told = []
-    while not _is_state(held):
+    while not (isinstance(held, dict) and held and all(isinstance(t, torch.Tensor) for t in held.values())):
         inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
         held = held[inside[0]]
         told.append(f"weights: '{inside[0]}' of the checkpoint{_not_taken(inside[1:])}")
     return {str(name): tensor for name, tensor in held.items()}, told
-
-
-def _is_state(held: Any) -> bool:
-    return isinstance(held, dict) and bool(held) and all(isinstance(t, torch.Tensor) for t in held.values())
 
 
 def _not_taken(others: list[str]) -> str:
