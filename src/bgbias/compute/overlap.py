@@ -25,9 +25,9 @@ def sent(thing: T, device: str) -> T:
     if not isinstance(thing, Tensor):
         moved = {name: sent(part, device) for name, part in vars(thing).items() if part is not None}
         return replace(thing, **moved)  # type: ignore[type-var]
-    if device.startswith("cuda") and thing.device.type == "cpu":
-        thing = thing.pin_memory()
-    return thing.to(device, non_blocking=True)
+    is_to_be_pinned = device.startswith("cuda") and thing.device.type == "cpu"
+    tensor = thing.pin_memory() if is_to_be_pinned else thing
+    return tensor.to(device, non_blocking=True)  # type: ignore[return-value]
 
 
 def ahead(things: Iterable[T], device: str) -> Iterator[T]:

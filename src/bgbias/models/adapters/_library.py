@@ -159,9 +159,12 @@ def reached_or_offline() -> Iterator[None]:
         if error := why_not(url.host, url.port or {"http": 80}.get(url.scheme, 443)):
             raise OfflineModeIsEnabled(f"{url.host}: {error}") from error
 
-    before = client.event_hooks
-    client.event_hooks = before | {"request": [*before["request"], check]}
+    def hooks(change: Callable[[list[Any]], list[Any]]) -> None:
+        before = client.event_hooks
+        client.event_hooks = before | {"request": change(before["request"])}
+
+    hooks(lambda before: [*before, check])
     try:
         yield
     finally:
-        client.event_hooks = before
+        hooks(lambda before: [hook for hook in before if hook is not check])
