@@ -18,6 +18,7 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.models.necks import attention
 from bgbias.settings import Strict
+from bgbias.training.losses import class_logits
 from bgbias.training.methods import BaseMethod, Batch, Passes, Task
 
 if TYPE_CHECKING:
@@ -191,7 +192,6 @@ class Dcml(BaseMethod):
             self.model.neck.load_state_dict(mean_weights(self.nets))
 
     def _environment_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         labels, each = batch.labels, []
@@ -229,7 +229,6 @@ class Dcml(BaseMethod):
 
     def _gradients(self, batch: Batch) -> list[list[Tensor]]:
         """Each environment's gradients by dummy class weights and dummy attention, photo by photo; the model stands still."""
-        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         with torch.no_grad():

@@ -14,6 +14,7 @@ from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
 from bgbias.training import tiles
 from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.repulsions import Further
 
 NEEDS = frozenset({"masks"})
 TRAINS = True
@@ -80,7 +81,6 @@ class WithNegatives(BaseMethod):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         from bgbias.models.norms import learning_nothing
-        from bgbias.training.repulsions import Further
 
         photos = self.photos(batch)
         embeddings = self.model(photos)
