@@ -18,10 +18,11 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias import plugins, seeds
+    from bgbias.compute.overlap import sent
     from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
     from bgbias.models.model import build_model
     from bgbias.training import loop
-    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Batch
 
     size, count = (64, 8) if tiny else (FACTS.input_size, BATCH)
     model = build_model("mobilenet_v2", Params(weights=None), 128, seeds.torch_generator("bench"))
@@ -35,7 +36,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         256, (count, size, size, 3), dtype=torch.uint8, generator=seeds.torch_generator("photos")
     )
     labels = torch.arange(count) // PER_CLASS
-    batch = Batch(drawn.permute(0, 3, 1, 2), labels, torch.arange(count)).to(device)
+    batch = sent(Batch(drawn.permute(0, 3, 1, 2), labels, torch.arange(count)), device)
     grey = batch.images.float()
     yield Contender(LIMIT, "limit", _passes(method, model.preprocess(grey)))
     yield Contender(OURS, "ours", lambda: method.attacked(grey, batch))

@@ -28,6 +28,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.models.backbones import mobilenet_v2
     from bgbias.models.inference import embed_views, for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     random = seeds.torch_generator("benchmark model")
     model = for_inference(
@@ -40,8 +41,8 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     draws = 1 if tiny else DRAWS
     asked = conditions.views([name for name in plugins.names("conditions") if name != QUILTED], draws)
     views = np.stack(list(photos.views(asked)))  # by one process, whatever ours does
-    yield Contender(OURS, "ours", lambda: (embedding.embed(model, photos, asked, device), len(views)))
-    yield Contender(LIMIT, "limit", lambda: embed_views(model, itertools.chain(views), device))
+    yield Contender(OURS, "ours", lambda: (embedding.embed(model, photos, asked, How(device)), len(views)))
+    yield Contender(LIMIT, "limit", lambda: embed_views(model, itertools.chain(views), How(device)))
     quilted = conditions.views([QUILTED], draws)
     some = range(2 if tiny else 16)
     yield Contender(CUE_CONFLICT, "ours", lambda: len(list(photos.views(quilted, rows=some))))

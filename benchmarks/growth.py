@@ -71,17 +71,18 @@ def _embedding(photos: int, draws: int) -> Callable[[], Any]:
     from bgbias.models.backbones.tiny import FACTS, Params
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     made = _album.album(photos, 4)
     served = _album.evaluation(made, FACTS.input_size)
     model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
-    return lambda: embedding.embed(model, served, _album.views(draws), batch_size=8)
+    return lambda: embedding.embed(model, served, _album.views(draws), How(batch_size=8))
 
 
 def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
     import torch
 
-    from bgbias.masks.maskers._params import SaliencyParams
+    from bgbias.masks.maskers._u2net import SaliencyParams
     from bgbias.masks.saliency import SaliencyMasker
     from bgbias.masks.u2net import u2netp
     from bgbias.toy.render import specimens

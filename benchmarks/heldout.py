@@ -28,6 +28,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     times = 1 if tiny else TIMES[torch.device(device).type]
     made = _album.album(2 if tiny else 64, 2 if tiny else 60, times)
@@ -46,7 +47,9 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     yield Contender(LIMIT, "limit", alone)
     yield Contender(
-        OURS, "ours", lambda: embedding.embed(network, photos, _album.views(DRAWS), device, batch_size=BATCH)
+        OURS,
+        "ours",
+        lambda: embedding.embed(network, photos, _album.views(DRAWS), How(device, batch_size=BATCH)),
     )
 
 

@@ -26,7 +26,7 @@ from bgbias.compute.device import pick
 from bgbias.models.backbones.mobilenet_v2 import Params
 from bgbias.models.model import build_model
 from bgbias.training import loop
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
 
 device, steps = pick(sys.argv[1]), int(sys.argv[2])

@@ -79,6 +79,7 @@ def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[]
     from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     backbone, options = ("tiny", {}) if tiny else ("bn_inception", {"weights": None})
     module = plugins.load("backbones", backbone)
@@ -89,6 +90,6 @@ def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[]
     attributed = _album.evaluation(made, module.FACTS.input_size, ATTRIBUTED)
     settings, network = Attribution(samples=SAMPLES), for_inference(model)
     return (
-        lambda: embedding.embed(network, photos, _album.views(DRAWS), device),
+        lambda: embedding.embed(network, photos, _album.views(DRAWS), How(device)),
         lambda: smoothgrad.attribute_photos(model, attributed, "l2", settings, device),
     )

@@ -83,8 +83,9 @@ def _numbers(
     from bgbias.evaluation.metrics import map_at_r
     from bgbias.evaluation.retrieval import neighbours
     from bgbias.models.inference import embed_views
+    from bgbias.models.settings import How
 
-    found = embed_views(network, iter(photos), device, precision, pooled=True)
+    found = embed_views(network, iter(photos), How(device, precision, pooled=True))
     quality = float(np.nanmean(map_at_r.per_query(neighbours(found, labels, found, labels))))
     shown = np.stack(photos[:: max(1, len(photos) // ATTRIBUTED)][: 1 if tiny else ATTRIBUTED])
     x = network.preprocess(torch.from_numpy(shown).to(device).permute(0, 3, 1, 2).float())

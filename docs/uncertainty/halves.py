@@ -9,7 +9,6 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +17,9 @@ from scipy.special import stdtrit
 
 import bgbias
 from bgbias.datasets import toy
+from bgbias.evaluation.left_out import change_for_others, deep_enough
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_class import change_for_others, deep_enough
 from bgbias.images import pixels
 from bgbias.results.uncertainty import CONFIDENCE, Estimate, Statistic, itself, relative_drop
 
@@ -47,6 +46,7 @@ def groceries(archive: Path, weights: Path) -> dict[str, Photos]:
     from bgbias.models.backbones.mobilenet_v2 import Params
     from bgbias.models.inference import embed_views, for_inference
     from bgbias.models.model import build_model
+    from bgbias.models.settings import How
 
     layer = seeds.torch_generator("model", "grocery", "mobilenet_v2_tf", 0)
     model = build_model("mobilenet_v2_tf", Params(weights=str(weights)), EMBEDDING, layer, True, weights)
@@ -61,8 +61,11 @@ def groceries(archive: Path, weights: Path) -> dict[str, Photos]:
         ]
     classes = np.array([name.split("/")[-2] for name in names])
     nothing = np.zeros((0, len(names), 0), np.float32)
-    embed = partial(embed_views, for_inference(model), device="cpu", precision="fp32", batch_size=64)
-    seen = {"pooled": embed(iter(views), pooled=True), "random layer": embed(iter(views), pooled=False)}
+    quick = for_inference(model)
+    seen = {
+        name: embed_views(quick, iter(views), How(pooled=pooled))
+        for name, pooled in (("pooled", True), ("random layer", False))
+    }
     return {name: Photos(vectors, nothing, classes) for name, vectors in seen.items()}
 
 

@@ -14,7 +14,7 @@ from bgbias.auditing import findings, slices, text
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.text import AuditFacts
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.evaluation.variance import Shares
+from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 

@@ -146,7 +146,7 @@ def test_extras_in_advice_are_written_as_pip_knows_them() -> None:
 def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:
     import torch
 
-    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Batch
 
     plugins.use("my_plugins")
     labels = torch.tensor([0, 0, 1, 1])

@@ -15,8 +15,7 @@ from bgbias import plugins, seeds
 from bgbias.models.model import build_model
 from bgbias.study import methods
 from bgbias.study.training import around
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod, Task
+from bgbias.training.methods import BaseMethod, Batch, Task
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 LABELS = torch.arange(4).repeat_interleave(2)

@@ -19,7 +19,8 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.model import EmbeddingModel
-from bgbias.training.batches import Batch
+from bgbias.models.settings import How
+from bgbias.training.methods import Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -102,7 +103,7 @@ def test_batches_and_folded_norms_change_nothing() -> None:
     before = clean(net, photos)
     whole = embed_attacked(net, photos, before, "stax", strength)
     for other, size in ((net, 1), (net, 3), (for_inference(net), 64)):
-        found = embed_attacked(other, photos, before, "stax", strength, batch_size=size)
+        found = embed_attacked(other, photos, before, "stax", strength, how=How(batch_size=size))
         np.testing.assert_allclose(found, whole, atol=1e-3)
     assert np.abs(whole - before).max() > 0.01
 

@@ -21,6 +21,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
+from bgbias.models.settings import How
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.report.tables.crossing import expected_worst
@@ -72,7 +73,7 @@ def test_every_object_stands_in_front_of_the_same_parts_of_the_same_backgrounds(
     shown = crossing.objects(split, 3)
     keyed = sorted((0, 1, 3, 4, 5), key=lambda n: number(f"crossing|own|test|{100 + n}"))
     assert shown.ids == [f"{n}.png" for n in keyed[:3]]
-    found = crossing.embed(Means(), split, shown, 2, batch_size=4)  # type: ignore[arg-type]
+    found = crossing.embed(Means(), split, shown, 2, How(batch_size=4))  # type: ignore[arg-type]
     places = sorted(range(4), key=lambda b: number(f"crossing|{b}"))[:2]
     assert (found.ids, found.backgrounds.tolist()) == (shown.ids, places)
     for vectors, name in zip(found.vectors, shown.ids, strict=True):

@@ -15,11 +15,13 @@ from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import cured, embeddings, erasure
+from bgbias.evaluation import cured, embeddings
 from bgbias.evaluation.conditions import random_background
+from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.seen import masked, views_of
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
+from bgbias.models.settings import How
 from bgbias.nodes import cure, remask
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
@@ -153,7 +155,7 @@ def test_a_model_is_scored_with_every_cure(study: Study, cell: Cell) -> None:
     assert removed["leace"] == 2  # of three backgrounds
     pictures = _seen(study, ("clean", 0))
     model = _model(study, cell)
-    again = cured.embed(model, pictures, None, pooled=cell == PRETRAINED)
+    again = cured.embed(model, pictures, None, How(pooled=cell == PRETRAINED))
     np.testing.assert_allclose(again, before.views["clean", 0], atol=1e-5)
 
 
@@ -255,8 +257,10 @@ def test_where_no_object_was_found_the_picture_stays_as_it_is(study: Study) -> N
     whole = pixels.centre_crop(photos.photos.get(photos.table.ids[0]), photos.size)
     model = _model(study, PRETRAINED)
     for name in NAMES[:4]:
-        found = cured.embed(model, [(whole, None)], plugins.load("cures", name), pooled=True)
-        np.testing.assert_allclose(found, cured.embed(model, [(whole, None)], None, pooled=True), atol=1e-5)
+        found = cured.embed(model, [(whole, None)], plugins.load("cures", name), How(pooled=True))
+        np.testing.assert_allclose(
+            found, cured.embed(model, [(whole, None)], None, How(pooled=True)), atol=1e-5
+        )
 
 
 def test_a_grid_without_cures_or_with_one_that_is_not_there_says_so(

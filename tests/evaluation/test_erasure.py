@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.evaluation import erasure
+from bgbias.evaluation.cures import _projected as erasure
 
 GENERATOR = np.random.default_rng(0)
 

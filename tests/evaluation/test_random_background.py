@@ -21,6 +21,7 @@ from bgbias.images import pixels
 from bgbias.images.composite import CutOut
 from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
+from bgbias.models.settings import How
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
 
@@ -129,7 +130,9 @@ def test_same_pictures_for_every_batch_size_order_and_subset(tmp_path: Path, poo
     three, two = views(BOTH, 3), views(BOTH, 2)
     reference = by_id(embedding.embed(model, photos(tmp_path, pool, np.arange(10)), three))  # type: ignore[arg-type]
     for order, batch_size in ((np.arange(10), 1), (np.arange(10)[::-1], 7), (np.array([4, 9, 2]), 64)):
-        found = by_id(embedding.embed(model, photos(tmp_path, pool, order), three, batch_size=batch_size))  # type: ignore[arg-type]
+        found = by_id(
+            embedding.embed(model, photos(tmp_path, pool, order), three, How(batch_size=batch_size))
+        )  # type: ignore[arg-type]
         for name, seen in found.items():
             assert np.allclose(seen, reference[name], rtol=0, atol=1e-3)
     fewer = embedding.embed(model, photos(tmp_path, pool, np.arange(10)), two)  # type: ignore[arg-type]

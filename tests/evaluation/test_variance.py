@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from bgbias.evaluation.variance import shares
+from bgbias.evaluation.crossing import shares
 
 
 def test_golden() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bgbias.evaluation.left_out import change_for_others, deep_enough
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_class import change_for_others, deep_enough
 
 
 def vectors(n: int, random: np.random.Generator) -> np.ndarray:

@@ -9,9 +9,9 @@ from bgbias import seeds
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.left_out import without_shared
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.without_shared import without_shared
 from bgbias.photos.given import Given
 from bgbias.results import decomposition, rows, uncertainty
 

@@ -255,7 +255,7 @@ def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
     for name, fake in (("fine_tune", fine_tune), ("masks", masks), ("choice", choice)):
         monkeypatch.setattr(cross_validation, name, fake)
     monkeypatch.setattr(cross_validation.quality, "iou", iou)
-    verdicts = cross_validation.cross_validate(pairs, start, SMALL, count).verdicts
+    judgement = cross_validation.cross_validate(pairs, start, SMALL, count)
     names = [{p.name for p, f in zip(pairs, fold, strict=True) if f == number} for number in range(count)]
     everybody = set.union(*names)
     for own, read in zip(names, chose, strict=True):
@@ -264,9 +264,9 @@ def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
         for net, name in read:
             [others] = [n for n in names if name in n]
             assert trained[net] == everybody - own - others
-    for v, own in ((v, names[v.fold]) for v in verdicts):
-        net, name = v.after  # type: ignore[misc]
-        assert (name, trained[int(net)]) == (v.pair.name, everybody - own)
+    assert judgement.rows["fold"].tolist() == fold
+    for pair, number, (net, name) in zip(pairs, fold, judgement.after, strict=True):
+        assert (name, trained[int(net)]) == (pair.name, everybody - names[number])
 
 
 @pytest.fixture(scope="module")

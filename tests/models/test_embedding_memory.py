@@ -16,6 +16,7 @@ from bgbias import plugins, seeds
 from bgbias.compute.device import pick
 from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.model import build_model
+from bgbias.models.settings import How
 
 FIRST, LAST = 2_000, 8_000
 held = {}
@@ -31,7 +32,7 @@ def views(size):
 device = pick("cpu")  # which also sets how memory is allocated
 params = plugins.load("backbones", "tiny").Params()
 model = for_inference(build_model("tiny", params, 128, seeds.torch_generator("memory")))
-assert embed_views(model, views(model.input_size), device).shape == (LAST + 1, 128)
+assert embed_views(model, views(model.input_size), How(device)).shape == (LAST + 1, 128)
 print(held[LAST] - held[FIRST])
 """
 

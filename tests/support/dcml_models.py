@@ -14,8 +14,7 @@ from bgbias import plugins, seeds
 from bgbias.models import model as models
 from bgbias.study import methods
 from bgbias.study.training import around
-from bgbias.training.batches import Batch
-from bgbias.training.methods import Task
+from bgbias.training.methods import Batch, Task
 
 KINDS = ("dcml_code", "dcml_paper")
 LABELS = torch.arange(5).repeat_interleave(4)  # of the training photos

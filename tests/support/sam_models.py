@@ -8,7 +8,7 @@ import torch
 
 from bgbias import plugins, seeds
 from bgbias.models.model import EmbeddingModel, build_model
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 
 NEGATIVES = {"sam_siamese": 0, "sam_triplet": 1, "sam_quad": 2}
 FORMS = sorted(NEGATIVES)

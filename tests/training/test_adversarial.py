@@ -17,7 +17,7 @@ from bgbias.compute.device import autocast
 from bgbias.errors import UserError
 from bgbias.images.composite import replaced
 from bgbias.models.model import EmbeddingModel
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.methods.plain import Method as Plain
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

@@ -19,8 +19,7 @@ from bgbias.nodes.train import cost, train, uses
 from bgbias.study import methods, plan
 from bgbias.study.cell import Cell
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
 

@@ -14,7 +14,7 @@ from bgbias import plugins, seeds
 from bgbias.attribution.smoothgrad import reference_embedding
 from bgbias.models import model as models
 from bgbias.training import loop
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
 from bgbias.training.settings import Train
 

@@ -15,7 +15,8 @@ from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
-from bgbias.training.batches import Batch, Epochs, TrainingPhotos, sample
+from bgbias.training.batches import Epochs, TrainingPhotos, sample
+from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
 
 LABELS = np.repeat(np.arange(10), [6, 6, 6, 6, 6, 6, 6, 6, 4, 2])

@@ -14,7 +14,7 @@ from dcml_models import KINDS, batches, built, class_weights, logits_by_hand, pa
 from torch import Tensor
 
 from bgbias import seeds
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.methods._invariance import Environments, batch_weights
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

@@ -20,8 +20,7 @@ from bgbias.nodes.train import train
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

@@ -16,8 +16,7 @@ from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
 

@@ -25,8 +25,8 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.study.training import around
 from bgbias.training import loop
-from bgbias.training.batches import Batch, Epochs
-from bgbias.training.methods import Task
+from bgbias.training.batches import Epochs
+from bgbias.training.methods import Batch, Task
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bgbias import seeds
-from bgbias.training import mining
+from bgbias.training.methods import _sam as mining
 
 MASKED = [torch.tensor([v], dtype=torch.float64) for v in ([1.0, 0.0], [0.6, 0.8], [0.0, 1.0])]
 

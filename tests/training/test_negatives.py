@@ -27,8 +27,7 @@ from bgbias.study import plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.training import tiles
-from bgbias.training.batches import Batch
-from bgbias.training.methods import Task
+from bgbias.training.methods import Batch, Task
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 METHODS = ("patch_ns", "texture_ns", "bgneg", "bgneg_rect")

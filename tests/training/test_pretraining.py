@@ -27,7 +27,7 @@ from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.training import loop
-from bgbias.training.batches import Batch
+from bgbias.training.methods import Batch
 from bgbias.training.pretraining import _colours, byol, moco_v2
 from bgbias.training.pretraining.moco_v2 import info_nce
 

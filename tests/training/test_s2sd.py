@@ -21,9 +21,8 @@ from bgbias.nodes.train import train, uses
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod, Task
-from bgbias.training.methods import _distillation as distillation
+from bgbias.training.methods import BaseMethod, Batch, Task
+from bgbias.training.methods import s2sd as distillation
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
 
@@ -69,7 +68,7 @@ def naive(made: Any, given: Batch, late: bool) -> Tensor:
     pooled = [torch.stack([c.mean() + c.max() for c in a]) for a in maps]
     z = [net.embedder.weight @ a.mean((1, 2)) + net.embedder.bias for a in maps]
     spaces = [[unit(v) for v in z]]
-    for first, _, second in heads.layers:
+    for first, _, second in heads:
         hidden = [torch.clamp(first.weight @ p + first.bias, min=0) for p in pooled]
         spaces.append([unit(second.weight @ h + second.bias) for h in hidden])
     losses = [made.base_loss(torch.stack(space), given.labels) for space in spaces]
@@ -241,4 +240,4 @@ def test_heads_start_alike_for_every_method() -> None:
     first, second = small(), small(method="at")
     for a, b in zip(first.heads.parameters(), second.heads.parameters(), strict=True):
         assert torch.equal(a, b)
-    assert first.heads.layers[0][0].weight.abs().max() <= 8**-0.5
+    assert first.heads[0][0].weight.abs().max() <= 8**-0.5

@@ -14,9 +14,8 @@ from torch import Tensor
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
-from bgbias.training import mining as similarity_mining
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.methods import _sam as similarity_mining
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

@@ -18,8 +18,7 @@ from bgbias.compute.device import autocast
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study.cell import Cell
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
 

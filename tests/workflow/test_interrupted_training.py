@@ -17,8 +17,7 @@ from bgbias.study import methods
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.training import loop
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

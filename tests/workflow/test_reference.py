@@ -22,6 +22,7 @@ from bgbias.evaluation import embedding
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
+from bgbias.models.settings import How
 from bgbias.nodes._models import model_of
 from bgbias.study import params
 from bgbias.study.album import Album
@@ -121,7 +122,7 @@ def test_objects_and_surroundings_on_grey_meet_the_reference(
     found = bgbias.rank(exact, photos.table.labels).metrics.mean()
     assert found["map_at_r"] == pytest.approx(map_at_r, abs=0.005)
     assert found["precision_at_1"] == pytest.approx(precision_at_1, abs=0.005)
-    rounded = embedding.embed(model, photos, [(condition, 0)], pooled=True).views[condition, 0]
+    rounded = embedding.embed(model, photos, [(condition, 0)], How(pooled=True)).views[condition, 0]
     shown = bgbias.rank(rounded, photos.table.labels).metrics.mean()
     assert shown["map_at_r"] == pytest.approx(map_at_r, abs=0.005)
     assert shown["precision_at_1"] == pytest.approx(precision_at_1, abs=0.01)

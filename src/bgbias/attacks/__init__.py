@@ -17,24 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from bgbias import plugins, seeds
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor, nn
 
 # Of ImageNet's photos, by channel in RGB, for all networks: what a photo may be changed by is the same for each of them.
 STD = (0.229, 0.224, 0.225)
 WHITE = 255.0
 
-Embed = Callable[["Tensor"], "Tensor"]
+Embed = Callable[[Tensor], Tensor]
 """Photos, float grey levels [B, 3, H, W] in RGB, to embeddings [B, d]."""
 
 
@@ -64,8 +61,6 @@ def targets_of_batch(labels: Tensor, count: int, generator: torch.Generator) -> 
 
     Too few classes for so many targets are an error.
     """
-    import torch
-
     classes = len(labels.unique())
     if classes <= count:
         raise UserError(
@@ -136,8 +131,6 @@ def descended(
     A step is ``epsilon / steps``, of a size that broadcasts to the photos; each ends within ``epsilon`` of ``photos`` and within
     ``lowest`` to ``highest``, as the first one begins. Nothing but the photos is differentiated.
     """
-    import torch
-
     low, high = (photos - epsilon).clamp_(min=lowest), (photos + epsilon).clamp_(max=highest)
     step, x = epsilon / steps, begin.clamp(low, high)
     for _ in range(steps):

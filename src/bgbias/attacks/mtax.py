@@ -3,12 +3,8 @@ docs/methods.md, section 8)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bgbias.compute.lazy import Tensor
 from bgbias.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TITLE = "MTAX"
 VARIANTS = "the number of targets"

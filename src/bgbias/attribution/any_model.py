@@ -1,11 +1,18 @@
-"""Where a model that somebody brings looks: by its gradients, or, without any, by blurring places."""
+"""Where a model that somebody brings looks: by its gradients, or, without any, by blurring places.
+
+The latter after occlusion sensitivity (Zeiler & Fergus, Visualizing and Understanding Convolutional Networks, ECCV 2014). A place
+is a cell of a grid; it is blurred and not greyed, so that no edge is drawn where there was none. The map has a cell's value at
+each of its pixels: the cosine that the embedding loses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, cast
 
+import cv2
 import numpy as np
 import pandas as pd
 import torch
@@ -13,7 +20,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bgbias import seeds
-from bgbias.attribution.occlusion import occluded, occlusion_map
 from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION, Attribution
 from bgbias.attribution.smoothgrad import VARIANTS, attribute_photos, gradient_maps
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from bgbias.evaluation.embedder import Embedder
     from bgbias.photos.prepared import Pictures
 
+CELLS = 7  # on a side, which are blurred one after the other
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its maps [S, S], by variant.
 MapMaker = Callable[[np.ndarray, tuple[str, str]], dict[str, np.ndarray]]
 
@@ -115,3 +122,31 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMa
 def _by_occlusion(model: Adapted, photo: np.ndarray) -> dict[str, np.ndarray]:
     places = occlusion_map(embed_unit(model, np.stack(list(occluded(photo)))), len(photo))
     return {"ref": places, "robust": places}
+
+
+def occluded(photo: np.ndarray) -> Iterator[np.ndarray]:
+    """The photo uint8 [S, S, 3] as it is, then with each cell of the grid blurred, row by row."""
+    size = len(photo)
+    blurred = np.asarray(cv2.GaussianBlur(photo, (0, 0), size / CELLS))
+    yield photo
+    for rows, columns in _cells(size):
+        hidden = photo.copy()
+        hidden[rows, columns] = blurred[rows, columns]
+        yield hidden
+
+
+def occlusion_map(vectors: np.ndarray, size: int) -> np.ndarray:
+    """A photo's map float64 [S, S] from the unit vectors [1 + cells, D] of what ``occluded`` gave; never below 0."""
+    lost = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
+    found = np.zeros((size, size))
+    for (rows, columns), value in zip(_cells(size), lost, strict=True):
+        found[rows, columns] = value
+    return found
+
+
+def _cells(size: int) -> Iterator[tuple[slice, slice]]:
+    edges = np.linspace(0, size, min(CELLS, size) + 1).round().astype(int)
+    spans = [slice(int(a), int(b)) for a, b in pairwise(edges)]
+    for rows in spans:
+        for columns in spans:
+            yield rows, columns

@@ -1,5 +1,6 @@
 """Maps that never saw a photo: a score that they reach says nothing of a model."""
 
+import cv2
 import numpy as np
 
 from bgbias import seeds
@@ -16,8 +17,6 @@ def centre(size: int) -> np.ndarray:
 
 def noise(size: int, key: tuple[str, str]) -> np.ndarray:
     """Noise [size, size] under a Gaussian blur of an eighth of the side: blobs, another map for each photo, 0..1."""
-    import cv2
-
     drawn = seeds.generator("blurred noise", *key).normal(size=(size, size)).astype(np.float32)
     blurred = np.asarray(cv2.GaussianBlur(drawn, (0, 0), size / 8))
     return (blurred - blurred.min()) / max(float(np.ptp(blurred)), np.finfo(np.float32).tiny)

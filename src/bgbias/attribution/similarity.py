@@ -14,14 +14,13 @@ Two scores are told apart, which are one for embeddings that have no negative nu
 Photos stand in the order of their roles: a pair; anchor, positive, negative; or anchor, positive and two negatives.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from math import prod
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
 from bgbias.attribution.settings import SimilarityScore
+from bgbias.compute.lazy import F, Tensor, torch
 
 
 def dimension_weights(embeddings: Sequence[Tensor], same: bool = True) -> Tensor:

@@ -26,7 +26,7 @@ from bgbias import progress, seeds
 from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
-from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.compute.overlap import ahead, fetched
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
@@ -145,9 +145,6 @@ class _Shown:
     photos: Tensor
     drawn: Tensor
 
-    def to(self, device: str) -> _Shown:
-        return _Shown(sent(self.photos, device), sent(self.drawn, device))
-
 
 def _strengths_of_groups(
     embed: Callable[[Tensor], Tensor],
@@ -174,7 +171,7 @@ def _strengths_of_groups(
                 yield _Shown(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
-        for shown in ahead(drawn(), device, _Shown.to) if device.startswith("cuda") else drawn():
+        for shown in ahead(drawn(), device) if device.startswith("cuda") else drawn():
             views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [
                 _strengths(embed, some, reference, distance, settings.precision)

@@ -36,9 +36,9 @@ from bgbias.auditing.question import Question
 from bgbias.auditing.saved import to_audit
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
+from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.evaluation.variance import Shares
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted

@@ -15,11 +15,11 @@ import numpy as np
 from bgbias.auditing.question import Asked
 from bgbias.auditing.resumable import KeptRows, mapped, zeros
 from bgbias.errors import UserError
-from bgbias.evaluation import crossing, variance
+from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
+from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
 
@@ -130,7 +130,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
             for row, of_object in zip(some, flat.reshape(len(some), len(behind), -1), strict=True):
                 kept[row] = of_object
             done(len(missing.intersection(some)))
-    return variance.shares(kept.values)
+    return crossing.shares(kept.values)
 
 
 def objects_left(work: Path, objects: int) -> int:

@@ -16,9 +16,9 @@ from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Question
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
 from bgbias.photos import subset
 from bgbias.photos.given import Given

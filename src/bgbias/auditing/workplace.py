@@ -245,13 +245,7 @@ def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
     return place / f"{PIXELS}{digest}"
 
 
-MADE_BY = (
-    "evaluation.photos",
-    "evaluation.crossing",
-    "attribution.any_model",
-    "attribution.smoothgrad",
-    "attribution.occlusion",
-)
+MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.any_model", "attribution.smoothgrad")
 TRIED = 16  # photos, spread over all
 
 

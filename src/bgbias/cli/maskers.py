@@ -67,13 +67,12 @@ def train_masker(
     saliency.load_weights(net, source(start) if start else find_weights(kind, "--start"), kind)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
     cross_validation.write(judged, report)
-    rows = cross_validation.table(judged.verdicts)
-    print(rows.to_string(index=False, float_format="{:.3f}".format))
+    print(judged.rows.to_string(index=False, float_format="{:.3f}".format))
     print(
         "Mean IoU of photos that took part in neither the training nor the choice of their fold. Standard errors are over photos,"
         " and too small, as folds share photos that they train on; gains and losses are more than Student's t allows them at 5 %:"
     )
-    for line in cross_validation.said(rows):
+    for line in cross_validation.said(judged.rows):
         print(f"  {line}")
     print("What each share (blend) of new weights does to the mean IoU of held-out photos:")
     print(judged.shares.to_string(index=False, float_format="{:.3f}".format))

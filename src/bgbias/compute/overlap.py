@@ -5,9 +5,10 @@ memory and sent in a stream of their own; results are fetched when the device ha
 made ahead as well, and all numbers are those of doing one thing after the other.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from typing import TypeVar
 
@@ -17,17 +18,22 @@ from torch import Tensor
 T = TypeVar("T")
 
 
-def sent(tensor: Tensor, device: str) -> Tensor:
-    """The tensor on the device, without waiting for the copy; one that is there already is itself."""
-    if device.startswith("cuda") and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
+def sent(thing: T, device: str) -> T:
+    """A tensor, or a dataclass whose fields are tensors or None, on the device, without waiting for the copy; one that is there
+    already is itself.
+    """
+    if not isinstance(thing, Tensor):
+        moved = {name: sent(part, device) for name, part in vars(thing).items() if part is not None}
+        return replace(thing, **moved)  # type: ignore[type-var]
+    is_to_be_pinned = device.startswith("cuda") and thing.device.type == "cpu"
+    tensor = thing.pin_memory() if is_to_be_pinned else thing
+    return tensor.to(device, non_blocking=True)  # type: ignore[return-value]
 
 
-def ahead(things: Iterable[T], device: str, send: Callable[[T, str], T]) -> Iterator[T]:
-    """The things on the device, each made and sent (``send`` by means of ``sent``) while the one before it is used.
+def ahead(things: Iterable[T], device: str) -> Iterator[T]:
+    """The things on the device, each made and ``sent`` while the one before it is used.
 
-    A thing is a tensor, or an object whose attributes are tensors. Whoever takes it may use it in the device's current stream.
+    Whoever takes one may use it in the device's current stream.
     """
     source = iter(things)
     stream = _stream(device) if device.startswith("cuda") else None
@@ -40,7 +46,7 @@ def ahead(things: Iterable[T], device: str, send: Callable[[T, str], T]) -> Iter
             thing = next(source, None)
             if thing is None:
                 return None
-            there = send(thing, device)
+            there = sent(thing, device)
             return there, stream.record_event() if stream is not None else None
 
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:

@@ -13,6 +13,7 @@ from bgbias.compute.device import autocast
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.models.model import EmbeddingModel
+from bgbias.models.settings import USUAL, How
 
 PGD_20 = Strength(steps=20)
 """Projected gradient descent as the paper of MDProp tests by it."""
@@ -30,13 +31,9 @@ def embed_attacked(
     attack: str,
     strength: Strength = PGD_20,
     draw: int = 0,
-    device: str = "cpu",
-    precision: str = "fp32",
-    batch_size: int = 64,
-    pooled: bool = False,
+    how: How = USUAL,
 ) -> np.ndarray:
-    """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone; with ``pooled``
-    of the backbone's mean features.
+    """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone.
 
     ``clean`` [N, d]: the model's embeddings of the original photos, in the table's order, of which the targets' are taken, and
     which are the answer where epsilon is 0. Targets and noise are drawn by the photos' names and ``draw``, not by the batch that
@@ -47,14 +44,14 @@ def embed_attacked(
     if not strength.epsilon:
         return clean
     aims = torch.from_numpy(clean)[rows]
-    look = model.pooled if pooled else model
+    look, device = model.pooled if how.pooled else model, how.device
 
     def embedded(x: torch.Tensor) -> torch.Tensor:
         return look(model.preprocess(x))
 
     found = []
     with attacks.evaluating(model):
-        for start, views in _batches(photos, batch_size, device):
+        for start, views in _batches(photos, how.batch_size, device):
             stop = start + len(views)
             grey = views.float()
             # By each photo's name, on the CPU, so that every device starts alike.
@@ -62,7 +59,7 @@ def embed_attacked(
             noise = torch.stack([attacks.uniform(*one) for one in zip(grey, drawn, strict=True)])
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))
-            with autocast(device, precision):
+            with autocast(device, how.precision):
                 moved = attacks.attacked(embedded, grey, goal, attack, strength, begin)
                 with torch.no_grad():
                     found.append(embedded(moved).float().cpu())

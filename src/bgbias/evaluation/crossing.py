@@ -1,7 +1,9 @@
 """Objects in front of the same backgrounds each, fully crossed: what single backgrounds do to what a model retrieves.
 
 n test photos with a trusted mask, m backgrounds of the pool, one part of each: the same n x m pictures for every model
-(docs/methods.md, sections 9 and 13).
+(docs/methods.md, sections 9 and 13). How much of what an embedding says is the object, and how much the background, is a two-way
+layout without labels: components are those of a random-effects analysis of variance (Searle, Casella & McCulloch, Variance
+Components, 1992, section 4.3), their traces over the dimensions.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
+from bgbias.models.settings import USUAL, How
 from bgbias.photos import subset
 from bgbias.photos.given import Given
 from bgbias.photos.table import ImageTable
@@ -58,14 +61,7 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
 
 
 def embed(
-    model: EmbeddingModel,
-    photos: EvaluationPhotos,
-    shown: ImageTable,
-    backgrounds: int,
-    device: str = "cpu",
-    precision: str = "fp32",
-    batch_size: int = 64,
-    pooled: bool = False,
+    model: EmbeddingModel, photos: EvaluationPhotos, shown: ImageTable, backgrounds: int, how: How = USUAL
 ) -> Crossed:
     """Embeddings of the photos ``shown``, each in front of the same ``backgrounds`` of the pool, all if it has fewer."""
     from bgbias.models.inference import embed_views
@@ -77,7 +73,7 @@ def embed(
             "The pool has one background, and crossing takes two: add photos to it, or set crossing.objects to null."
         )
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    flat = embed_views(model, views(photos, shown.ids, behind), device, precision, batch_size, pooled)
+    flat = embed_views(model, views(photos, shown.ids, behind), how)
     vectors = flat.reshape(len(shown), len(drawn), -1)
     return Crossed(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
 
@@ -112,3 +108,45 @@ def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
             "cosine": cosine.ravel(),
         }
     )
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Variance components as shares of their sum, 0..1: of the ``object``, the ``background``, and their ``interaction``.
+
+    ``negative``: the components whose estimate was below 0, which count as 0.
+    """
+
+    object: float
+    background: float
+    interaction: float
+    negative: tuple[str, ...] = ()
+
+
+def shares(crossed: np.ndarray) -> Shares:
+    """Shares of variance of embeddings [n, m, d] of n objects in front of m backgrounds, at least two of each.
+
+    Raises ValueError for fewer. All three are NaN where all embeddings are the same.
+    """
+    n, m = crossed.shape[:2]
+    if min(n, m) < 2:
+        raise ValueError(f"{n} objects and {m} backgrounds are crossed; variance needs two of each")
+    values = crossed.reshape(n, m, -1).astype(np.float64)
+    mean = values.mean(axis=(0, 1))
+    of_objects, of_backgrounds = values.mean(axis=1) - mean, values.mean(axis=0) - mean
+    rest = values - mean - of_objects[:, None] - of_backgrounds
+    mean_squares = {
+        "object": m * np.square(of_objects).sum() / (n - 1),
+        "background": n * np.square(of_backgrounds).sum() / (m - 1),
+        "interaction": np.square(rest).sum() / ((n - 1) * (m - 1)),
+    }
+    noise = mean_squares["interaction"]
+    found = {
+        "object": (mean_squares["object"] - noise) / m,
+        "background": (mean_squares["background"] - noise) / n,
+        "interaction": noise,
+    }
+    kept = {name: max(0.0, float(value)) for name, value in found.items()}
+    total = sum(kept.values())
+    parts = {name: value / total if total else float("nan") for name, value in kept.items()}
+    return Shares(**parts, negative=tuple(name for name, value in found.items() if value < 0))

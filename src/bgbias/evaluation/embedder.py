@@ -18,6 +18,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.model import EmbeddingModel, load
+from bgbias.models.settings import How
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,7 @@ class Embedder:
 
     def embed(self, photos: Iterable[np.ndarray], batch_size: int = 64) -> np.ndarray:
         """Embeddings of decoded photos, each uint8 [H, W, 3] (RGB); one that is something else is an error that names it."""
-        return embed_views(self._quick, self._views(photos), self.device, batch_size=batch_size)
+        return embed_views(self._quick, self._views(photos), How(self.device, batch_size=batch_size))
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
         """Embeddings of the pictures in a table's column ``photo`` (encoded: the bytes of a JPEG or PNG file) or ``path``."""

@@ -12,25 +12,20 @@ from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.models.settings import USUAL, How
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
 
 
 def embed(
-    model: EmbeddingModel,
-    photos: EvaluationPhotos,
-    views: Sequence[View],
-    device: str = "cpu",
-    precision: str = "fp32",
-    batch_size: int = 64,
-    pooled: bool = False,
+    model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
 ) -> Embeddings:
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
     from bgbias.models.inference import embed_views
 
-    with closing(photos.views(views, workers(device, len(photos.table)))) as stream:
-        flat = embed_views(model, stream, device, precision, batch_size, pooled)
+    with closing(photos.views(views, workers(how.device, len(photos.table)))) as stream:
+        flat = embed_views(model, stream, how)
     by_photo = flat.reshape(len(photos.table), len(views), -1)
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.settings import Names, Strict, each_once
@@ -49,17 +49,12 @@ class Attacked(Strict):
     """Attacks on the test photos, of every model of the grid (docs/methods.md, section 8); only where they are asked for."""
 
     attacks: Names = Field((), description="names of files in attacks/: [stax, mtax:5]")
-    epsilon: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+    epsilon: Annotated[tuple[Annotated[float, Field(ge=0)], ...], AfterValidator(each_once)] = Field(
         (0.01, 0.1),
         min_length=1,
         description="by how much a pixel may change in each attack, in standard deviations of ImageNet's channels",
     )
     steps: int = Field(20, ge=1, description="of projected gradient descent, of epsilon / steps each")
-
-    @field_validator("epsilon")
-    @classmethod
-    def _each_once(cls, epsilon: tuple[float, ...]) -> tuple[float, ...]:
-        return each_once(epsilon)
 
 
 class Cures(Strict):

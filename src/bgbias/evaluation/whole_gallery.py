@@ -12,10 +12,9 @@ import numpy as np
 
 from bgbias import plugins
 from bgbias.evaluation import metrics
+from bgbias.evaluation.left_out import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
-from bgbias.evaluation.without_class import deep_enough
-from bgbias.evaluation.without_shared import Backgrounds
 from bgbias.photos.given import Given
 
 DEEPEST_CMC = 10
@@ -40,7 +39,7 @@ def rankings(
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
     these ``labels`` [N]; ``indices`` are places among these N. Photos that share a query's borrowed background are left out, too
-    (``backgrounds`` as in ``without_shared``).
+    (``backgrounds`` as in ``left_out.without_shared``).
     """
     known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
     step = max(1, BLOCK // max(len(labels), 1))
@@ -79,7 +78,7 @@ def of_photos(
     counted: np.ndarray,
     backgrounds: Sequence[Backgrounds] = (),
 ) -> tuple[Neighbours, dict[str, np.ndarray]]:
-    """Each photo's first neighbours, as ``without_class`` takes them, and each metric of its whole ranking, float64 [N].
+    """Each photo's first neighbours, as ``left_out`` takes them, and each metric of its whole ranking, float64 [N].
 
     ``queries`` and ``gallery`` [N, d] show the same photos. Of those that are not ``counted`` [N] (queries that can be used)
     nothing is told: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the

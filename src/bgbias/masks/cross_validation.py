@@ -23,7 +23,7 @@ from bgbias.files.atomic import replacing
 from bgbias.images import contact_sheet
 from bgbias.masks import quality, saliency
 from bgbias.masks.fine_tuning import Recipe, fine_tune
-from bgbias.masks.maskers._params import SaliencyParams
+from bgbias.masks.maskers._u2net import SaliencyParams
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.u2net import U2Net
 
@@ -34,33 +34,19 @@ ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """A photo's mask (uint8 [H, W]) by the published net, and by what was chosen and trained without the photo's fold.
-
-    ``blend`` is the share of new weights that was chosen; with 0 the two masks are one.
-    """
-
-    pair: MaskPair
-    fold: int
-    blend: float
-    before: NDArray[np.uint8]
-    after: NDArray[np.uint8]
-
-    @property
-    def ious(self) -> tuple[float, float]:
-        """IoU at threshold 128 at the photo's size, before and after."""
-        return quality.iou(self.before, self.pair.mask), quality.iou(self.after, self.pair.mask)
-
-
-@dataclass(frozen=True, slots=True)
 class Judgement:
-    """A verdict on each photo, in the order of the pairs, and what is chosen where all photos may be trained on.
+    """What is said of each of the pairs, and what is chosen where all photos may be trained on.
 
-    ``changes`` [B, N] are the changes of each photo's IoU by which that choice was made: with each share of new weights, of a
-    net that was trained on the other folds.
+    ``before`` and ``after``: masks uint8 [H, W], by the published net, and by what was chosen and trained without the photo's
+    fold. ``rows``, one a photo: name, group, fold, the share of new weights that was chosen (``blend``; with 0 the two masks are
+    one), IoU before and after at threshold 128 at the photo's size, and their difference. ``changes`` [B, N] are the changes of
+    each photo's IoU by which the choice was made: with each share of new weights, of a net that was trained on the other folds.
     """
 
-    verdicts: list[Verdict]
+    pairs: Sequence[MaskPair]
+    before: list[NDArray[np.uint8]]
+    after: list[NDArray[np.uint8]]
+    rows: pd.DataFrame
     blends: tuple[float, ...]
     changes: NDArray[np.float64]
 
@@ -72,13 +58,13 @@ class Judgement:
     @property
     def helps(self) -> bool:
         """Some new weights are chosen, the outer folds' gain is more than chance, and no group's loss is."""
-        return bool(self.blend) and gains(table(self.verdicts))
+        return bool(self.blend) and gains(self.rows)
 
     @property
     def shares(self) -> pd.DataFrame:
         """What the choice saw: a row a group and share of new weights, with the mean change and its standard error."""
         made = []
-        for group, members in groups([v.pair.group for v in self.verdicts]):
+        for group, members in groups(self.rows["group"].tolist()):
             changes = self.changes[:, members]
             row = {"blend": self.blends, "change": changes.mean(axis=1), "error": standard_error(changes)}
             made.append(pd.DataFrame({"group": group, **row}))
@@ -170,8 +156,18 @@ def cross_validate(
             outer[number, out] = change
             for n, mask in zip(out, made, strict=True):
                 after[n] = mask if blend == blends[n] else after[n]
-    verdicts = [Verdict(*v) for v in zip(pairs, fold.tolist(), blends.tolist(), before, after, strict=True)]
-    return Judgement(verdicts, recipe.blends, outer)
+    rows = pd.DataFrame(
+        {
+            "photo": [p.name for p in pairs],
+            "group": [p.group for p in pairs],
+            "fold": fold,
+            "blend": blends,
+            "before": known,
+            "after": [quality.iou(m, p.mask) for m, p in zip(after, pairs, strict=True)],
+        }
+    )
+    rows["change"] = rows["after"] - rows["before"]
+    return Judgement(pairs, before, after, rows, recipe.blends, outer)
 
 
 def masks(
@@ -181,12 +177,6 @@ def masks(
     params = SaliencyParams(input_size=recipe.input_size)
     masker = saliency.SaliencyMasker(copy.deepcopy(net), params, torch.device(device))
     return [mask.alpha for mask in masker([p.photo for p in pairs])]
-
-
-def table(verdicts: Sequence[Verdict]) -> pd.DataFrame:
-    """One row a photo: name, group, fold, the share of new weights, IoU before and after, and their difference."""
-    rows = [(v.pair.name, v.pair.group, v.fold, v.blend, *v.ious, v.ious[1] - v.ious[0]) for v in verdicts]
-    return pd.DataFrame(rows, columns=["photo", "group", "fold", "blend", "before", "after", "change"])
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
@@ -236,15 +226,14 @@ def write(judged: Judgement, folder: Path) -> None:
 
     The picture shows photo, truth, mask before and mask after, the largest change first.
     """
-    rows, verdicts = table(judged.verdicts), judged.verdicts
-    for name, frame in (("folds", rows), ("shares", judged.shares)):
+    for name, frame in (("folds", judged.rows), ("shares", judged.shares)):
         with replacing(folder / f"{name}.csv") as temporary:
             frame.to_csv(temporary, index=False, float_format="%.4f")
     pictures: list[NDArray[np.uint8]] = []
     labels: list[str] = []
-    for number in rows["change"].abs().sort_values(ascending=False, kind="stable").index:
-        v = verdicts[number]
-        pictures += [v.pair.photo, v.pair.mask, v.before, v.after]
-        labels += [v.pair.name, "truth", f"before {v.ious[0]:.3f}", f"after {v.ious[1]:.3f}"]
+    for number in judged.rows["change"].abs().sort_values(ascending=False, kind="stable").index:
+        pair, row = judged.pairs[number], judged.rows.loc[number]
+        pictures += [pair.photo, pair.mask, judged.before[number], judged.after[number]]
+        labels += [pair.name, "truth", f"before {row['before']:.3f}", f"after {row['after']:.3f}"]
     with replacing(folder / "folds.png") as temporary:
         contact_sheet.contact_sheet(pictures, 8, labels, side=160).save(temporary, "PNG")

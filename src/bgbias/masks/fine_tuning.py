@@ -42,11 +42,6 @@ class Recipe:
     jitter: float = 0.3  # brightness, contrast and colour by up to so much
     seed: int = 0
 
-    @property
-    def train_size(self) -> int:
-        """Pixels of the square that training shows."""
-        return max(round(self.shown * self.input_size), 32)
-
 
 @dataclass(frozen=True)
 class Tuned:
@@ -126,7 +121,7 @@ def augmented(pair: MaskPair, recipe: Recipe, generator: np.random.Generator) ->
     changes = ImageEnhance.Brightness, ImageEnhance.Contrast, ImageEnhance.Color
     for change, factor in zip(changes, factors, strict=True):
         picture = change(picture).enhance(factor)
-    return example(np.asarray(picture), mask, recipe.train_size)
+    return example(np.asarray(picture), mask, max(round(recipe.shown * recipe.input_size), 32))
 
 
 def save_unfolded(net: U2Net, out: Path) -> None:

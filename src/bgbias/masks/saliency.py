@@ -22,11 +22,11 @@ from PIL import Image
 
 from bgbias import plugins
 from bgbias.compute.device import full_precision, pick, threads
-from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.compute.overlap import ahead, fetched
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source
-from bgbias.masks.maskers._params import MEAN, STD, Colours, SaliencyParams
+from bgbias.masks.maskers._u2net import MEAN, STD, Colours, SaliencyParams
 from bgbias.masks.policy import Mask
 from bgbias.masks.u2net import NETS, ConvNormRelu, U2Net
 
@@ -56,9 +56,7 @@ class SaliencyMasker:
     """Photos in, masks out. ``device`` is where the network really runs."""
 
     def __init__(self, net: U2Net, params: SaliencyParams, device: torch.device) -> None:
-        self.device = device
-        self._size = params.input_size
-        self._batch_size = params.batch_size
+        self.device, self._params = device, params
         self._overlapped = device.type != "cpu"
         net = net.float().fold()
         if params.precision == "bf16":
@@ -75,12 +73,13 @@ class SaliencyMasker:
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
         """The same as they are made, batch by batch."""
-        batches = [photos[i : i + self._batch_size] for i in range(0, len(photos), self._batch_size)]
+        step = self._params.batch_size
+        batches = [photos[start : start + step] for start in range(0, len(photos), step)]
         with ThreadPoolExecutor(threads()) as pool:
             inputs = (self._inputs(batch, pool) for batch in batches)
             # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
             saliencies = (
-                fetched(map(self._saliency, ahead(inputs, str(self.device), sent)))
+                fetched(map(self._saliency, ahead(inputs, str(self.device))))
                 if self._overlapped
                 else map(self._saliency, inputs)
             )
@@ -90,7 +89,7 @@ class SaliencyMasker:
                 yield from pool.map(mask_from, maps.numpy()[: len(batch)], heights, widths)
 
     def _inputs(self, batch: Sequence[NDArray[np.uint8]], pool: ThreadPoolExecutor) -> torch.Tensor:
-        inputs = list(pool.map(network_input, batch, repeat(self._size)))
+        inputs = list(pool.map(network_input, batch, repeat(self._params.input_size)))
         # A single picture is convolved by other kernels, which move grey levels by one: it is shown twice.
         return torch.from_numpy(np.stack(inputs * 2 if len(inputs) == 1 else inputs))
 

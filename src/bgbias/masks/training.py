@@ -137,7 +137,11 @@ def train_on_toys(
     net.train()
     fit(net, batches(*pool, steps, input_size, seed), steps, deep_supervision, LEARNING_RATE, "toy masker")
     save(net, out)
-    return judge(out, specimens(held_out, size, seed + 1), input_size)
+    # Of the weights as they are written.
+    params = saliency.SaliencyParams(weights=str(out), input_size=input_size, batch_size=8)
+    shown, truths = specimens(held_out, size, seed + 1)
+    predicted = saliency.build_masker("u2netp", params, "cpu")(list(shown))
+    return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truths, strict=True)]))
 
 
 def initialised(seed: int) -> U2Net:
@@ -162,10 +166,3 @@ def batches(
         facing = np.where(rng.random(BATCH_SIZE) < 0.5, -1, 1)
         shown = list(zip(chosen, facing, strict=True))
         yield batch(example(photos[n][:, ::side], masks[n][:, ::side], size) for n, side in shown)
-
-
-def judge(weights: Path, truth: tuple[Photos, Masks], input_size: int) -> float:
-    """Mean IoU at threshold 128 of saved weights on these photos."""
-    params = saliency.SaliencyParams(weights=str(weights), input_size=input_size, batch_size=8)
-    predicted = saliency.build_masker("u2netp", params, "cpu")(list(truth[0]))
-    return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truth[1], strict=True)]))

@@ -11,9 +11,10 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from bgbias import seeds
 from bgbias.compute.device import autocast
-from bgbias.compute.overlap import ahead, fetched, sent
+from bgbias.compute.overlap import ahead, fetched
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
+from bgbias.models.settings import USUAL, How
 
 
 def for_inference(model: EmbeddingModel) -> EmbeddingModel:
@@ -36,37 +37,29 @@ def for_inference(model: EmbeddingModel) -> EmbeddingModel:
     return folded if same else plain
 
 
-def embed_views(
-    model: EmbeddingModel,
-    views: Iterator[np.ndarray],
-    device: str = "cpu",
-    precision: str = "fp32",
-    batch_size: int = 64,
-    pooled: bool = False,
-) -> np.ndarray:
-    """Embeddings float32 [N, D] of N views; with ``pooled``, the backbone's mean features at unit length instead.
+def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = USUAL) -> np.ndarray:
+    """Embeddings float32 [N, D] of N views.
 
     The next batch is composed and sent while the last one goes through the network. No views at all are an error.
     """
-
-    pinned = device.startswith("cuda")  # memory that a GPU fetches by itself
+    pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
-        while gathered := list(itertools.islice(views, batch_size)):
+        while gathered := list(itertools.islice(views, how.batch_size)):
             batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=pinned)
             np.stack(gathered, out=batch.numpy())
             yield batch
 
     def embedded() -> Iterator[torch.Tensor]:
-        look = model.pooled if pooled else model
-        for x in ahead(batches(), device, sent):
+        look = model.pooled if how.pooled else model
+        for x in ahead(batches(), how.device):
             seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
             yield look(seen).float()
 
     # In one piece: a small array of each batch, kept among large ones that come and go, would leave holes in the memory that
     # nothing fills, 28 kB a view of a small network.
     vectors, dimension = bytearray(), 0
-    with torch.inference_mode(), autocast(device, precision):
+    with torch.inference_mode(), autocast(how.device, how.precision):
         for batch in fetched(embedded()):
             dimension = batch.shape[1]
             vectors += batch.numpy().tobytes()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from bgbias import seeds
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import CLEAN
+from bgbias.models.settings import How
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.params import Study
@@ -18,15 +19,6 @@ if TYPE_CHECKING:
 
 # Photos whose statistics folded batch norms get, and how many of them are seen at once.
 STATISTICS, TOGETHER = 256, 32
-
-
-class How(NamedTuple):
-    """How a model's photos are embedded; ``pooled``: by the backbone's own features."""
-
-    device: str
-    precision: str
-    batch_size: int
-    pooled: bool
 
 
 def open_model(

@@ -89,7 +89,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         every = list(itertools.product(chosen, asked.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
-            vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, *how)
+            vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
             found = scores.of_queries(after, {"attack": name}, clean)
             tables.append(found)

@@ -56,7 +56,7 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
     """
     import pandas as pd
 
-    from bgbias.evaluation import crossing, embeddings, variance
+    from bgbias.evaluation import crossing, embeddings
     from bgbias.models.inference import for_inference
 
     count = plan.asked(study, "crossing", "objects", "crosses nothing")
@@ -65,11 +65,11 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         shown = crossing.objects(photos, count)
-        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, *how)
+        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, how)
         queries = crossing.of_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
         )
-        shares = variance.shares(crossed.vectors)
+        shares = crossing.shares(crossed.vectors)
         crossed.write(made.outputs["crossed"])
         write_frame(made.outputs["crossed_queries"], queries)
         found = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}

@@ -14,7 +14,8 @@ from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
 from bgbias.files.atomic import write_frame
-from bgbias.nodes._models import How, open_model
+from bgbias.models.settings import How
+from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 
     from bgbias.evaluation import cured
     from bgbias.evaluation.conditions import View
+    from bgbias.evaluation.cures._projected import Erasure
     from bgbias.evaluation.embeddings import Embeddings
-    from bgbias.evaluation.erasure import Erasure
     from bgbias.models.model import EmbeddingModel
     from bgbias.study.album import Album
 
@@ -110,7 +111,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
 
         def milliseconds(chosen: ModuleType | None) -> float:
             timed = list(islice(shown(views[-1]), TIMED))
-            return cured.milliseconds(lambda: cured.embed(model, timed, chosen, *how), len(timed))
+            return cured.milliseconds(lambda: cured.embed(model, timed, chosen, how), len(timed))
 
         alone, tables, facts = milliseconds(None), [], []
         for name in progress.track(names, len(names), f"cures of {cell.name}"):
@@ -121,7 +122,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
                 # A product of d x d numbers is nothing beside the network.
                 took, removed = alone, erasure.rank
             else:
-                by_view = {view: cured.embed(model, shown(view), chosen, *how) for view in views}
+                by_view = {view: cured.embed(model, shown(view), chosen, how) for view in views}
                 took, removed = milliseconds(chosen) + masker_ms, 0
             after = replace(before, views=by_view, donors={})
             tables.append(scores.of_queries(after, {"cure": name}, before.views[views[0]]))
@@ -146,11 +147,11 @@ def _prepare_fits(
 
     photos = album.evaluation(album.table("val"), {"masks", "backgrounds"}, "val")
     shown = crossing.objects(photos, study.cures.objects)
-    crossed = crossing.embed(model, photos, shown, study.cures.backgrounds, *how).vectors
+    crossed = crossing.embed(model, photos, shown, study.cures.backgrounds, how).vectors
 
     @cache
     def embedded() -> Embeddings:
-        return embedding.embed(model, photos, [(RANDOM_BACKGROUND, 0)], *how)
+        return embedding.embed(model, photos, [(RANDOM_BACKGROUND, 0)], how)
 
     def judge(erasure: Erasure) -> float:
         before = embedded()

@@ -85,4 +85,4 @@ def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
     settings = study.evaluation
     views = conditions.views(settings.conditions, settings.draws)
     photos = album.evaluation(album.table("test"), conditions.needs(settings.conditions), "test")
-    return embedding.embed(for_inference(model), photos, views, *how)
+    return embedding.embed(for_inference(model), photos, views, how)

@@ -79,7 +79,7 @@ def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
     model, album, how = open_model(study, cell, device, _dataset(study, cell))
     table = subset.keyed(album.table("train"), "probe", _most(study, cell))
     photos = album.evaluation(table, frozenset(), "train")
-    return embedding.embed(for_inference(model), photos, [(CLEAN, 0)], *how)
+    return embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
 
 
 def _dataset(study: Study, cell: Cell) -> str:

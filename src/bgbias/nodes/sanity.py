@@ -10,6 +10,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.files.atomic import write_frame
+from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -121,8 +122,8 @@ def _faithful(
             noise = seeds.generator("faithfulness", kind, name)
             yield from faithfulness.removals(photo, judged[kind][name], noise)
 
-    how = device, study.attribution.precision, study.evaluation.batch_size
-    vectors = embed_views(for_inference(model), views(), *how)
+    how = How(device, study.attribution.precision, study.evaluation.batch_size)
+    vectors = embed_views(for_inference(model), views(), how)
     by_map = vectors.reshape(len(names), 1 + 2 * len(faithfulness.FRACTIONS), -1).astype(np.float64)
     kept = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
     kinds, ids = zip(*names, strict=True)

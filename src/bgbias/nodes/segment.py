@@ -73,6 +73,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         )
         write_frame(outputs["segmentation"], test.labelled(frame))
         with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **vars(segments))
+            np.savez_compressed(file, **segments)  # type: ignore[arg-type]  # the stubs see an option
         made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
         made.metrics |= {"episodes": len(drawn), "object_area": area}

@@ -9,6 +9,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.models.settings import How
 from bgbias.nodes._models import fresh_model, with_statistics
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
@@ -102,9 +103,8 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold, cell.backbone)
         photos = album.training(training.method.needs, device)
         shown = album.evaluation(album.table("val"), training.needs, "val")
-        validate = Validation(
-            shown, training.condition, device, settings.precision, study.evaluation.batch_size
-        )
+        how = How(device, settings.precision, study.evaluation.batch_size)
+        validate = Validation(shown, training.condition, how)
         method = training.build(model, photos.labels)
         if not model.freeze_batch_norm and folded(model):
             # Whether norms learn is known when the method is there; it may have copied folded ones, and is made anew.

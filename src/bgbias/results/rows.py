@@ -159,7 +159,7 @@ class Values:
     ) -> Values:
         """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there are several (``draws``
         says how many), the ``value`` and, where it depends on which other classes there are, the column ``of_others``
-        (``evaluation.without_class``).
+        (``evaluation.left_out``).
 
         Raises UserError if a seed, a draw, or the same query in another column is missing.
         """

@@ -6,7 +6,6 @@ photo's own class: its photos are the positives, those of the other class the ne
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -25,16 +24,6 @@ from bgbias.segmentation.settings import Segmentation
 from bgbias.segmentation.truth import Truth
 
 
-@dataclass(frozen=True)
-class Segments:
-    """The first task's pictures of some episodes: ids and supports' ids [K]; maps float16 and masks bool, both [K, S, S]."""
-
-    ids: np.ndarray
-    supports: np.ndarray
-    maps: np.ndarray
-    masks: np.ndarray
-
-
 def segment_photos(
     model: EmbeddingModel,
     pooled: bool,
@@ -45,11 +34,12 @@ def segment_photos(
     settings: Segmentation,
     device: str = "cpu",
     keep: int = 1,
-) -> tuple[pd.DataFrame, Segments]:
+) -> tuple[pd.DataFrame, dict[str, np.ndarray]]:
     """IoU of every episode, and the pictures of the first ``keep``; there is one at least.
 
     ``pooled``: the backbone is asked by its mean features, without an embedding layer; ``area``: the share of a photo that an
-    object takes. Table: image_id of the test photo, task, iou after GrabCut, map_iou of the map alone.
+    object takes. Table: image_id of the test photo, task, iou after GrabCut, map_iou of the map alone. Pictures, of the first
+    task: ids and supports (their ids) [K]; maps float16 and masks bool, both [K, S, S].
     """
     network = for_inference(model).to(device)
     rows: list[dict[str, object]] = []
@@ -66,12 +56,13 @@ def segment_photos(
                 maps.append(seen.astype(np.float16))
                 masks.append(mask)
     shown = episodes[: len(maps)]
-    return pd.DataFrame(rows), Segments(
-        np.array([e.test for e in shown], dtype=str),
-        np.array([e.positives[0] for e in shown], dtype=str),
-        np.stack(maps),
-        np.stack(masks),
-    )
+    pictures = {
+        "ids": np.array([e.test for e in shown]),
+        "supports": np.array([e.positives[0] for e in shown]),
+        "maps": np.stack(maps),
+        "masks": np.stack(masks),
+    }
+    return pd.DataFrame(rows), pictures
 
 
 def attention_maps(

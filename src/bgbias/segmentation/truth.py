@@ -9,6 +9,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
+import cv2
 import numpy as np
 
 from bgbias.errors import UserError
@@ -52,10 +53,8 @@ def in_crop(box: tuple[float, float, float, float], photo: tuple[int, int], side
 
 def box_of(mask: np.ndarray) -> Box:
     """The smallest box around a mask bool [H, W]; one of no area if it is empty."""
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not len(rows):
-        return Box(0, 0, 0, 0)
-    return Box(float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1))
+    left, top, width, height = cv2.boundingRect(mask.astype(np.uint8))
+    return Box(left, top, left + width, top + height)
 
 
 def box_iou(a: Box, b: Box) -> float:

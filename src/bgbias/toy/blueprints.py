@@ -46,9 +46,9 @@ class Draft:
         """An ellipsoid with these half axes."""
         self._add(shapes.BALL, at, half if isinstance(half, tuple) else (half, half, half), slot, turn)
 
-    def dome(self, at: Vector, half: Vector, slot: int = 0, turn: Vector = (0, 0, 0)) -> None:
+    def dome(self, at: Vector, half: Vector, slot: int = 0) -> None:
         """The upper half of an ellipsoid, ``at`` the middle of its flat side."""
-        self._add(shapes.DOME, at, half, slot, turn)
+        self._add(shapes.DOME, at, half, slot, (0, 0, 0))
 
     def box(self, at: Vector, half: Vector, slot: int = 0, turn: Vector = (0, 0, 0),
             faces: np.ndarray = shapes.CUBE) -> None:  # fmt: skip

@@ -107,7 +107,7 @@ class Primitive:
     def _round(self, p: np.ndarray, size: np.ndarray, bevel: float, cell: float) -> tuple[np.ndarray, ...]:
         angle = np.arctan2(p[2], p[0]) / np.float32(2 * np.pi)
         waist = float(size[0] + size[2]) / 2
-        around = _even(2 * np.pi * waist / cell)
+        around = max(2 * round(np.pi * waist / cell), 2)
         painted = np.ones(p.shape[1], np.float32)
         coordinates = np.stack([angle * around, p[1] * np.float32(size[1] / cell)])
         if self.kind == BALL:
@@ -145,10 +145,6 @@ class Primitive:
         along = (q[0] * local[2] - q[2] * local[0]) / norm
         coordinates = np.stack([np.where(level, q[0], along), np.where(level, q[2], q[1])])
         return normal, coordinates, np.ones(p.shape[1], np.float32)
-
-
-def _even(count: float) -> int:
-    return max(2 * round(count / 2), 2)
 
 
 def _first(*candidates: np.ndarray) -> np.ndarray:

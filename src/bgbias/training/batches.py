@@ -15,40 +15,17 @@ from torch import Tensor
 
 from bgbias import seeds
 from bgbias.backgrounds.draws import Draw
-from bgbias.compute.overlap import sent
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.pixels import RelativeBox
 from bgbias.photos.crops import Crops, cropper
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
+from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
 
 Key = tuple[object, ...]
 Range = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Photos as a method gets them, on the model's device.
-
-    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1, backgrounds and
-    textures: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
-    """
-
-    images: Tensor
-    labels: Tensor
-    index: Tensor
-    masks: Tensor | None = None
-    backgrounds: Tensor | None = None
-    textures: Tensor | None = None
-
-    def to(self, device: str) -> Batch:
-        """The same batch on another device, which the copies may still be on their way to."""
-        extra = [
-            None if t is None else sent(t, device) for t in (self.masks, self.backgrounds, self.textures)
-        ]
-        return Batch(sent(self.images, device), sent(self.labels, device), sent(self.index, device), *extra)
 
 
 def sample(

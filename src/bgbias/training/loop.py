@@ -25,8 +25,7 @@ from bgbias.compute.overlap import ahead
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.models.model import EmbeddingModel
-from bgbias.training.batches import Batch
-from bgbias.training.methods import BaseMethod
+from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.settings import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
@@ -196,14 +195,12 @@ def train_epoch(
     lr_key: str = LR_KEY,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
-    method.start_epoch(
-        epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device, Batch.to)
-    )
+    method.start_epoch(epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device))
     for module in method.modules().values():
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], lr_key)
     with full_precision() if method.full_precision else nullcontext():
-        sent = ahead(batches, device, Batch.to)
+        sent = ahead(batches, device)
         for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
             with autocast(device, settings.precision):
                 parts = method.loss(batch)
@@ -222,17 +219,16 @@ class _Losses:
     def __init__(self, settings: Train, epoch: int, steps_between_looks: int, lr_key: str) -> None:
         self._settings, self._epoch, self._every, self._lr_key = settings, epoch, steps_between_looks, lr_key
         self._sums: dict[str, Tensor] = {}
-        self._steps, self._unseen = 0, list[Tensor]()
+        self._losses: list[Tensor] = []
 
     def add(self, parts: dict[str, Tensor]) -> None:
         """One more step; UserError if a loss is not finite, some steps late where looking costs something."""
-        self._steps += 1
         for name, value in parts.items():
             # In float64, as Python adds.
             value = value.detach().double()
             self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._unseen.append(parts["loss"].detach())
-        if len(self._unseen) >= self._every:
+        self._losses.append(parts["loss"].detach())
+        if len(self._losses) % self._every == 0:
             self._look()
 
     def means(self) -> dict[str, float]:
@@ -242,13 +238,12 @@ class _Losses:
         return {name: float(total) / steps for name, total in self._sums.items()}
 
     def _look(self) -> None:
-        if not self._unseen:
-            return
-        first, finite = self._steps - len(self._unseen) + 1, torch.stack(self._unseen).isfinite().tolist()
-        self._unseen = []
+        latest = self._losses[-self._every :]
+        finite = torch.stack(latest).isfinite().tolist()
         if not all(finite):
+            step = len(self._losses) - len(latest) + finite.index(False) + 1
             raise UserError(
-                f"The loss is not finite in epoch {self._epoch}, step {first + finite.index(False)}. Lower {self._lr_key} (now"
+                f"The loss is not finite in epoch {self._epoch}, step {step}. Lower {self._lr_key} (now"
                 f" {self._settings.lr:g}), or the loss's own settings, in params.yaml."
             )
 

@@ -3,11 +3,11 @@
 Lengths are told for photos of 224 pixels, and are in proportion for others.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from bgbias.compute.lazy import F, Tensor, torch
 
 SIDE = 224
 # Of background alone: the object is grown by so much, its rim is blurred with this standard deviation, windows may be made so

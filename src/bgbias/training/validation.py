@@ -11,17 +11,15 @@ from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.whole_gallery import among
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
+from bgbias.models.settings import How
 from bgbias.training.settings import METRICS
 
 
 class Validation:
     """Scores a model on ``photos``, which share no class with the training's; ``condition``: ``clean`` or ``corrupted``."""
 
-    def __init__(
-        self, photos: EvaluationPhotos, condition: str, device: str, precision: str, batch_size: int
-    ) -> None:
-        self._photos, self._corrupted = photos, condition == "corrupted"
-        self._device, self._precision, self._batch_size = device, precision, batch_size
+    def __init__(self, photos: EvaluationPhotos, condition: str, how: How) -> None:
+        self._photos, self._corrupted, self._how = photos, condition == "corrupted", how
         self._prefix = "val_corrupted" if self._corrupted else "val"
 
     @property
@@ -33,8 +31,8 @@ class Validation:
         """Means over all photos that have another one of their class, by name."""
         # One fixed draw of backgrounds: redrawing it each epoch would favour lucky epochs.
         view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
-        with closing(self._photos.views([view], workers(self._device, len(self._photos.table)))) as views:
-            vectors = embed_views(model, views, self._device, self._precision, self._batch_size)
+        with closing(self._photos.views([view], workers(self._how.device, len(self._photos.table)))) as views:
+            vectors = embed_views(model, views, self._how)
         table = self._photos.table
         ranked = among(vectors, vectors, table.labels, table.given)
         values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}

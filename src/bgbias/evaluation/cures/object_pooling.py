@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from bgbias.compute.lazy import F, Tensor
 
 TITLE = "pooling on the object"
 INDEX = "again"
@@ -16,7 +13,5 @@ LEAST = 1e-3  # weight of a place without any object: nothing is divided by 0
 
 def apply(features: Tensor, masks: Tensor) -> Tensor:
     """Feature maps whose plain mean is the mean weighted by the mask at the map's resolution."""
-    import torch.nn.functional as F
-
     weights = F.adaptive_avg_pool2d(masks, (features.shape[2], features.shape[3])) + LEAST
     return features * (weights / weights.mean(dim=(2, 3), keepdim=True))

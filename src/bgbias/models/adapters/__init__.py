@@ -12,18 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bgbias import plugins, seeds
 from bgbias.compute.device import autocast
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 SHARED = {"_whole_networks": ("exported", "torchscript")}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
@@ -277,8 +275,6 @@ def _tried(model: Adapted) -> Adapted:
 
 def _has_gradients(model: Adapted) -> bool:
     """Whether the network tells how a picture moves its vector; code under ``torch.no_grad`` and quantised networks do not."""
-    import torch
-
     assert model.network is not None
     side = model.look.size
     grey = torch.full((1, 3, side, side), 127.5, device=model.device, requires_grad=True)

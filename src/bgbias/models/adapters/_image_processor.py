@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from bgbias import seeds
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options
 from bgbias.models.adapters._preparation import Preparation, prepared
@@ -88,8 +89,6 @@ def _look(processor: Any, name: str) -> Look:
 
 
 def _agree(processor: Any, look: Look, normalise: Preprocess, name: str) -> None:
-    import torch
-
     shape = (look.resize + 37, look.resize + 101, 3)
     photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
     theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()

@@ -6,20 +6,18 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bgbias.compute.device import pick
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._preparation import Preparation
 from bgbias.models.adapters._weights import list_activations
 from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 def adapted(
@@ -37,9 +35,11 @@ def adapted(
     ``embedding`` says what its output is, if it is known to be vectors; else the output is pooled as ``options`` say. ``batch``:
     the only number of pictures that it takes at once, if there is one.
     """
-    import torch
-
-    device = pick(options.device)
+    if batch not in (None, 1):
+        raise UserError(
+            f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
+        )
+    device, dtype = pick(options.device), torch.float32
     if isinstance(network, torch.nn.Module):
         with suppress(NotImplementedError):  # of exported programs, which know no modes
             network.eval()
@@ -47,14 +47,15 @@ def adapted(
         computed = list_activations(network)
         if computed and not any(line.startswith("activation: ") for line in told):
             told = (f"activation: {computed}", *told)
-    dtype = _dtype(network)
+        # Input of another precision than its weights' would be refused.
+        dtype = next((t.dtype for t in network.parameters() if t.is_floating_point()), dtype)
     how = None if embedding else options.pooling
 
     def seen(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         return (x if normalise is None else normalise(x)).to(dtype)
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
-        parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(batch)
+        parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
         return torch.cat([pooled(network(part), how) for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
@@ -62,15 +63,11 @@ def adapted(
             return embedded(_batch(views, device), normalise).cpu().numpy()
 
     side = preparation.look.size
-    black = np.zeros((batch or 1, side, side, 3), np.uint8)
+    black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
         output = attempted(name, side, lambda: network(seen(_batch(black, device))))
         dim = pooled(output, how).shape[1]
     lines = (preparation.told(), embedding or describe_pooling(output, how), *told)
-    if batch is not None and batch > 1:
-        raise UserError(
-            f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
-        )
     others = {
         options: partial(vectors, normalise=normalise)
         for options, normalise in preparation.alternatives().items()
@@ -88,7 +85,6 @@ def on_processor(
     **more: Any,
 ) -> Adapted:
     """The same of a function of arrays float32 [B, 3, S, S] that runs on the processor and has no gradients."""
-    import torch
 
     def network(x: Tensor) -> Tensor:
         return torch.from_numpy(run(x.numpy()))
@@ -106,17 +102,7 @@ def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
 
 def _batch(views: np.ndarray, device: str) -> Tensor:
     """Views uint8 [B, S, S, 3] as float32 [B, 3, S, S]."""
-    import torch
-
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
-
-
-def _dtype(network: Any) -> Any:
-    """That of its weights: input of another precision would be refused."""
-    import torch
-
-    tensors = network.parameters() if isinstance(network, torch.nn.Module) else ()
-    return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 
 def pooled(output: Any, how: str | None) -> Tensor:
@@ -155,9 +141,6 @@ def describe_pooling(output: Any, how: str | None) -> str:
 
 
 def _tensor(output: Any) -> Tensor:
-    """The one tensor of an output."""
-    import torch
-
     named = dict(output) if isinstance(output, Mapping) else {}
     if isinstance(output, (tuple, list)):
         named = {str(place): part for place, part in enumerate(output)}

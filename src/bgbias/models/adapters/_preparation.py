@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options
 from bgbias.models.look import Look
-from bgbias.models.preprocess import Preprocess
+from bgbias.models.preprocess import IMAGENET, Preprocess
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Mean and standard deviation that other networks are usually trained with: those to -1..1, none, and CLIP's.
 OTHER_COLOURS = (
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
@@ -55,18 +54,17 @@ class Preparation:
         """Other usual ways to normalise, by the options that choose them; none where mean or std were given."""
         if not {"mean", "std"} <= {*self.guessed}:
             return {}
-        return {_typed(mean, std): normalised(mean, std) for mean, std in OTHER_COLOURS}
+        found = {}
+        for mean, std in OTHER_COLOURS:
+            of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
+            found[f"--mean {of_mean} --std {of_std}"] = normalised(mean, std)
+        return found
 
 
-def _typed(mean: tuple[float, ...], std: tuple[float, ...]) -> str:
-    of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
-    return f"--mean {of_mean} --std {of_std}"
-
-
-def normalised(mean: tuple[float, ...], std: tuple[float, ...], scale: float = 1 / 255) -> Preprocess:
+def normalised(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
     """That of libraries whose colours are in 0..1 before they are normalised."""
     (r, g, b), (of_r, of_g, of_b) = map(float, mean), map(float, std)
-    return Preprocess(scale, (r, g, b), (of_r, of_g, of_b))
+    return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
 
 
 def square(height: int | None, width: int | None, name: str) -> int | None:
@@ -102,7 +100,7 @@ def usual(options: Options, size: int | None = None, normalises_itself: bool = F
     """
     side = size or 224
     look = Look(side, side * 256 // 224)
-    normalise = None if normalises_itself else normalised(MEAN, STD)
+    normalise = None if normalises_itself else IMAGENET
     unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
     guessed = tuple(name for name in unsaid if name not in options.given())
     source = "ImageNet defaults, because the model specifies none"

@@ -8,15 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    State = dict[str, Tensor]
+State = dict[str, Tensor]
 
 # Whatever else a checkpoint calls the weights in it; a training's own names come first.
 NESTED = (
@@ -64,8 +62,6 @@ def fill(
 
 def read(path: Path, whose: str) -> tuple[State, list[str]]:
     """Tensors by name, and what they were taken out of."""
-    import torch
-
     if path.suffix == ".safetensors":
         return state_dicts.read_state_dict(path, whose), []
     try:
@@ -73,19 +69,13 @@ def read(path: Path, whose: str) -> tuple[State, list[str]]:
     except Exception:  # it is read once more, for the words
         return state_dicts.read_state_dict(path, whose), []
     told = []
-    while not _is_state(held):
+    while not (isinstance(held, dict) and held and all(isinstance(t, torch.Tensor) for t in held.values())):
         inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
         held = held[inside[0]]
         told.append(f"weights: '{inside[0]}' of the checkpoint{_not_taken(inside[1:])}")
     return {str(name): tensor for name, tensor in held.items()}, told
-
-
-def _is_state(held: Any) -> bool:
-    import torch
-
-    return isinstance(held, dict) and bool(held) and all(isinstance(t, torch.Tensor) for t in held.values())
 
 
 def _not_taken(others: list[str]) -> str:

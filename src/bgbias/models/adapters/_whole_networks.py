@@ -8,6 +8,7 @@ It is given RGB [B, 3, S, S], normalised as the options say, or as usual for Ima
 from pathlib import Path
 from typing import Any
 
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
@@ -20,8 +21,6 @@ OPTIONS = LOOKS | NORMALISES | {"pooling"}
 
 def adapt_torchscript(which: str, options: Options) -> Adapted:
     """The network as it was saved; a file that holds weights alone is an error."""
-    import torch
-
     path = Path(which)
     present(path, "The network")
     kind = state_dicts.kind(path)
@@ -36,8 +35,6 @@ def adapt_torchscript(which: str, options: Options) -> Adapted:
 
 def adapt_exported(which: str, options: Options) -> Adapted:
     """The program as it was exported, for photos of the size that it was exported for: its modes were settled then."""
-    import torch
-
     path = Path(which)
     present(path, "The exported program")
     program = asked(f"exported:{which}", which, lambda: torch.export.load(path))

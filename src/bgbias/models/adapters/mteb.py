@@ -4,7 +4,6 @@ They are given pictures in batches, as MTEB's image tasks make them. Where they 
 what is seen of a photo; else they prepare the pictures themselves.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -61,20 +60,12 @@ def _adapted(model: Any, options: Options, name: str) -> Adapted:
 
     def embed(views: list[np.ndarray]) -> Any:
         with _image_processor.normalising_alone(processor):
-            return ask(_Batches(views), show_progress_bar=False)
+            return ask(_Batches([{"image": _pictures.pillow(views)}]), show_progress_bar=False)
 
     return _pictures.adapted(name, embed, preparation, (told,))
 
 
-class _Batches:
-    """One batch of pictures in the form of MTEB's data loaders."""
+class _Batches(list[dict[str, Any]]):
+    """Batches of pictures in the form of MTEB's data loaders."""
 
-    def __init__(self, views: list[np.ndarray]) -> None:
-        self._batch = {"image": _pictures.pillow(views)}
-        self.dataset = SimpleNamespace(features={"image": None})
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        yield self._batch
-
-    def __len__(self) -> int:
-        return 1
+    dataset = SimpleNamespace(features={"image": None})

@@ -7,8 +7,9 @@ The embedding is ``encode_image``; photos are prepared as the weights' own confi
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
@@ -16,9 +17,6 @@ from bgbias.models.adapters._network import adapted
 from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
 from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.look import Interpolation, Look
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 TAKES = "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>"
 OPTIONS = LOOKS | NORMALISES | {"weights"}
@@ -28,8 +26,6 @@ LISTING = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
 
 def adapt(which: str, options: Options) -> Adapted:
     """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
-    from torch import nn
-
     open_clip = needed("open_clip", "open-clip")
     name = f"open_clip:{which}"
     told: tuple[str, ...]

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
 from bgbias.models.adapters._calls import failing
@@ -63,8 +64,6 @@ def is_module(name: str) -> bool:
 
 def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     """A network, an object with ``encode`` or a function; one of a library that is known by how that library prepares photos."""
-    import torch
-
     name = name or getattr(model, "__name__", type(model).__name__)
     adapters = [plugins.load("adapters", kind) for kind in plugins.names("adapters")]
     known = {adapter.OF: adapter for adapter in adapters if hasattr(adapter, "OF")}
@@ -101,8 +100,6 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
 
 def _made(thing: Any, which: str) -> Any:
     """The model itself: what a function or class without arguments returns, else the thing."""
-    import torch
-
     if isinstance(thing, torch.nn.Module) or (hasattr(thing, "encode") and not inspect.isclass(thing)):
         return thing
     if not callable(thing):

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from bgbias import plugins, seeds
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models import adapters
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
@@ -54,8 +55,6 @@ def _histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _shuffled(model: Adapted, name: str) -> Adapted:
-    import torch
-
     if model.module is None:
         raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
     generator = seeds.generator("shuffled weights")

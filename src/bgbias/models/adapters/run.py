@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bgbias.compute.device import pick
+from bgbias.compute.lazy import Tensor
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.look import Look
+from bgbias.models.settings import How
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from bgbias.models.model import EmbeddingModel
 
 OF = "bgbias"
@@ -46,7 +46,7 @@ def _adapted(model: EmbeddingModel, name: str, device: str) -> Adapted:
     quick = for_inference(model)
 
     def vectors(views: np.ndarray) -> np.ndarray:
-        return embed_views(quick, iter(views), device, batch_size=max(1, len(views)))
+        return embed_views(quick, iter(views), How(device, batch_size=max(1, len(views))))
 
     def network(x: Tensor) -> Tensor:
         return quick(quick.preprocess(x))

@@ -5,6 +5,7 @@ The embedding is what the last layer, the classifier, is given; photos are prepa
 
 from typing import Any
 
+from bgbias.compute.lazy import nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import asked, named
@@ -54,8 +55,6 @@ def adapt(which: str, options: Options) -> Adapted:
 
 def _without_classifier(network: Any, name: str) -> None:
     """Let the last linear layer give what it gets."""
-    from torch import nn
-
     linear = [
         path
         for path, module in network.named_modules()

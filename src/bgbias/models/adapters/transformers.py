@@ -12,17 +12,15 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
 from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
 from bgbias.models.adapters._network import adapted, attempted, describe_pooling, pooled
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 OF = "transformers"
 OFFLINE = "Fetch it where there is a network, or say what it would: --size, --mean and --std."
@@ -57,7 +55,6 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
 
 
 def _created(which: str, name: str, options: Options) -> tuple[Any, tuple[str, ...]]:
-    import torch
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(which)
@@ -114,8 +111,6 @@ def _side(network: Any) -> int | None:
 def _adapted(
     network: Any, preparation: Preparation, name: str, options: Options, told: tuple[str, ...]
 ) -> Adapted:
-    from torch import nn
-
     side = preparation.look.size
     more = {}
     asks = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
@@ -139,8 +134,6 @@ def _embedding(
     network: Any, pooling: str | None, side: int, more: dict[str, bool]
 ) -> tuple[Callable[..., Tensor], str]:
     """From pixel values to vectors [B, D], and that in words; what kind of output there is, is seen from a black picture."""
-    import torch
-
     if pooling is None and hasattr(network, "get_image_features"):
         projected = " (projected)" if hasattr(network, "visual_projection") else ""
         words = f"embedding: its image features{projected}"

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
 from bgbias import plugins
+from bgbias.compute.lazy import nn
 from bgbias.models.preprocess import Preprocess
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    from torch import nn
 
 # Options that share a file.
 SHARED = {

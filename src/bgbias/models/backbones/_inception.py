@@ -42,10 +42,10 @@ class BNInception(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self._convolve("conv1_7x7_s2", 3, 64, 7, stride=2)
-        self._max_pool("pool1_3x3_s2", stride=2)
+        self._pool("pool1_3x3_s2", stride=2)
         self._convolve("conv2_3x3_reduce", 64, 64, 1)
         self._convolve("conv2_3x3", 64, 192, 3)
-        self._max_pool("pool2_3x3_s2", stride=2)
+        self._pool("pool2_3x3_s2", stride=2)
         self.stages: list[list[Path]] = [[list(self._layers())]]
         self.relu = nn.ReLU(inplace=True)
         channels = 192
@@ -73,7 +73,6 @@ class BNInception(nn.Module):
         """Register a module's layers; its paths and the channels they give together."""
         stride = 1 if widths.single else 2
         (narrow, wide), (narrow_double, wide_double) = widths.triple, widths.double
-        pool = self._max_pool if max_pooled else self._mean_pool
         paths = [[self._convolve(f"{name}_1x1", channels, widths.single, 1)]] if widths.single else []
         paths += [
             [
@@ -85,7 +84,7 @@ class BNInception(nn.Module):
                 self._convolve(f"{name}_double_3x3_1", narrow_double, wide_double, 3),
                 self._convolve(f"{name}_double_3x3_2", wide_double, wide_double, 3, stride),
             ],
-            [pool(f"{name}_pool", stride)],
+            [self._pool(f"{name}_pool", stride, max_pooled)],
         ]
         if widths.pooled:
             paths[-1].append(self._convolve(f"{name}_pool_proj", channels, widths.pooled, 1))
@@ -97,13 +96,11 @@ class BNInception(nn.Module):
         self.add_module(f"{name}_bn", nn.BatchNorm2d(channels))
         return name
 
-    def _max_pool(self, name: str, stride: int) -> str:
-        padding = 1 if stride == 1 else 0
-        self.add_module(name, nn.MaxPool2d(3, stride, padding, ceil_mode=True))
-        return name
-
-    def _mean_pool(self, name: str, stride: int) -> str:
-        self.add_module(name, nn.AvgPool2d(3, stride, padding=1, ceil_mode=True, count_include_pad=True))
+    def _pool(self, name: str, stride: int, is_max: bool = True) -> str:
+        layer: nn.Module = nn.AvgPool2d(3, stride, padding=1, ceil_mode=True)
+        if is_max:
+            layer = nn.MaxPool2d(3, stride, padding=1 if stride == 1 else 0, ceil_mode=True)
+        self.add_module(name, layer)
         return name
 
     def _layers(self) -> Path:

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import nn
 from bgbias.files.fetch import Source
 from bgbias.models.backbones import Facts, Pretrained
-from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import nn
+from bgbias.models.preprocess import IMAGENET
 
 Params = Pretrained
 HEAD = "fc."
-IMAGENET = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225), "rgb")
 
 
 def facts(channels: int) -> Facts:
@@ -35,7 +32,6 @@ def _resnet(name: str, file: str, channels: int) -> dict[str, Any]:
 
     def build(params: Pretrained) -> nn.Module:
         """The trunk, random and without pooling: [B, 3, H, W] to [B, channels, H/32, W/32]."""
-        from torch import nn
         from torchvision import models
 
         layers = dict(getattr(models, name)().named_children())

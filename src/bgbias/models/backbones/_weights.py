@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bgbias import plugins
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 
 def load(trunk: nn.Module, file: Path, backbone: str) -> None:
@@ -61,8 +58,6 @@ def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: st
 
 
 def _fits_as_trained(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
-    import torch
-
     module = plugins.load("backbones", backbone)
     with torch.device("meta"):
         usual = module.build(plugins.variant(backbone), module.Params(weights=None))

@@ -6,14 +6,10 @@ BGR in 0..255 without division. Pools round their output's size up, as Caffe doe
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bgbias.compute.lazy import nn
 from bgbias.files.fetch import Source
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Params = Pretrained
 FACTS = Facts(227, 256, Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr"), channels=1024)

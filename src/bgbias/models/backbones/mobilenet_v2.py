@@ -8,13 +8,11 @@ trained. Its weights are no public file: a state dict with torchvision's names.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import nn
 from bgbias.models.backbones import Facts, Pretrained, _torchvision
 from bgbias.models.preprocess import Preprocess
-
-if TYPE_CHECKING:
-    from torch import nn
 
 Params = Pretrained
 FACTS = _torchvision.facts(channels=1280)
@@ -31,8 +29,6 @@ def build(params: Params) -> nn.Module:
 
 def build_as_tensorflow(params: Params) -> nn.Module:
     """The same with TensorFlow's padding; sides are multiples of 32."""
-    from torch import nn
-
     from bgbias.models.backbones._layers import SamePaddedConv2d
 
     trunk = build(params)

@@ -8,14 +8,10 @@ can be ignored by a network this small.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from bgbias.compute.lazy import nn
 from bgbias.models.backbones import Facts
 from bgbias.models.preprocess import Preprocess
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    from torch import nn
 
 CHANNELS = 192
 FACTS = Facts(56, 64, Preprocess(1 / 255, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "rgb"), CHANNELS)
@@ -27,8 +23,6 @@ class Params(Strict):
 
 def build(params: Params) -> nn.Module:
     """The trunk, 0.1 million parameters: float [B, 3, H, W] to [B, 192, H/8, W/8]; random weights."""
-    from torch import nn
-
     from bgbias.models.backbones._layers import ConvGroupNormRelu, ResidualBlock, SpatialGate
 
     return nn.Sequential(
@@ -42,8 +36,6 @@ def build(params: Params) -> nn.Module:
 
 def with_batch_norm(params: Params) -> nn.Module:
     """The trunk, 0.1 million parameters: float [B, 3, H, W] to [B, 192, H/8, W/8]; random weights, ``tiny``'s own."""
-    from torch import nn
-
     trunk = build(params)
     for parent in list(trunk.modules()):
         for name, child in parent.named_children():

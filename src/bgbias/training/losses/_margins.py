@@ -4,15 +4,10 @@ cosine (CosFace, Wang et al., CVPR 2018; docs/methods.md, section 1).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from bgbias.compute.lazy import nn, torch
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 IMAGES_PER_CLASS = 1
 CLASS_WEIGHTS = True

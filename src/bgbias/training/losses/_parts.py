@@ -10,6 +10,8 @@ from pytorch_metric_learning.losses import WeightRegularizerMixin
 from pytorch_metric_learning.reducers import MeanReducer
 from torch import Tensor, nn
 
+from bgbias.training.losses import mean_of_violations
+
 
 class FullPrecision(nn.Module):
     """A loss that is computed in float32 (float64 stays) even inside an autocast region.
@@ -50,21 +52,6 @@ def with_class_weights(
             **options,
         )
     )
-
-
-def class_logits(loss: nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
-    """Logits [B, classes] of unit-length embeddings [B, d], with the loss's scale and, for the own class, its margin.
-
-    They are taken where the loss itself uses them. A loss over pairs has none; that is a programming error.
-    """
-    (cross_entropy,) = (m for m in loss.modules() if isinstance(m, nn.CrossEntropyLoss))
-    seen: list[Tensor] = []
-    watch = cross_entropy.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        loss(embeddings, labels)
-    finally:
-        watch.remove()
-    return seen[0]
 
 
 class EuclideanDistance(LpDistance):
@@ -126,12 +113,6 @@ class Quadruplets(nn.Module):
         apart = to_positive[: len(positive)] - distances[strangers[:, 0], strangers[:, 1]] + self.margin / 2
         elsewhere = foreign[:, strangers[:, 0]] & foreign[:, strangers[:, 1]]
         return mean_of_violations(to_negative, ~same[anchors[:, 0]]) + mean_of_violations(apart, elsewhere)
-
-
-def mean_of_violations(excess: Tensor, counts: Tensor | int = 1) -> Tensor:
-    """The mean of those numbers that are above 0 and count, a scalar; 0 if none does."""
-    violations = excess.relu() * counts
-    return violations.sum() / (violations > 0).sum().clamp(min=1)
 
 
 # Cosines are kept off 1, where an angle has no slope.

@@ -5,15 +5,11 @@ multi-similarity with mining inside a batch (Roth et al., ICML 2020; docs/method
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import nn, torch
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 IMAGES_PER_CLASS = 2
 DISTANCE = "cosine"

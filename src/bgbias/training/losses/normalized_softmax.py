@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from bgbias.compute.lazy import nn, torch
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 TITLE = "Normalized Softmax"
 PLACE = 6

@@ -4,15 +4,10 @@ CVPR 2017; docs/methods.md, section 7); distances are not squared.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from bgbias.compute.lazy import nn, torch
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    import torch
-    from torch import nn
 
 TITLE = "Triplet"
 PLACE = 2

@@ -8,8 +8,8 @@ other classes, ``classes(params)`` if it attacks photos towards others of a batc
 family and name), and ``class Method``. What tables and figures call it may be left out: ``TITLE``; ``PLACE``, that of its rows
 and of its colour; ``ENTRIES``, titles of entries of params.yaml that are this method with other options, each in a shade of its
 colour by its place in that order: a new one goes to the end, so that the others keep theirs. Planning reads the facts of every
-method, so these files import torch only for type checking or inside functions. ``study/methods.py`` says which names a grid may
-use.
+method, so these files take torch from ``compute.lazy``, which imports it when it is used. ``study/methods.py`` says which names a
+grid may use.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bgbias.compute.lazy import Tensor, nn
 from bgbias.images.composite import replaced
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
 
 # Options that share a file.
 SHARED = {
@@ -38,7 +36,23 @@ SHARED = {
 REPLACING = frozenset({"masks", "backgrounds"})
 
 
-Passes = Callable[[str, int], "Iterator[Batch]"]
+@dataclass(frozen=True)
+class Batch:
+    """Photos as a method gets them, on the model's device.
+
+    images: uint8 [B, 3, S, S], RGB; labels: int64 [B], 0..classes-1; masks: float32 [B, 1, S, S] in 0..1, backgrounds and
+    textures: like images, where the method needs them; index: int64 [B], the photos' rows in the training table.
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    masks: Tensor | None = None
+    backgrounds: Tensor | None = None
+    textures: Tensor | None = None
+
+
+Passes = Callable[[str, int], Iterator[Batch]]
 """(what for, photos a batch) to batches that show every training photo once, in an order and crops of that purpose's own."""
 
 

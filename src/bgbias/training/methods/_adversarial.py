@@ -6,26 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.settings import Names
-from bgbias.training.methods import BaseMethod, plain
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch, plain
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
 BatchNorm = Literal["trained", "frozen", "as_train"]
 BATCH_NORM = "whether statistics are learned; as_train: as train.freeze_batch_norm says"
 
-Judge = Callable[["Tensor", "Tensor"], "Tensor"]
+Judge = Callable[[Tensor, Tensor], Tensor]
 """Feature maps [B, channels, h, w], as the model pools them, and labels [B] to a scalar loss."""
 
 
@@ -185,8 +181,6 @@ class Adversarial(Standard):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``; of separate losses also ``base_loss``, that of the clean photos, and each attack's by its name."""
-        import torch
-
         if not self.attacks:
             return super().loss(batch)
         photos = self.grey_levels(batch)
@@ -211,8 +205,6 @@ class Adversarial(Standard):
 
         ``photos``: the batch's, float in 0..255. The network stands still meanwhile, in evaluation mode.
         """
-        import torch
-
         everyone = torch.arange(len(photos), device=photos.device)
         whole = self.params.losses == "separate"
         rows = [everyone] * len(self.attacks) if whole else list(everyone.tensor_split(len(self.attacks)))

@@ -7,17 +7,12 @@ minimised, so that training differentiates twice.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch
 
 NEEDS = frozenset({"masks"})
 TRAINS = True
@@ -103,8 +98,6 @@ class AttributionPenalty(BaseMethod):
 
         They can be differentiated again; the other photos' embeddings are constants.
         """
-        import torch
-
         from bgbias.models.derivatives import differentiable_twice
 
         others = [] if self.alone else [row for row in range(len(photos)) if row not in set(rows)]

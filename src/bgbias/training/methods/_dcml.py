@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field, model_validator
 
 from bgbias import progress, seeds
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.models.necks import attention
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
+from bgbias.training.losses import class_logits
+from bgbias.training.methods import BaseMethod, Batch, Passes, Task
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
     from bgbias.models.necks._attention_net import AttentionNet
-    from bgbias.training.batches import Batch
-    from bgbias.training.methods import Passes, Task
     from bgbias.training.methods._invariance import Gradients
 
 NEEDS: frozenset[str] = frozenset()
@@ -35,8 +33,6 @@ CLASS_WEIGHTS = True
 
 def _map_size(model: EmbeddingModel) -> attention.Params:
     """The feature map's channels and positions, by an empty photo."""
-    import torch
-
     mode, size = model.training, model.input_size
     with torch.no_grad():
         features = model.eval().features(torch.zeros(1, 3, size, size))
@@ -110,8 +106,6 @@ class Dcml(BaseMethod):
 
     def prepare(self) -> None:
         """The attention nets, which all stand at the model's neck, and the environments."""
-        from torch import nn
-
         from bgbias.training.methods._invariance import Environments
 
         params, model = self.params, self.model
@@ -145,8 +139,6 @@ class Dcml(BaseMethod):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, ``base_loss`` of all photos alike, and the terms without their coefficients."""
-        import torch
-
         from bgbias.models.necks._attention_net import mean_attention
 
         features = self.model.features(self.photos(batch))
@@ -200,10 +192,6 @@ class Dcml(BaseMethod):
             self.model.neck.load_state_dict(mean_weights(self.nets))
 
     def _environment_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        import torch
-        import torch.nn.functional as F
-
-        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         labels, each = batch.labels, []
@@ -241,10 +229,6 @@ class Dcml(BaseMethod):
 
     def _gradients(self, batch: Batch) -> list[list[Tensor]]:
         """Each environment's gradients by dummy class weights and dummy attention, photo by photo; the model stands still."""
-        import torch
-        import torch.nn.functional as F
-
-        from bgbias.training.losses._parts import class_logits
         from bgbias.training.methods import _invariance as invariance
 
         with torch.no_grad():
@@ -273,8 +257,6 @@ class DcmlCode(Dcml):
 
     def prepare(self) -> None:
         """The base loss has class weights and an attention net of its own, which test time does not use."""
-        from torch import nn
-
         super().prepare()
         if self.params.environments:
             self.environment_loss = deepcopy(self.base_loss)

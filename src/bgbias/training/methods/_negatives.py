@@ -5,19 +5,16 @@ semantics", Ge et al. 2021)."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from bgbias import seeds
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from bgbias.training.batches import Batch
+from bgbias.training import tiles
+from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.repulsions import Further
 
 NEEDS = frozenset({"masks"})
 TRAINS = True
@@ -83,10 +80,7 @@ class WithNegatives(BaseMethod):
         raise NotImplementedError(type(self))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        import torch
-
         from bgbias.models.norms import learning_nothing
-        from bgbias.training.repulsions import Further
 
         photos = self.photos(batch)
         embeddings = self.model(photos)
@@ -114,8 +108,6 @@ class Patches(WithNegatives):
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Each photo tiled with windows of its own; all count."""
-        from bgbias.training import tiles
-
         pictures = tiles.patches(photos, self.params.smallest, self.params.largest, generator)
         return pictures, batch.labels >= 0
 
@@ -139,8 +131,6 @@ class Surroundings(WithNegatives):
     """Whether the box around the object is covered, or its outline."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        from bgbias.training import tiles
-
         if batch.masks is None:
             raise ValueError("negatives of background alone need batches with masks")
         if self.replaces_backgrounds:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from bgbias.compute.lazy import Tensor
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bgbias.training.batches import Batch
+from bgbias.training.methods import BaseMethod, Batch
 
 TITLE = "Plain"
 PLACE = 2  # of its entries; it stands above all

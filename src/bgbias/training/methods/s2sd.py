@@ -3,19 +3,15 @@ docs/methods.md, section 8). It combines with plain and adversarial training; at
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
-from bgbias.training.methods import BaseMethod, plain
+from bgbias.compute.lazy import F, Tensor, nn, torch
+from bgbias.training.methods import BaseMethod, Batch, Task, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bgbias.training.batches import Batch
-    from bgbias.training.methods import Passes, Task
 
 TITLE = "S2SD"
 PLACE = 16
@@ -102,18 +98,22 @@ class Method(BaseMethod):
 
     def prepare(self) -> None:
         """The method, whose judge is this one, and the heads of the wider embeddings."""
-        from torch import nn
-
-        from bgbias.training.methods._distillation import Heads
+        from bgbias.models.model import linear
 
         chosen, model, task = self.params, self.model, self.task
         self.inner: Standard = _class(chosen.method)(model, self.base_loss, chosen.inner(), task)
         self.batches_a_step = self.inner.batches_a_step
-        self.heads: Heads | None = None
+        self.heads: nn.ModuleList | None = None
         self.losses = nn.ModuleList()
         if chosen.kappa:
             drawn = seeds.torch_generator("s2sd", *(task.key if task else ()))
-            self.heads = Heads(model.embedder.in_features, chosen.widths, drawn)
+            channels = model.embedder.in_features
+            self.heads = nn.ModuleList(
+                nn.Sequential(linear(channels, width, drawn), nn.ReLU(), linear(width, width, drawn))
+                for width in chosen.widths
+            )
+            # Those of the training, so that a resumed one goes on.
+            self.heads.register_buffer("steps", torch.zeros((), dtype=torch.int64))
             self.losses = nn.ModuleList(_loss(self.base_loss, width, task) for width in chosen.widths)
             self.inner.judge = self.judged
 
@@ -126,33 +126,29 @@ class Method(BaseMethod):
         self.inner.replaces_backgrounds = self.replaces_backgrounds
         found = self.inner.loss(batch)
         if self.heads is not None:
-            self.heads.steps += 1
+            self.heads.get_buffer("steps").add_(1)
         return found
 
     def judged(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss of feature maps [B, channels, h, w] with labels [B]."""
-        import torch
-        import torch.nn.functional as F
-
-        from bgbias.training.methods import _distillation as distillation
-
         assert self.heads is not None
         chosen = self.params
         # Widths of thousands and divergences of small differences: only the trunk gains by mixed precision.
         with torch.autocast(features.device.type, enabled=False):
             embeddings = self.model.embed_features(features)
-            pooled = distillation.pooled(features.to(embeddings.dtype))
-            wider = self.heads(pooled)
-            own = distillation.cosines(embeddings)
-            apart = [distillation.divergence(own, distillation.cosines(z), chosen.temperature) for z in wider]
+            features = features.to(embeddings.dtype)
+            pooled = features.mean((2, 3)) + features.amax((2, 3))
+            wider = [F.normalize(head(pooled), dim=1) for head in self.heads]
+            own = cosines(embeddings)
+            apart = [divergence(own, cosines(z), chosen.temperature) for z in wider]
             losses = [loss(z, labels) for loss, z in zip(self.losses, wider, strict=True)]
             source = self.base_loss(embeddings, labels)
-            total = distillation.distilled(source, losses, apart, chosen.weight, chosen.kappa)
+            total = distilled(source, losses, apart, chosen.weight, chosen.kappa)
             # The step's number stays on the device: to ask for it would make a GPU wait.
             if chosen.features_after is not None:
-                seen = distillation.cosines(F.normalize(pooled, dim=1))
-                late = (self.heads.steps >= chosen.features_after).to(total.dtype)
-                apart_from_features = distillation.divergence(own, seen, chosen.temperature)
+                seen = cosines(F.normalize(pooled, dim=1))
+                late = (self.heads.get_buffer("steps") >= chosen.features_after).to(total.dtype)
+                apart_from_features = divergence(own, seen, chosen.temperature)
                 total = total + late * chosen.kappa * chosen.weight * apart_from_features
         return total
 
@@ -175,12 +171,6 @@ class Method(BaseMethod):
             groups.append({"params": weights, "lr": own or lr})
         return groups
 
-    def start_epoch(self, epoch: int, passes: Passes) -> None:
-        self.inner.start_epoch(epoch, passes)
-
-    def end_epoch(self) -> None:
-        self.inner.end_epoch()
-
 
 def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
     """The base loss for embeddings of another width: itself, if it has no class weights."""
@@ -189,3 +179,29 @@ def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
     if task is None or task.loss_of is None:
         raise ValueError("a loss with class weights needs a task that builds it for other widths")
     return task.loss_of(width)
+
+
+def cosines(vectors: Tensor) -> Tensor:
+    """Of all pairs of unit vectors [B, d], each with itself too: [B, B]."""
+    return vectors @ vectors.T
+
+
+def divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """From the teacher's similarities [B, B], which stand still, to the student's: a scalar.
+
+    ``T^2 / B * sum p log(p / q)`` with p and q the softmax over each row of similarities / T.
+    """
+    p = (teacher.detach() / temperature).log_softmax(1)
+    q = (student / temperature).log_softmax(1)
+    return temperature**2 / len(student) * (p.exp() * (p - q)).sum()
+
+
+def distilled(
+    source: Tensor, targets: Sequence[Tensor], divergences: Sequence[Tensor], weight: float, kappa: float
+) -> Tensor:
+    """The loss of scalars: those of the embedding and of each target, and the divergence from each target.
+
+    ``kappa`` 1 is ``(source + mean of targets) / 2 + weight * mean of divergences``, 0 the source alone.
+    """
+    beside = (torch.stack(list(targets)).mean() - source) / 2
+    return source + kappa * (beside + weight * torch.stack(list(divergences)).mean())

@@ -2,8 +2,8 @@
 
 A pretraining is one file: ``class Params(PretrainingParams)``, its settings, and ``class Pretraining(BasePretraining)``. A
 backbone of params.yaml names an entry of ``pretrainings``, whose ``kind`` is such a file; the node ``pretrain`` does the work,
-and every model of that backbone starts from what comes of it. Planning reads these files: torch is imported for type checking or
-inside functions.
+and every model of that backbone starts from what comes of it. Planning reads these files: they take torch from
+``compute.lazy``, which imports it when it is used.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bgbias import seeds
-from bgbias.training.methods import BaseMethod, Passes
+from bgbias.compute.lazy import F, Tensor, nn, torch
+from bgbias.training import tiles
+from bgbias.training.methods import BaseMethod, Batch, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
+from bgbias.training.pretraining import _colours
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch, TrainingPhotos
+    from bgbias.training.batches import TrainingPhotos
 
 
 class BasePretraining(BaseMethod):
@@ -38,8 +39,6 @@ class BasePretraining(BaseMethod):
         self, model: EmbeddingModel, params: PretrainingParams, key: Sequence[object], steps: int
     ) -> None:
         """``key``: (dataset, seed), what all randomness is keyed by; ``steps``: of the whole pretraining."""
-        from torch import nn
-
         super().__init__(model, nn.Identity(), params)
         self.key, self.steps = tuple(key), steps
         self._epoch = self._step = 0
@@ -58,9 +57,6 @@ class BasePretraining(BaseMethod):
 
     def two_layers(self, channels: int, purpose: str, norm: bool) -> nn.Module:
         """A hidden layer, perhaps with a batch norm, and a linear one, as PyTorch begins layers."""
-        import torch
-        from torch import nn
-
         hidden = self.params.hidden or self.model.embedder.in_features
         generator = seeds.torch_generator("head", purpose, *self.key)
         with torch.random.fork_rng(devices=[]):
@@ -86,39 +82,29 @@ class BasePretraining(BaseMethod):
         """Both views of every photo, normalised [2 B, 3, S, S], first all first ones; the negatives of those that the network
         sees, the first ``ASKS`` B, and which of these count, bool, if there are any.
         """
-        import torch
-
         # What is seen does not depend on what the network computes in.
         with torch.autocast(batch.images.device.type, enabled=False):
-            return self._views(batch)
-
-    def _views(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        import torch
-
-        from bgbias.training import tiles
-        from bgbias.training.pretraining import _colours
-
-        drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
-        self._step += 1
-        changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
-        seen = self.model.preprocess(_colours.changed(batch.images, changes))
-        kind = self.params.active_negatives
-        if kind == "none":
-            return seen, None, None
-        asked = len(seen) // 2 * self.ASKS
-        if kind in ("surroundings", "boxes"):
-            if batch.masks is None:
-                raise ValueError("negatives of background alone need batches with masks")
-            masks, box = batch.masks[:asked], kind == "boxes"
-            covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
-            return seen, *covered
-        if kind == "textures":
-            assert batch.textures is not None
-            # Seen as their photo is: what differs is what is shown.
-            pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
-        else:
-            pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
-        return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
+            drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+            self._step += 1
+            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
+            seen = self.model.preprocess(_colours.changed(batch.images, changes))
+            kind = self.params.active_negatives
+            if kind == "none":
+                return seen, None, None
+            asked = len(seen) // 2 * self.ASKS
+            if kind in ("surroundings", "boxes"):
+                if batch.masks is None:
+                    raise ValueError("negatives of background alone need batches with masks")
+                masks, box = batch.masks[:asked], kind == "boxes"
+                covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
+                return seen, *covered
+            if kind == "textures":
+                assert batch.textures is not None
+                # Seen as their photo is: what differs is what is shown.
+                pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
+            else:
+                pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
+            return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""
@@ -126,17 +112,12 @@ class BasePretraining(BaseMethod):
 
     def taught(self, photos: Tensor) -> Tensor:
         """What the teacher makes of them, to unit length, float32 [N, dim], without gradients."""
-        import torch
-        import torch.nn.functional as F
-
         with torch.no_grad():
             made = self.teacher["head"](self.teacher["trunk"](photos).mean((2, 3)))
             return F.normalize(made.float(), dim=1)
 
     def follow(self, keep: float) -> None:
         """The teacher keeps a share of its weights and takes the network's for the rest, as a moving mean."""
-        import torch
-
         ahead = [*self.model.trunk.parameters(), *self.heads["projector"].parameters()]
         with torch.no_grad():
             for own, other in zip(self.teacher.parameters(), ahead, strict=True):

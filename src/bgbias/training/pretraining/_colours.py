@@ -2,13 +2,12 @@
 grey, blur, as in MoCo v2 (docs/methods.md, section 6). Each change is that of torchvision's function for one picture.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from bgbias.compute.lazy import F, Tensor, torch
 from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import F, Tensor, nn, torch
+from bgbias.training.methods import Batch
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
 
 TITLE = "BYOL"
 
@@ -41,8 +40,6 @@ class Pretraining(BasePretraining):
     params: Params
 
     def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
-        import torch
-
         super().__init__(model, params, key, steps)
         self.heads["predictor"] = self.head(params.dim, "predictor")
         self.heads.register_buffer("step", torch.zeros((), dtype=torch.int64))
@@ -57,9 +54,6 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
-        import torch
-        import torch.nn.functional as F
-
         seen, negatives, counts = self.views(batch)
         step = self.heads.get_buffer("step")
         self.follow(kept(self.params.keep, int(step), self.steps))

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
+from bgbias.training.methods import Batch
 from bgbias.training.pretraining import BasePretraining
 from bgbias.training.pretraining._settings import PretrainingParams
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
 
 TITLE = "MoCo v2"
 
@@ -52,9 +51,6 @@ class Pretraining(BasePretraining):
     ASKS = 1
 
     def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
-        import torch
-        from torch import nn
-
         super().__init__(model, params, key, steps)
         self.memory = nn.Module()
         self.memory.register_buffer("queue", torch.zeros(params.queue, params.dim))
@@ -73,9 +69,6 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``info_nce``."""
-        import torch
-        import torch.nn.functional as F
-
         seen, negatives, counts = self.views(batch)
         first, second = seen.chunk(2)
         asked = self.online(first)
@@ -99,8 +92,6 @@ class Pretraining(BasePretraining):
 
     def _enter(self, others: Tensor) -> None:
         """The newest views take the place of the oldest."""
-        import torch
-
         queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
         rows = (entered + torch.arange(len(others), device=queue.device))[-len(queue) :] % len(queue)
         queue[rows] = others[-len(queue) :].to(queue)
@@ -114,7 +105,5 @@ def info_nce(
     [B, K] to earlier ones, and ``further`` [B] to a negative of one's own, -inf where there is none (Ge et al. 2021, equation 1;
     without ``further`` Oord et al. 2018).
     """
-    import torch
-
     parts = [positive[:, None], queued] + ([] if further is None else [alpha * further[:, None]])
     return (torch.cat(parts, 1) / temperature).logsumexp(1) - positive / temperature

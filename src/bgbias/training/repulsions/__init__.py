@@ -10,10 +10,8 @@ A loss without one does not say what such negatives are to it, and is refused wi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from torch import Tensor
+from bgbias.compute.lazy import Tensor
 
 # What they are to our own losses stands in one file.
 SHARED = {"_ours": ("arcface", "contrastive", "cosface", "multi_similarity", "normalized_softmax", "triplet")}

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from bgbias.training.repulsions import Further
+from bgbias.compute.lazy import F, Tensor, torch
+from bgbias.training.losses import class_logits, mean_of_violations
+from bgbias.training.repulsions import Further
 
 ALPHA = True
 
 
 def contrastive(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss plus kappa times the mean of non-zero [neg_margin - d(anchor, negative)]+."""
-    from bgbias.training.losses._parts import mean_of_violations
-
     excess = (base.loss.neg_margin - further.distances(embeddings))[further.counts]
     return base(embeddings, labels) + further.kappa * mean_of_violations(excess)  # type: ignore[no-any-return]
 
 
 def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss plus kappa times the mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+."""
-    from bgbias.training.losses._parts import mean_of_violations
-
     anchors, positives = (labels[:, None] == labels[None]).fill_diagonal_(False).nonzero(as_tuple=True)
     near = (embeddings[anchors] - embeddings[positives]).norm(dim=1, keepdim=True)
     excess = (near - further.distances(embeddings)[anchors] + base.loss.margin)[further.counts[anchors]]
@@ -33,8 +28,6 @@ def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> 
 
 def multi_similarity(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss, with kappa e^(beta (alpha s - base)) for each further negative in its anchor's sum of negatives."""
-    import torch
-
     beta, turn = base.loss.beta, base.loss.base
     own = labels[:, None] == labels[None]
     others = (beta * (embeddings @ embeddings.T - turn)).masked_fill(own, -torch.inf)
@@ -49,11 +42,6 @@ def cross_entropy(base: Any, embeddings: Tensor, labels: Tensor, further: Furthe
     """Cross-entropy over the loss's own logits and one more class for each further negative of an anchor,
     never the right one, without a margin: scale * alpha * s + ln kappa.
     """
-    import torch
-    import torch.nn.functional as F
-
-    from bgbias.training.losses._parts import class_logits
-
     loss = base.loss
     scale = loss.scale if hasattr(loss, "scale") else 1 / loss.temperature
     added = scale * further.alpha * further.similarities(embeddings) + math.log(further.kappa)

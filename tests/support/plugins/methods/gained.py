@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.batches import Batch
+    from bgbias.training.methods import Batch
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
