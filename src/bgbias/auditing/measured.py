@@ -20,9 +20,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
-from bgbias.photos import subset
-from bgbias.photos.given import Given
-from bgbias.photos.table import ImageTable
+from bgbias.photos.table import Given
 from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import ShownQuery
 from bgbias.results.leak import Leak
@@ -74,10 +72,9 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
     """JPEGs of the queries, of at most ``PICTURES``, by lot: ``clean/<image id>``, and
     ``random_background/<image id>`` in front of the first random background.
     """
-    asked = photos.table.frame[photos.table.frame["image_id"].isin(found.photos["image_id"])]
-    chosen = subset.keyed(ImageTable(asked.reset_index(drop=True)), "audit pictures", PICTURES)
+    asked = photos.table.rows(photos.table.frame["image_id"].isin(found.photos["image_id"]))
     made = {}
-    for image_id in chosen.ids:
+    for image_id in asked.keyed("audit pictures", PICTURES).ids:
         row = photos.table.ids.index(image_id)
         elsewhere = next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))
         for condition, view in ((CLEAN, photos.clean(image_id)), (RANDOM_BACKGROUND, elsewhere)):

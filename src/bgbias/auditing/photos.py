@@ -16,7 +16,7 @@ from bgbias.files.pictures import locator
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
-from bgbias.photos import sources, subset
+from bgbias.photos import sources
 from bgbias.photos.examination import SHOWN, Examination, Oddity
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
 from bgbias.photos.sources import Source
@@ -270,7 +270,7 @@ def _sampled(listing: Listing, count: int | None) -> Listing:
         of_each = "whole classes" if most is None else f"at most {most} photos of each"
         classes = f": {chosen} of {there} classes, {of_each}"
     else:
-        drawn, classes = subset.keyed(table, SAMPLE, count), ""
+        drawn, classes = table.keyed(SAMPLE, count), ""
     remark = f"a sample of {len(drawn)} of {len(table)} photos{classes}"
     return replace(listing, table=drawn, remarks=(*listing.remarks, remark))
 

@@ -15,7 +15,6 @@ from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.photos import subset
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT
 
@@ -37,7 +36,7 @@ class PreparationTrial:
 
 def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
     """Embed up to 96 photos by each of the model's alternatives."""
-    table = subset.keyed(collection.table, "preparation", None).frame
+    table = collection.table.keyed("preparation", None).frame
     table = table[table["label"].duplicated(keep=False)]
     if not model.alternatives or not collection.labelled or table.empty:
         return PreparationTrial()

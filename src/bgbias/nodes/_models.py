@@ -72,11 +72,10 @@ def with_statistics(model: EmbeddingModel, album: Album) -> dict[str, str]:
     import torch
 
     from bgbias.models import norms
-    from bgbias.photos import subset
 
     if not norms.folded(model):
         return {}
-    table = subset.keyed(album.table("train"), "batch norms", STATISTICS)
+    table = album.table("train").keyed("batch norms", STATISTICS)
     views = album.evaluation(table, frozenset(), "train").views([(CLEAN, 0)])
     photos = torch.from_numpy(np.stack(list(views))).permute(0, 3, 1, 2)
     norms.unfold(model, (model.preprocess(part) for part in photos.split(TOGETHER)))
