@@ -22,7 +22,6 @@ from bgbias.auditing import (
     looks,
     measured,
     slices,
-    text,
     workplace,
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
@@ -64,7 +63,7 @@ def run(
     """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
-        for line in text.better_preparation(preparations):
+        for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)

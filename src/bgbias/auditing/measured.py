@@ -1,30 +1,65 @@
-"""All that an audit measured, before anybody writes or reads it, and what of it is shown as pictures."""
+"""All that an audit measured, and what sentences, tables and pages ask of it. ``text.j2`` has the sentences, ``verdict.j2`` the
+lines of the terminal.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.findings import Findings
+from bgbias.auditing import workplace
+from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
+from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Question
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
-from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.variance import Shares
 from bgbias.models.adapters import Adapted
 from bgbias.photos.table import Given
+from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
-from bgbias.report.queries import ShownQuery
+from bgbias.report.queries import UNSURE, ShownQuery
+from bgbias.results import conflict, correlation
+from bgbias.results.decomposition import DROP, PATH
 from bgbias.results.leak import Leak
+from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
+from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 
+SENTENCES, TERMINAL = "text.j2", "verdict.j2"
+WORST = 10  # classes
+FEWEST_QUERIES = 20  # fewer say next to nothing
+# Times chance, and of the way from chance to 1: a model below both finds hardly more than chance.
+HARDLY_TIMES, HARDLY_WAY = 2, 0.1
+HALF = 0.5  # a class that loses more than this share of its MAP@R is counted
+LENT = PATH[2]  # the condition whose backgrounds come from another photo of the class
+MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
+STEP_TITLES = {
+    "pasting": "cutting out and pasting",
+    "own_background": "the photo's own background",
+    "class_background": "typical backgrounds of the class",
+    DROP: "together",
+}
+# In the order in which people read them: each step of the drop goes from one to the next.
+LEVEL_TITLES = {
+    CLEAN: "original photos",
+    "own_inpainted": "object on its own background, filled",
+    "mixed_same": "on a background of its class",
+    RANDOM_BACKGROUND: "on other backgrounds",
+    "mixed_rand": "on a background of another class",
+    "only_fg": "object alone, on grey",
+    "no_fg": "object greyed out",
+    "only_bg": "background alone, filled",
+}
 MASKS = 8
 AT_ONCE = 256  # queries whose gallery is compared
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
@@ -84,7 +119,7 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured; from ``findings`` on, what needs labels.
+    """What was measured, and what templates ask of it; from ``findings`` on, what needs labels. Shares are 0..1.
 
     ``masker``: who made the masks. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos
     whose clean embedding is also another's. For a person: ``queries``, a photo of each class that loses
@@ -115,3 +150,162 @@ class Measured:
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     seconds_a_photo: float = math.nan
     preparations: PreparationTrial = field(default_factory=PreparationTrial)
+
+    unsure_below: ClassVar[float] = UNSURE
+    fewest_queries: ClassVar[int] = FEWEST_QUERIES
+    fewest_classes: ClassVar[int] = FEWEST_CLASSES
+
+    def sentences(self, about: str) -> list[str]:
+        """What a macro of ``text.j2`` says: ``verdict``, ``evidence``, ``masks``, ``advice``, ``shares``."""
+        return prose.fill_macro(SENTENCES, about, a=self)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two, with its interval."""
+        return " ".join(self.sentences("verdict"))
+
+    @property
+    def terminal(self) -> str:
+        """The lines of the terminal."""
+        return prose.lines(TERMINAL, a=self, step_titles=STEP_TITLES)
+
+    @property
+    def labelled(self) -> Findings:
+        """The numbers that need classes; there are some."""
+        assert self.findings is not None
+        return self.findings
+
+    def estimate(self, table: str, **where: str) -> Estimate:
+        """The value with its interval of the one row of a table of ``findings`` in which these columns have these values."""
+        rows: pd.DataFrame = getattr(self.labelled, table)
+        for column, value in where.items():
+            rows = rows[rows[column] == value]
+        (row,) = records(rows)
+        return Estimate(row["value"], row["low"], row["high"], row.get("p", math.nan))
+
+    def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
+        """The drop of MAP@R: ``relative`` or in ``points``; unknown without labels."""
+        if self.findings is None:
+            return Estimate(math.nan)
+        return self.estimate("drops", setting=setting, unit=unit)
+
+    def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
+        """A metric in a condition; by default MAP@R with queries and catalogue alike."""
+        return self.estimate("levels", metric=metric, setting=setting, condition=condition)
+
+    def step(self, name: str, setting: str = QUERY_ONLY) -> Estimate:
+        """The points of MAP@R that a part of the drop costs."""
+        return self.estimate("steps", step=name, setting=setting)
+
+    @property
+    def change(self) -> Estimate:
+        """The relative drop, or the rise where MAP@R rises: what sentences say after a verb."""
+        drop = self.drop()
+        if drop.value < 0:
+            return Estimate(-drop.value, -drop.high, -drop.low)
+        # Student's t does not know that no more than all can be lost.
+        return Estimate(drop.value, drop.low, min(drop.high, 1.0))
+
+    @property
+    def query_count(self) -> int:
+        """Photos with a trusted mask and, where there are classes, another photo to find."""
+        found = self.findings
+        return len(self.usable) if found is None else int(found.photos["lost"].notna().sum())
+
+    @property
+    def finds_hardly_more_than_chance(self) -> bool:
+        """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
+        clean, chance = self.level(CLEAN).value, self.labelled.by_chance
+        return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
+
+    @property
+    def first_matches(self) -> tuple[float, float]:
+        """How often the first match is right, on original photos and on other backgrounds; NaN where that was not measured."""
+        before, after = (self.level(c, QUERY_ONLY, PRECISION_AT_1) for c in (CLEAN, RANDOM_BACKGROUND))
+        return before.value, after.value
+
+    @property
+    def largest_class(self) -> tuple[str, int, int] | None:
+        """The class that most queries are of, if one is, how many, and how many queries there are."""
+        sizes = self.labelled.classes.set_index("class_name")["queries"]
+        largest, every = int(sizes.max()), int(sizes.sum())
+        if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
+            return None
+        return without_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
+
+    @property
+    def has_many_unsure_masks(self) -> bool:
+        """Whether the verdict hangs on masks that are unsure."""
+        surely = self.surely
+        return surely is not None and surely.others >= MANY_UNSURE * (self.query_count - surely.drawn)
+
+    @property
+    def losing_half(self) -> int:
+        """How many classes lose more than half of their MAP@R."""
+        return int((self.labelled.classes["relative"] > HALF).sum())
+
+    @property
+    def without_a_lender(self) -> int:
+        """How many queries have no photo of their class to borrow a background from."""
+        photos = self.labelled.photos
+        return int(photos[LENT].isna().sum()) if LENT in photos else 0
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether all masks were drawn by hand."""
+        return self.masker.endswith(BY_HAND)
+
+    @property
+    def guesses(self) -> list[str]:
+        """What was guessed of the model and may make all numbers wrong, the most telling first."""
+        return [*self.preparations.sentences, *self.model.guesses]
+
+    @property
+    def model_lines(self) -> list[str]:
+        """Which model, how it prepares photos, and what was done to load it."""
+        model = self.model
+        look = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
+        return [workplace.without_folders(line) for line in (model.name, *look, *model.told)]
+
+    @property
+    def conflict_of_errors(self) -> float:
+        """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
+        classes are fewer. Unknown where that was not measured.
+        """
+        rows, classes = self.labelled.levels, len(self.labelled.classes)
+        measured = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
+        right = rows.loc[measured & (rows["metric"] == PRECISION_AT_1), "value"]
+        if not len(right) or classes < 2:
+            return math.nan
+        wrong = (1 - float(right.iloc[0])) / (classes - 1)
+        return wrong / (wrong + float(right.iloc[0]))
+
+    @property
+    def score_and_loss(self) -> tuple[float, int]:
+        """Spearman's rank correlation of queries' attribution score with the MAP@R that they lose, and of how many; NaN for
+        fewer than ten.
+        """
+        if self.findings is None:
+            return math.nan, 0
+        lost, scores = self.labelled.photos, self.looks.scores
+        both = lost[["image_id", "lost"]].merge(scores[["image_id", "score"]]).dropna()
+        return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()), len(both)
+
+    @property
+    def levels(self) -> list[tuple[str, str]]:
+        """The conditions in the order in which people read them, others last, each with its title."""
+        return [(name, LEVEL_TITLES.get(name, name)) for name in in_order(self.labelled.levels["condition"])]
+
+    @property
+    def losing_classes(self) -> list[dict[str, Any]]:
+        """The classes that lose most, each with a ``name`` that fits into a line of the terminal."""
+        classes = self.labelled.classes
+        short = without_common_folder(classes["class_name"])
+        rows = records(classes.head(WORST))
+        return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]
+
+
+def in_order(conditions: Iterable[str]) -> list[str]:
+    """Conditions in the order in which people read them, others last."""
+    ranks = {name: rank for rank, name in enumerate(LEVEL_TITLES)}
+    return sorted(dict.fromkeys(conditions), key=lambda name: ranks.get(name, len(ranks)))

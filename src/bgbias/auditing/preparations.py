@@ -15,6 +15,7 @@ from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
+from bgbias.report import prose
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT
 
@@ -32,6 +33,11 @@ class PreparationTrial:
     photos: int = 0
     map_at_r: Mapping[str, float] = field(default_factory=dict)
     better: str | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """That another preparation of photos is better; nothing where none is."""
+        return prose.fill_macro("text.j2", "better_preparation", trial=self)
 
 
 def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:

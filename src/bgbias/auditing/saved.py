@@ -16,11 +16,10 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, slices, text, workplace
+from bgbias.auditing import findings, slices, workplace
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
-from bgbias.auditing.measured import Measured
-from bgbias.auditing.text import AuditFacts
+from bgbias.auditing.measured import STEP_TITLES, Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
@@ -46,19 +45,19 @@ CAPTION = 28  # letters that fit below a picture
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    facts, question, masker = AuditFacts(audit), audit.question, audit.question.masker
+    question, masker = audit.question, audit.question.masker
     told = {
         "schema": SCHEMA,
         "bgbias": VERSION,
-        "verdict": text.verdict(audit),
-        "photos": question.collection.as_json() | {"queries": facts.queries},
-        "queries": text.sentences(audit, "evidence"),
+        "verdict": audit.verdict,
+        "photos": question.collection.as_json() | {"queries": audit.query_count},
+        "queries": audit.sentences("evidence"),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
             "told": audit.model.told,
-            "guesses": facts.guesses,
+            "guesses": audit.guesses,
             "map_at_r_by_preparation": audit.preparations.map_at_r,
         },
         "masks": {
@@ -80,16 +79,16 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "attribution": {
             "how": audit.looks.how,
             "photos": audit.looks.scores["score"].count(),
-            "rank_correlation_with_loss": facts.score_and_loss[0],
+            "rank_correlation_with_loss": audit.score_and_loss[0],
             **_estimate(audit.looks.mean),
         },
     }
-    return cast("dict[str, Any]", without_nan(told | _labelled_entries(facts)))
+    return cast("dict[str, Any]", without_nan(told | _labelled_entries(audit)))
 
 
-def _labelled_entries(facts: AuditFacts) -> dict[str, Any]:
+def _labelled_entries(audit: Measured) -> dict[str, Any]:
     """The entries that need classes."""
-    found = facts.audit.findings
+    found = audit.findings
     if found is None:
         return dict.fromkeys(OF_LABELLED)
     entries = (
@@ -97,8 +96,8 @@ def _labelled_entries(facts: AuditFacts) -> dict[str, Any]:
         records(found.steps),
         records(found.levels),
         found.by_chance,
-        facts.losing_half,
-        _estimate(found.conflict) | {"if_errors_were_even": facts.conflict_of_errors},
+        audit.losing_half,
+        _estimate(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     )
     return dict(zip(OF_LABELLED, entries, strict=True))
 
@@ -107,7 +106,7 @@ def to_audit(audit: Measured) -> Audit:
     """The audit with all its files, the page last."""
     of_photos = photos(audit)
     files = {
-        "verdict.txt": f"{text.terminal(audit)}\n".encode(),
+        "verdict.txt": f"{audit.terminal}\n".encode(),
         "photos.csv": of_photos.to_csv(index=False).encode(),
         "photos.parquet": of_photos.to_parquet(index=False),
     }
@@ -198,18 +197,10 @@ def without_nan(value: Any) -> Any:
 
 def _page(audit: Measured, files: Sequence[str]) -> str:
     """The page, which links to ``files`` beside it."""
-    facts = AuditFacts(audit)
     values: dict[str, Any] = {
-        "a": facts,
         "audit": audit,
         "model": workplace.without_folders(audit.model.name),
         "command": workplace.without_folders(audit.question.command),
-        "verdict": text.verdict(audit),
-        "evidence": text.sentences(audit, "evidence"),
-        "trusted": text.sentences(audit, "masks"),
-        "advice": text.sentences(audit, "advice"),
-        "scale": text.attribution_scale(),
-        "shares": text.shares(audit),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "interval": html.interval,
         "version": VERSION,
@@ -223,28 +214,28 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         ],
         "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
     }
-    return html.render("audit.html", values | _parts_of_labelled(facts))
+    return html.render("audit.html", values | _parts_of_labelled(audit))
 
 
-def _parts_of_labelled(facts: AuditFacts) -> dict[str, Any]:
-    audit, found = facts.audit, facts.audit.findings
+def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
+    found = audit.findings
     if found is None:
         return {}
     short = findings.without_common_folder(found.classes["class_name"])
-    steps = {name: {s: facts.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
-    least = facts.drop().low
+    steps = {name: {s: audit.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
+    least = audit.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
     has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
         "levels": [
-            {"title": title, "condition": name} | {s: facts.level(name, s) for s in SETTINGS}
-            for name, title in facts.levels
+            {"title": title, "condition": name} | {s: audit.level(name, s) for s in SETTINGS}
+            for name, title in audit.levels
         ],
-        "steps": [{"title": text.STEP_TITLES[name]} | of for name, of in steps.items()],
-        "relative": {s: facts.drop(s) for s in SETTINGS},
-        "points": {s: facts.drop(s, "points") for s in SETTINGS},
+        "steps": [{"title": STEP_TITLES[name]} | of for name, of in steps.items()],
+        "relative": {s: audit.drop(s) for s in SETTINGS},
+        "points": {s: audit.drop(s, "points") for s in SETTINGS},
         "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
         "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
         "classes": [
