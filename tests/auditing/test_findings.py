@@ -42,7 +42,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def found(embeddings: Embeddings) -> findings.Findings:
-    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS, UNSURE)
+    return findings.of_labelled(embeddings, NAMES, DRAWS, UNSURE)
 
 
 def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:

@@ -233,8 +233,8 @@ def _with_classes(
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
-    views, unsure = list(embeddings.views), asking.unsure(qualities)
-    found = findings.of_labelled(embeddings, names, views, audit.question.asked.draws, unsure)
+    unsure = asking.unsure(qualities)
+    found = findings.of_labelled(embeddings, names, audit.question.asked.draws, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
     asked = AskedModel("", embeddings, found.photos.set_index("image_id"))

@@ -107,8 +107,8 @@ CROSSED = "crossing", "vectors"  # folder and name of the file
 
 
 def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -> Shares | None:
-    """Of variance, of a keyed subset of objects; None where too few have a trusted mask, or nobody asked."""
-    if not asked.objects or len(photos.trusted) < 2:
+    """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
+    if len(photos.trusted) < 2:
         return None
     assert photos.backgrounds is not None
     objects = crossing.objects(photos, asked.objects)

@@ -5,7 +5,7 @@ lines of the terminal.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -293,8 +293,9 @@ class Measured:
 
     @property
     def levels(self) -> list[tuple[str, str]]:
-        """The conditions in the order in which people read them, others last, each with its title."""
-        return [(name, LEVEL_TITLES.get(name, name)) for name in in_order(self.labelled.levels["condition"])]
+        """The conditions in the order in which people read them, each with its title."""
+        shown = set(self.labelled.levels["condition"])
+        return [(name, title) for name, title in LEVEL_TITLES.items() if name in shown]
 
     @property
     def losing_classes(self) -> list[dict[str, Any]]:
@@ -303,9 +304,3 @@ class Measured:
         short = without_common_folder(classes["class_name"])
         rows = records(classes.head(WORST))
         return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]
-
-
-def in_order(conditions: Iterable[str]) -> list[str]:
-    """Conditions in the order in which people read them, others last."""
-    ranks = {name: rank for rank, name in enumerate(LEVEL_TITLES)}
-    return sorted(dict.fromkeys(conditions), key=lambda name: ranks.get(name, len(ranks)))

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, slices, workplace
+from bgbias.auditing import slices, workplace
+from bgbias.auditing.findings import interval, without_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import STEP_TITLES, Measured
@@ -70,7 +71,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "backgrounds": {"told": question.backgrounds.told, "digest": question.backgrounds.digest[:16]},
         "asked": question.asked.told,
         "equal_embeddings": audit.ties,
-        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **interval(audit.leak.more)},
         "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
         "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn"),
         "better_masked": [_with_estimate(some, "drop", "drawn") for some in audit.better],
@@ -80,7 +81,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
             "how": audit.looks.how,
             "photos": audit.looks.scores["score"].count(),
             "rank_correlation_with_loss": audit.score_and_loss[0],
-            **_estimate(audit.looks.mean),
+            **interval(audit.looks.mean),
         },
     }
     return cast("dict[str, Any]", without_nan(told | _labelled_entries(audit)))
@@ -97,7 +98,7 @@ def _labelled_entries(audit: Measured) -> dict[str, Any]:
         records(found.levels),
         found.by_chance,
         audit.losing_half,
-        _estimate(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
+        interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     )
     return dict(zip(OF_LABELLED, entries, strict=True))
 
@@ -175,14 +176,10 @@ def photos(audit: Measured) -> pd.DataFrame:
     )
 
 
-def _estimate(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-
-
 def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
     """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
     fields = {name: value for name, value in vars(some).items() if name not in (estimate, *hidden)}
-    return fields | _estimate(getattr(some, estimate))
+    return fields | interval(getattr(some, estimate))
 
 
 def without_nan(value: Any) -> Any:
@@ -221,7 +218,7 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
     found = audit.findings
     if found is None:
         return {}
-    short = findings.without_common_folder(found.classes["class_name"])
+    short = without_common_folder(found.classes["class_name"])
     steps = {name: {s: audit.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
     least = audit.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
