@@ -46,8 +46,6 @@ from bgbias.report import queries as asking
 from bgbias.report.queries import AskedModel
 from bgbias.results import leak
 
-EMBEDDINGS = "embeddings"  # folder of unfinished work
-
 
 def run(
     question: Question,
@@ -67,9 +65,7 @@ def run(
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
-        found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with showing(len(found.missing), "embeddings") as done:
-            found.embed(model, photos, done)
+        found = embedded.embed_views(model, photos, views, work)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
         shares = embedded.shares(model, photos, question.asked, work)
@@ -172,7 +168,7 @@ def _foretell(
         "masks": len(masks.missing),
         "photos": Prepared.left(at, count),
         "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
-        "embeddings": embedded.Views.left(work / EMBEDDINGS, count),
+        "embeddings": embedded.photos_left(work, count),
         "crossing": embedded.objects_left(work, min(asked.objects, count)),
         "attribution": looks.left(model, work, min(asked.attribution, count)),
     }
