@@ -31,7 +31,7 @@ def question() -> Any:
     table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
     collection = SimpleNamespace(table=table, labelled=True)
     return SimpleNamespace(
-        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(names=["a"] * 10)
+        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(photos=["a"] * 10)
     )
 
 

@@ -57,7 +57,7 @@ def labelled(
     steps = [
         {"setting": setting, "step": step} | ends(pasting if step == "pasting" else POINTS)
         for setting in ("query", "symmetric")
-        for step in measured.STEP_TITLES
+        for step in measured.TITLES["steps"]
     ]
     classes = {
         "class_name": [f"shop/{n}" for n in "abcdefghi"[: len(sizes)]],
@@ -380,7 +380,7 @@ def test_classes_say_how_many_masks_are_unsure_where_some_are() -> None:
 
 
 def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
-    names = [name for name in measured.LEVEL_TITLES if name in findings.PATH]
+    names = [name for name in measured.TITLES["levels"] if name in findings.PATH]
     assert tuple(names) == findings.PATH
 
 

@@ -61,7 +61,7 @@ def measure(
 
     look, asked, table = model.look, question.asked, question.collection.table
     side, count, views = look.size, len(table), len(asked.views(question.collection.labelled))
-    behind = min(asked.backgrounds, len(question.backgrounds.names))
+    behind = min(asked.backgrounds, len(question.backgrounds.photos))
 
     def prepare() -> None:
         for photo in tried:

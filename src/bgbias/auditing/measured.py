@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,10 +31,11 @@ from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results import conflict, correlation
-from bgbias.results.decomposition import DROP, PATH
+from bgbias.results.decomposition import PATH
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
+from bgbias.settings import read_yaml
 
 SENTENCES, TERMINAL = "text.j2", "verdict.j2"
 WORST = 10  # classes
@@ -43,23 +45,7 @@ HARDLY_TIMES, HARDLY_WAY = 2, 0.1
 HALF = 0.5  # a class that loses more than this share of its MAP@R is counted
 LENT = PATH[2]  # the condition whose backgrounds come from another photo of the class
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
-STEP_TITLES = {
-    "pasting": "cutting out and pasting",
-    "own_background": "the photo's own background",
-    "class_background": "typical backgrounds of the class",
-    DROP: "together",
-}
-# In the order in which people read them: each step of the drop goes from one to the next.
-LEVEL_TITLES = {
-    CLEAN: "original photos",
-    "own_inpainted": "object on its own background, filled",
-    "mixed_same": "on a background of its class",
-    RANDOM_BACKGROUND: "on other backgrounds",
-    "mixed_rand": "on a background of another class",
-    "only_fg": "object alone, on grey",
-    "no_fg": "object greyed out",
-    "only_bg": "background alone, filled",
-}
+TITLES: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_name("titles.yaml"))
 MASKS = 8
 AT_ONCE = 256  # queries whose gallery is compared
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
@@ -151,6 +137,7 @@ class Measured:
     seconds_a_photo: float = math.nan
     preparations: PreparationTrial = field(default_factory=PreparationTrial)
 
+    step_titles: ClassVar[dict[str, str]] = TITLES["steps"]
     unsure_below: ClassVar[float] = UNSURE
     fewest_queries: ClassVar[int] = FEWEST_QUERIES
     fewest_classes: ClassVar[int] = FEWEST_CLASSES
@@ -167,7 +154,7 @@ class Measured:
     @property
     def terminal(self) -> str:
         """The lines of the terminal."""
-        return prose.lines(TERMINAL, a=self, step_titles=STEP_TITLES)
+        return prose.lines(TERMINAL, a=self)
 
     @property
     def labelled(self) -> Findings:
@@ -217,12 +204,6 @@ class Measured:
         """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
         clean, chance = self.level(CLEAN).value, self.labelled.by_chance
         return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
-
-    @property
-    def first_matches(self) -> tuple[float, float]:
-        """How often the first match is right, on original photos and on other backgrounds; NaN where that was not measured."""
-        before, after = (self.level(c, QUERY_ONLY, PRECISION_AT_1) for c in (CLEAN, RANDOM_BACKGROUND))
-        return before.value, after.value
 
     @property
     def largest_class(self) -> tuple[str, int, int] | None:
@@ -295,7 +276,7 @@ class Measured:
     def levels(self) -> list[tuple[str, str]]:
         """The conditions in the order in which people read them, each with its title."""
         shown = set(self.labelled.levels["condition"])
-        return [(name, title) for name, title in LEVEL_TITLES.items() if name in shown]
+        return [(name, title) for name, title in TITLES["levels"].items() if name in shown]
 
     @property
     def losing_classes(self) -> list[dict[str, Any]]:

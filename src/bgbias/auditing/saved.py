@@ -20,7 +20,7 @@ from bgbias.auditing import slices, workplace
 from bgbias.auditing.findings import interval, without_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
-from bgbias.auditing.measured import STEP_TITLES, Measured
+from bgbias.auditing.measured import Measured
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
@@ -202,7 +202,6 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         "interval": html.interval,
         "version": VERSION,
         "files": files,
-        "levels": [],
         "queries": [],
         "samples": Attribution().samples,
         "maps": [
@@ -219,22 +218,15 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
     if found is None:
         return {}
     short = without_common_folder(found.classes["class_name"])
-    steps = {name: {s: audit.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
+    steps = {setting: [audit.step(name, setting) for name in audit.step_titles] for setting in SETTINGS}
+    parts = dict(zip(STEPS, steps[QUERY_ONLY], strict=False))
     least = audit.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
-    parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
-    has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
+    is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
-        "levels": [
-            {"title": title, "condition": name} | {s: audit.level(name, s) for s in SETTINGS}
-            for name, title in audit.levels
-        ],
-        "steps": [{"title": STEP_TITLES[name]} | of for name, of in steps.items()],
-        "relative": {s: audit.drop(s) for s in SETTINGS},
-        "points": {s: audit.drop(s, "points") for s in SETTINGS},
-        "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
-        "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
+        "spread": _spread([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
+        "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
             for row in found.classes.head(CLASSES).to_dict("records")
@@ -247,7 +239,7 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
 
 def _spread(shown: list[Estimate]) -> tuple[int, int]:
     """The ends of the lines that points are drawn on, in tens of points."""
-    ends = np.array([[e.value, e.low, e.high] for e in shown or [Estimate(0.0)]])
+    ends = np.array([[e.value, e.low, e.high] for e in shown])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
 
