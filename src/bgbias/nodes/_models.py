@@ -10,7 +10,7 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.params import Study
-from bgbias.study.weights import file, owner
+from bgbias.study.weights import file
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -94,6 +94,6 @@ def network(
     from bgbias.models.model import build_model
 
     named = plan.backbone(study, backbone)
-    weights = file(study, owner("backbones", backbone)) if starts else None
+    weights = file(study, named) if starts else None
     drawn = seeds.torch_generator("model", *key)
     return build_model(named.kind, named.params(), dim, drawn, freeze_batch_norm, weights)
