@@ -166,18 +166,6 @@ def choose(
     return _sampled(listing, sample)
 
 
-def collect(
-    source: Source,
-    masks: str | Path | None = None,
-    name: str | None = None,
-    class_level: int | None = None,
-    sample: int | None = None,
-    named: NamedColumns = BY_NAME,
-) -> PhotoCollection:
-    """The photos that ``choose`` gives, each looked at."""
-    return look_at(choose(source, masks, name, class_level, sample, named))
-
-
 def _listed(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
