@@ -153,27 +153,22 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
 
 def photos(audit: Measured) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
-    frame = audit.question.collection.table.frame[["image_id", "class_name"]].merge(
-        audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
-        on="image_id",
-        how="left",
-    )
+    trusted = audit.qualities["image_id"].isin(audit.usable)
+    parts = [audit.qualities.assign(trusted=trusted)]
     if audit.findings is not None:
-        of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
-        frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
-        frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
+        of_queries = audit.findings.photos.drop(columns="class_name")
+        levels = {name: f"map_at_r_{name}" for name in of_queries.columns.difference(["image_id", "lost"])}
+        parts.append(of_queries.rename(columns=levels))
     if audit.first is not None:
-        frame = frame.merge(audit.first, on="image_id", how="left")
-    frame = frame.merge(
-        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
-        on="image_id",
-        how="left",
+        parts.append(audit.first)
+    parts.append(
+        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"})
     )
-    return frame.merge(
-        audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}),
-        on="image_id",
-        how="left",
-    )
+    parts.append(audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}))
+    frame = audit.question.collection.table.frame[["image_id", "class_name"]]
+    for part in parts:
+        frame = frame.merge(part, on="image_id", how="left")
+    return frame
 
 
 def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
