@@ -23,28 +23,7 @@ from bgbias.settings import Strict, read_yaml
 CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
 LABEL = {wnid: number for number, wnid in enumerate(CLASSES)}
 VALIDATION = 50  # photos of each class in ImageNet's validation set
-# Of noise, blur, weather and digital means; the last four are the authors' to validate with.
-Corruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-    "speckle_noise",
-    "spatter",
-    "gaussian_blur",
-    "saturate",
-]
+SETS = read_yaml(Path(__file__).with_name("imagenet_sets.yaml"))
 
 
 class ImageNetParams(Strict):
@@ -60,7 +39,9 @@ class ImageNetParams(Strict):
 class CorruptedParams(ImageNetParams):
     """Where the photos are, and which of them to take."""
 
-    corruption: Corruption = Field(description="what is done to the photos: the folder's name")
+    corruption: Literal[*SETS["imagenet_c"]["corruptions"]] = Field(  # type: ignore[valid-type]
+        description="what is done to the photos: the folder's name"
+    )
     severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
 
 
@@ -173,7 +154,4 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-MEMBERS = {
-    key: _to_test(key, facts)
-    for key, facts in read_yaml(Path(__file__).with_name("imagenet_sets.yaml")).items()
-}
+MEMBERS = {key: _to_test(key, facts) for key, facts in SETS.items()}

@@ -120,7 +120,11 @@ def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
     Of 16 bits the levels 0 to 65,535 become 0 to 255. What black and white are in other pictures of more than 8 bits, nobody
     can tell: an ``UnknownLevelsError``.
     """
-    return np.asarray(_opaque(_eight_bit(image)).convert(mode))
+    seen = _eight_bit(image)
+    if seen.has_transparency_data:
+        whole = seen.convert("RGBA")
+        seen = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return np.asarray(seen.convert(mode))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
@@ -154,13 +158,6 @@ def has_sixteen_bits(image: Image.Image) -> bool:
 def transparent(image: Image.Image) -> bool:
     """Whether some of the picture is not to be seen: an object that was cut out, with its old background behind it."""
     return image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255
-
-
-def _opaque(image: Image.Image) -> Image.Image:
-    if not image.has_transparency_data:
-        return image
-    whole = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:
