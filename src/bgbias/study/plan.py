@@ -14,7 +14,7 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.settings import validated
+from bgbias.settings import Strict, validated
 from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
@@ -240,8 +240,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         )
     if trains(study, cell):
         trained_as(study, cell)
-        plugins.load("losses", cell.loss)
-        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+        loss_params(study, cell)
         chosen = method(study, cell)
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
@@ -277,6 +276,11 @@ def trained_as(study: Study, cell: Cell) -> Study:
         return study
     train = validated(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
     return study if train == study.train else study.model_copy(update={"train": train})
+
+
+def loss_params(study: Study, cell: Cell) -> Strict:
+    """The options of the cell's loss, checked by its file."""
+    return options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
 
 
 def trains(study: Study, cell: Cell) -> bool:
