@@ -124,7 +124,6 @@ def items(
 
 def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """A set as ``imagenet_sets.yaml`` has it; a layout that is another one is an error."""
-    each: int | None = facts.get("each")
 
     def folder_of(params: ImageNetParams) -> str:
         return str(facts.get("folder", "")).format(**params.model_dump())
@@ -136,12 +135,12 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         archive, above = parts["photos"], folder_of(params)
         layout = str(PurePosixPath(above, CLASSES[0], facts["photo"]))
         class_of = photos(archive, layout, [above] if above else ())
-        if each:  # else the set lacks some of the classes
-            check(class_of, archive, each if facts.get("is_exact") else None)
+        if facts["has_all_classes"]:
+            check(class_of, archive, VALIDATION if facts["is_of_validation"] else None)
         yield from items(archive, class_of, key)
 
     def expected(params: ImageNetParams) -> dict[str, int]:
-        return {"train": 0, "val": 0, "test": (each or 0) * len(CLASSES)}
+        return {"train": 0, "val": 0, "test": facts["each"] * len(CLASSES)}
 
     return {
         "__doc__": facts["doc"],
@@ -150,7 +149,7 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         "Params": CorruptedParams if key == "imagenet_c" else ImageNetParams,
         "parts": parts,
         "items": of_set,
-        **({"expected": expected} if each else {"TESTS_ALONE": True}),
+        **({"expected": expected} if facts["has_all_classes"] else {"TESTS_ALONE": True}),
     }
 
 
