@@ -88,18 +88,13 @@ def load(family: str, name: str) -> ModuleType:
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
             f" A new one is a file {own}/{file}.py{named}."
         )
-    module = member(family, file)
+    module = _checked(family, _places(family, _folders)[file])
     variants = getattr(module, "VARIANTS", "")
     if variants and not NAME.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
     if colon and not variants:
         raise UserError(f"'{name}' in {family}: '{file}' takes nothing behind a colon.")
     return module
-
-
-def member(family: str, name: str) -> ModuleType:
-    """The module behind the part of an option before its colon, which must exist."""
-    return _checked(family, _places(family, _folders)[name])
 
 
 class _Place(NamedTuple):

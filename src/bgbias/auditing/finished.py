@@ -111,12 +111,12 @@ class Audit:
         """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is
         lost, and which photos it finds first.
         """
-        return self._table("photos.parquet")
+        return pd.read_parquet(io.BytesIO(self._files["photos.parquet"]))
 
     @cached_property
     def queries(self) -> pd.DataFrame:
         """A row for each query and view, with every metric (``evaluation.scores.of_queries``)."""
-        return self._table("queries.parquet")
+        return pd.read_parquet(io.BytesIO(self._files["queries.parquet"]))
 
     @property
     def seconds_a_photo(self) -> float:
@@ -130,9 +130,6 @@ class Audit:
     def pictures(self) -> bytes:
         """A zip of small pictures of queries (docs/audit.md)."""
         return self._files["pictures.zip"]
-
-    def _table(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(io.BytesIO(self._files[name]))
 
     def __str__(self) -> str:
         return self._files["verdict.txt"].decode().removesuffix("\n")

@@ -37,7 +37,6 @@ from bgbias.version import VERSION
 
 SCHEMA = 1
 SHARES = ("object", "background", "interaction")
-OF_LABELLED = ("drop", "steps", "levels", "map_at_r_by_chance", "classes_losing_half", "cue_conflict")
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SMALL = 150  # pixels
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
@@ -46,7 +45,7 @@ CAPTION = 28  # letters that fit below a picture
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    question, masker = audit.question, audit.question.masker
+    question, masker, found = audit.question, audit.question.masker, audit.findings
     told = {
         "schema": SCHEMA,
         "bgbias": VERSION,
@@ -83,24 +82,15 @@ def as_json(audit: Measured) -> dict[str, Any]:
             "rank_correlation_with_loss": audit.score_and_loss[0],
             **interval(audit.looks.mean),
         },
+        "drop": found and records(found.drops),
+        "steps": found and records(found.steps),
+        "levels": found and records(found.levels),
+        "map_at_r_by_chance": found and found.by_chance,
+        "classes_losing_half": found and audit.losing_half,
+        "cue_conflict": found
+        and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
-    return cast("dict[str, Any]", without_nan(told | _labelled_entries(audit)))
-
-
-def _labelled_entries(audit: Measured) -> dict[str, Any]:
-    """The entries that need classes."""
-    found = audit.findings
-    if found is None:
-        return dict.fromkeys(OF_LABELLED)
-    entries = (
-        records(found.drops),
-        records(found.steps),
-        records(found.levels),
-        found.by_chance,
-        audit.losing_half,
-        interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
-    )
-    return dict(zip(OF_LABELLED, entries, strict=True))
+    return cast("dict[str, Any]", without_nan(told))
 
 
 def to_audit(audit: Measured) -> Audit:

@@ -212,16 +212,17 @@ def masks_are_found(study: Study) -> bool:
 
 def check_trains(study: Study, cell: Cell) -> None:
     """Refuse a cell that has no training of its own."""
-    check_is_network(study, cell, f"{cell.name} is not trained: ")
+    check_is_network(study, cell)
     if not trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
 
 
-def check_is_network(study: Study, cell: Cell, refusal: str = "") -> None:
+def check_is_network(study: Study, cell: Cell) -> None:
     """Refuse a cell that is several models."""
     if parts := folds_of(study, cell):
-        refusal = refusal or f"{cell.name} is no single model: "
-        raise UserError(f"{refusal}it is {len(parts)} models side by side, {parts[0].name} and so on.")
+        raise UserError(
+            f"{cell.name} is no single model: it is {len(parts)} models side by side, {parts[0].name} and so on."
+        )
 
 
 def check_cell(study: Study, cell: Cell) -> None:
