@@ -71,7 +71,7 @@ def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path)
     there[3:67] = 1
     assert embedded.photos_left(tmp_path, 130) == 66
     assert embedded.objects_left(tmp_path, 100) == 100
-    rows = KeptRows(tmp_path / embedded.CROSSED[0], embedded.CROSSED[1], np.float32, (7, 2, 3))
+    rows = KeptRows(tmp_path / embedded.CROSSED, "vectors", np.float32, (7, 2, 3))
     rows[4] = np.ones((2, 3))
     assert embedded.objects_left(tmp_path, 100) == 6
 

@@ -26,7 +26,7 @@ from bgbias.auditing import (
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.masker import BY_HAND, Masks, trusted
+from bgbias.auditing.masker import Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
@@ -182,12 +182,10 @@ def _foretell(
 
 
 def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
-    """The files of an exported photo."""
     return [folder / f"{name}-{draw}" / f"{row:06}.png" for name, draw in views]
 
 
 def _unwritten(folder: Path, views: Sequence[View], count: int) -> list[int]:
-    """Photos that are still to be exported."""
     return [row for row in range(count) if not all(f.exists() for f in _pictures(folder, views, row))]
 
 
@@ -200,7 +198,6 @@ def _concluded(
     shares: Shares | None,
     looked: looks.Looks,
 ) -> Measured:
-    """From embeddings to numbers and pictures."""
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
@@ -237,7 +234,6 @@ def _with_classes(
     short = findings.without_common_folder(names.values())
     queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
     first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
-    by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
     return replace(
         audit,
         findings=found,
@@ -247,7 +243,8 @@ def _with_classes(
         pictures=measured.pictures(found, photos),
         thirds=thirds,
         surely=slices.surely_masked(found.photos, properties),
-        better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
+        # What a person drew is the object, however small.
+        better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
         leak=leak.of(photos),
     )
 

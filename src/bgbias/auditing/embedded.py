@@ -89,7 +89,7 @@ def shown(photos: Iterable[str]) -> Iterator[None]:
         ) from error
 
 
-CROSSED = "crossing", "vectors"  # folder and name of the file
+CROSSED = "crossing"  # folder
 
 
 def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -> Shares | None:
@@ -100,8 +100,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
     objects = crossing.objects(photos, asked.objects)
     drawn = photos.backgrounds.for_all(asked.backgrounds)
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    folder, name = CROSSED
-    kept = KeptRows(work / folder, name, np.float32, (len(objects), len(behind), model.dim))
+    kept = KeptRows(work / CROSSED, "vectors", np.float32, (len(objects), len(behind), model.dim))
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
     at_once = model.batch.size // gcd(model.batch.size, len(behind))
     missing = set(kept.missing)
@@ -121,8 +120,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
 
 def objects_left(work: Path, objects: int) -> int:
     """How many of the crossed objects are missing; makes no file."""
-    folder, name = CROSSED
-    return KeptRows.left(work / folder, name, objects)
+    return KeptRows.left(work / CROSSED, "vectors", objects)
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.

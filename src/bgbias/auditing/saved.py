@@ -17,11 +17,11 @@ import pandas as pd
 
 from bgbias.attribution.settings import Attribution
 from bgbias.auditing import slices, workplace
-from bgbias.auditing.findings import interval, without_common_folder
+from bgbias.auditing.findings import SETTINGS, interval, without_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
-from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
@@ -39,7 +39,6 @@ SCHEMA = 1
 SHARES = ("object", "background", "interaction")
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SMALL = 150  # pixels
-SETTINGS = (QUERY_ONLY, SYMMETRIC)
 CAPTION = 28  # letters that fit below a picture
 
 
@@ -178,7 +177,6 @@ def without_nan(value: Any) -> Any:
 
 
 def _page(audit: Measured, files: Sequence[str]) -> str:
-    """The page, which links to ``files`` beside it."""
     values: dict[str, Any] = {
         "audit": audit,
         "model": workplace.without_folders(audit.model.name),

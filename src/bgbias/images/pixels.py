@@ -28,7 +28,6 @@ KEPT = 512  # pictures, 400 kB each at short side 256
 Picture = Callable[[int], np.ndarray]
 """The picture at a place in some collection, uint8 [H, W, 3] or [H, W]; it is read when it is asked for."""
 
-
 Photo = str | Path | Image.Image | np.ndarray
 """A picture file's name, a picture of Pillow's, or uint8 [H, W, 3] (RGB). Where a mask is meant, [H, W]: bool, or uint8 whose 255
 is object and whose greys are soft edges."""

@@ -46,7 +46,6 @@ def _seeded(study: Study) -> frozenset[str]:
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
 def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str]) -> tuple[Cell, ...]:
-    """``seeded``: as ``_seeded`` gives them."""
     made: dict[Cell, None] = {}
     for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
