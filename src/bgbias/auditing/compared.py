@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+from markupsafe import escape
 
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.saved import without_nan
@@ -184,8 +185,6 @@ class ComparedAudits:
         return prose.lines(TERMINAL, group=self)
 
     def _repr_html_(self) -> str:
-        from markupsafe import escape
-
         return f"<pre>{escape(str(self))}</pre>"
 
     def save(self, folder: Path | str) -> None:

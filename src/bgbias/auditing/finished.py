@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markupsafe import escape
 
 from bgbias.auditing import workplace
 from bgbias.errors import UserError
@@ -140,8 +141,6 @@ class Audit:
         )
 
     def _repr_html_(self) -> str:
-        from markupsafe import escape
-
         parts = [f"<p><strong>{escape(self.verdict)}</strong></p>", f"<pre>{escape(str(self))}</pre>"]
         if "worst.jpg" in self._files:
             caption = "The queries that lose most: original, on another background, and what each finds first"
