@@ -36,7 +36,7 @@ from bgbias.results.publication import note_tables
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/public_models")
 AUDITS = ROOT / "data/report/public_models"
-PHOTOS = 250
+PHOTOS, DRAWS = 250, 2  # of each collection; backgrounds of each photo
 COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products", "groceries": "Groceries"}
 OTHER_MASKS = "birds_isnet"  # its weights lie below
 ISNET = ROOT / "data/downloads/isnet.onnx"
@@ -193,21 +193,26 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
             name=name,
             sample=PHOTOS,
             backgrounds=backgrounds,
+            draws=DRAWS,
             attribution=0,  # half of the time, and no table shows it
             **of_isnet if name == OTHER_MASKS else {},
         )
         if missing := networks.keys() - compared.audits.keys():
             raise SystemExit(f"{', '.join(missing)} failed; run the same command again.")
-        found = compared.as_json()
-        # What a photo takes is of this machine on this day.
-        yield write(
-            f"{name}_models",
-            compared.models.drop(columns=["seconds_a_photo", "attribution", "attribution_by"]),
-        )
-        yield write(f"{name}_pairs", compared.comparison.pairs)
-        yield write(f"{name}_queries", by_query(compared))
-        photographed = found["photos"] | {"stability": found["stability"]}
-        yield write(f"{name}_photos", pd.json_normalize([photographed]))
+        yield from tables_of(name, compared)
+
+
+def tables_of(name: str, compared: bgbias.ComparedAudits) -> Iterator[Path]:
+    """The tables of a collection. What a photo takes is of this machine on this day, and stays out."""
+    found = compared.numbers
+    yield write(
+        f"{name}_models",
+        compared.models.drop(columns=["seconds_a_photo", "attribution", "attribution_by"]),
+    )
+    yield write(f"{name}_pairs", compared.comparison.pairs)
+    yield write(f"{name}_queries", by_query(compared))
+    photographed = found["photos"] | {"stability": found["stability"]}
+    yield write(f"{name}_photos", pd.json_normalize([photographed]))
 
 
 def by_query(compared: bgbias.ComparedAudits) -> pd.DataFrame:
@@ -275,8 +280,12 @@ def stability() -> pd.DataFrame:
     names = list(filter(is_audited, COLLECTIONS))
     for name in names:
         row = read(f"{name}_photos").iloc[0]
-        rows.append((f"{name}: two halves of the backgrounds", f"{row['stability.of_draws']:.2f}"))
-        rows.append((f"{name}: two halves of the classes (mean)", f"{row['stability.of_classes']:.2f}"))
+        for title, of in (
+            ("one background and another", "of_draws"),
+            ("half of the classes and the other", "of_classes"),
+        ):
+            tau, low, high = (row[f"stability.{of}{end}"] for end in ("", "_low", "_high"))
+            rows.append((f"{name}: {title}", f"{tau:.2f} [{low:.2f}, {high:.2f}]"))
     if is_audited(OTHER_MASKS):
         rows.append(("birds: masks of U²-Net-p and of IS-Net", agreement("birds", OTHER_MASKS)))
     for one, other in combinations(names, 2):
