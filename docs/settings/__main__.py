@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias import plugins
 from bgbias.compute import device
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
@@ -27,7 +28,7 @@ from bgbias.study import params, plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.study.training import resolve
+from bgbias.study.training import build_method
 from bgbias.training import loop
 from bgbias.training.batches import Epochs
 from bgbias.training.settings import Train
@@ -68,16 +69,17 @@ def trained(study: Study, cell: Cell, name: str) -> pd.DataFrame:
     """Validation scores of one candidate after each epoch."""
     changed = study.train.model_dump() | SHORT | RATES | CANDIDATES[name]
     study = study.model_copy(update={"train": Train.model_validate(changed)})
-    training, model = resolve(study, cell), fresh_model(study, cell)
+    model = fresh_model(study, cell)
     album = Album(study, cell.dataset, model.resize, model.input_size)
-    photos, validate = album.training(training.method.needs, device.pick()), validation(study, album)
-    method = training.build(model, photos.labels)
-    epochs = Epochs(photos, (cell.dataset, cell.run), study.train, training.images_per_class(method))
+    photos, validate = album.training(plan.method(study, cell).needs, device.pick()), validation(study, album)
+    method = build_method(study, cell, model, photos.labels)
+    per_class = int(method.images_per_class or plugins.load("losses", cell.loss).IMAGES_PER_CLASS)
+    epochs = Epochs(photos, (cell.dataset, cell.run), study.train, per_class)
     with tempfile.TemporaryDirectory() as scratch:
         unfinished = Path(scratch) / "state", Path(scratch) / "curve"
         state = loop.fit(
             method, epochs.batches, validate, validate.monitor, study.train, *unfinished, name, device.pick(),
-            training.loss_rate,
+            getattr(plan.loss_params(study, cell), "lr", None),
         )  # fmt: skip
     return pd.DataFrame(state.history).rename(columns={"loss": "training_loss"})
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from bgbias.errors import UserError, of_arguments
 from bgbias.images import pixels
-from bgbias.images.pictures import Photo, decode_all, decode_mask, decode_photo
+from bgbias.images.pixels import Photo, decode_all, decode_mask, decode_photo
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.progress import say

@@ -28,64 +28,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import yaml
+
 from bgbias.errors import UserError
 
-FAMILIES = {
-    "adapters": "bgbias.models.adapters",
-    "attacks": "bgbias.attacks",
-    "backbones": "bgbias.models.backbones",
-    "conditions": "bgbias.evaluation.conditions",
-    "cures": "bgbias.evaluation.cures",
-    "datasets": "bgbias.datasets",
-    "embedding_metrics": "bgbias.evaluation.embedding_metrics",
-    "figures": "bgbias.report.figures",
-    "losses": "bgbias.training.losses",
-    "maskers": "bgbias.masks.maskers",
-    "methods": "bgbias.training.methods",
-    "metrics": "bgbias.evaluation.metrics",
-    "necks": "bgbias.models.necks",
-    "nodes": "bgbias.nodes",
-    "pretraining": "bgbias.training.pretraining",
-    "repulsions": "bgbias.training.repulsions",
-    "tables": "bgbias.report.tables",
-}
-
-
-class Required(NamedTuple):
-    """The names that every file of a family offers, and those that follow from one of its facts."""
-
-    always: tuple[str, ...]
-    fact: str = ""
-    if_so: tuple[str, ...] = ()
-    if_not: tuple[str, ...] = ()
-
-
-# The docstring of a family's package says what these are.
-REQUIRED = {
-    "adapters": Required(("TAKES", "OPTIONS", "adapt")),
-    "attacks": Required(("TITLE", "targets", "objective")),
-    "backbones": Required(("Params", "build"), "VARIANTS", ("facts", "likely_resize", "adapted"), ("FACTS",)),
-    "conditions": Required(("TITLE", "NEEDS", "DRAWS", "SETTINGS", "view")),
-    "cures": Required(("TITLE", "INDEX", "FITTED"), "FITTED", ("fit",), ("AT", "apply")),
-    "datasets": Required(("Params", "parts", "items")),
-    "embedding_metrics": Required(("TITLE", "of_embeddings")),
-    "figures": Required(("PLACE", "reads", "draw")),
-    "losses": Required(("Params", "build", "IMAGES_PER_CLASS", "DISTANCE")),
-    "maskers": Required(("Params", "PREDICTS", "SPEED", "FILES"), "PREDICTS", ("build",), ("given",)),
-    "methods": Required(("NEEDS", "TRAINS"), "TRAINS", ("Method",)),
-    "metrics": Required(("TITLE", "per_query")),
-    "necks": Required(("Params", "build")),
-    "nodes": Required(("SUBJECT", "OUTPUTS", "settings")),
-    "pretraining": Required(("Params", "Pretraining")),
-    "repulsions": Required(("ALPHA", "loss")),
-    "tables": Required(("NUMBER", "COLUMNS", "HEADLINE", "reads", "settings", "make", "caption")),
-}
+# Family to what its files must offer, as the table says.
+REQUIRED: dict[str, dict[str, Any]] = yaml.safe_load(
+    Path(__file__).with_name("plugins.yaml").read_text("utf-8")
+)
+FAMILIES: dict[str, str] = {family: required["package"] for family, required in REQUIRED.items()}
 NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # it becomes part of a path
-# What a method or a condition may read beside photos.
-NEEDED = {
-    "methods": {"masks", "backgrounds", "textures"},
-    "conditions": {"masks", "backgrounds", "inpainted"},
-}
 OF_A_FOLDER = "bgbias_plugins_"  # how the modules of files in folders are called
 _folders: tuple[Path, ...] = ()
 
@@ -136,18 +88,13 @@ def load(family: str, name: str) -> ModuleType:
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
             f" A new one is a file {own}/{file}.py{named}."
         )
-    module = member(family, file)
+    module = _checked(family, _places(family, _folders)[file])
     variants = getattr(module, "VARIANTS", "")
     if variants and not NAME.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
     if colon and not variants:
         raise UserError(f"'{name}' in {family}: '{file}' takes nothing behind a colon.")
     return module
-
-
-def member(family: str, name: str) -> ModuleType:
-    """The module behind the part of an option before its colon, which must exist."""
-    return _checked(family, _places(family, _folders)[name])
 
 
 class _Place(NamedTuple):
@@ -254,19 +201,23 @@ def _checked(family: str, place: _Place) -> ModuleType:
         shared, module = module, ModuleType(module.__name__)
         vars(module).update(vars(shared) | shared.MEMBERS[place.member])
     label = getattr(module, "__file__", None) or place.label
-    required = REQUIRED.get(family, Required(()))
-    further = required.if_so if getattr(module, required.fact, None) else required.if_not
-    # A node's work is the function of its own name.
-    own = (place.module.rpartition(".")[2],) if family == "nodes" else ()
-    if lacks := [name for name in (*required.always, *further, *own) if not hasattr(module, name)]:
+    required = REQUIRED[family]
+    offered = list(required["offers"])
+    for condition, says_something in (("if", True), ("unless", False)):
+        for fact, names in required.get(condition, {}).items():
+            offered += names if bool(getattr(module, fact, None)) is says_something else []
+    if family == "nodes":
+        offered.append(place.module.rpartition(".")[2])
+    if lacks := [name for name in offered if not hasattr(module, name)]:
         raise UserError(
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
         )
-    needs: Collection[str] = module.NEEDS if "NEEDS" in required.always else ()
-    if isinstance(needs, str) or not set(needs) <= NEEDED.get(family, set()):
+    needed: list[str] = required.get("needs", [])
+    needs: Collection[str] = module.NEEDS if needed else ()
+    if isinstance(needs, str) or not set(needs) <= set(needed):
         raise UserError(
-            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(sorted(NEEDED[family]))}, or empty."
+            f"{label}: NEEDS is {needs!r}, but must be a set of {' and '.join(needed)}, or empty."
         )
     # Else a misspelt option would be dropped.
     options = getattr(module, "Params", None)

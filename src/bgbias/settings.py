@@ -69,20 +69,6 @@ def each_once(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 Names = Annotated[tuple[str, ...], AfterValidator(each_once)]
 LONGEST_VALUE = 80  # characters of a wrong value that a message shows
-WORDS = {
-    "integer": "a whole number",
-    "number": "a number",
-    "string": "text",
-    "boolean": "true or false",
-    "object": "a mapping of keys",
-    "null": "null",
-}
-BOUNDS = {
-    "minimum": "of {:.12g} or more",
-    "exclusiveMinimum": "above {:.12g}",
-    "maximum": "of {:.12g} or less",
-    "exclusiveMaximum": "below {:.12g}",
-}
 
 # The parser in C, where the wheel has it, is ten times as fast; every node reads the settings.
 _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -111,6 +97,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise UserError(f"{path} must be a mapping of keys, as in the file that came with the project.")
     return raw
+
+
+WORDS: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
 def validated(model: type[Any], values: Any, path: Path, where: str = "") -> Any:
@@ -204,18 +193,18 @@ def _words_of_one(schema: dict[str, Any], definitions: dict[str, Any]) -> str:
         return str(schema["const"])
     kind = schema.get("type", "")
     if kind in ("integer", "number"):
-        return WORDS[kind] + _bounds(schema)
+        return WORDS["kinds"][kind] + _bounds(schema)
     if kind == "array":
         items = schema.get("prefixItems") or [schema.get("items") or {}]
         number = len(items) if "prefixItems" in schema else schema.get("minItems") and "one or more"
         each = _words(items[0], definitions)
         return f"a list{f' of {number} values' if number else ''}{f', each {each}' if each else ''}"
-    return WORDS.get(kind, "")
+    return WORDS["kinds"].get(kind, "")
 
 
 def _bounds(schema: dict[str, Any]) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
         return f" from {low:.12g} to {high:.12g}"
-    words = [template.format(schema[key]) for key, template in BOUNDS.items() if key in schema]
+    words = [template.format(schema[key]) for key, template in WORDS["bounds"].items() if key in schema]
     return f" {' and '.join(words)}" if words else ""

@@ -42,7 +42,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def found(embeddings: Embeddings) -> findings.Findings:
-    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS, UNSURE)
+    return findings.of_labelled(embeddings, NAMES, DRAWS, UNSURE)
 
 
 def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
@@ -113,14 +113,6 @@ def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findi
             == (found.photos["class_name"] == row.class_name)[found.photos["image_id"].isin(UNSURE)].sum()
         )
         assert row.sd == pytest.approx(of_class.std(ddof=1)[row.class_name], abs=1e-12)
-
-
-def test_without_the_way_there_are_no_steps_and_without_donors_no_conflict(embeddings: Embeddings) -> None:
-    few = {view: v for view, v in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
-    plain = Embeddings(embeddings.ids, embeddings.labels, embeddings.usable, few)
-    found = findings.of_labelled(plain, NAMES, list(few), DRAWS)
-    assert not len(found.steps)
-    assert np.isnan(found.conflict.value)
 
 
 def test_shift_is_the_mean_cosine_to_the_photo_itself(embeddings: Embeddings) -> None:

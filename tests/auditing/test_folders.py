@@ -10,8 +10,8 @@ import pytest
 from miniatures import as_folder, as_tar, as_zip
 from snapshots import shop, snapshot
 
-from bgbias.auditing.photos import collect
 from bgbias.errors import UserError
+from tests.support.collected import collect
 
 
 def test_folder_zip_and_tar_are_one_collection(tmp_path: Path) -> None:

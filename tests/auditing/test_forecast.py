@@ -15,10 +15,8 @@ import pandas as pd
 import pytest
 
 from bgbias.auditing import embedded, forecast
-from bgbias.auditing.embedded import Views
 from bgbias.auditing.question import Asked
-from bgbias.auditing.resumable import KeptRows
-from bgbias.evaluation.conditions import CLEAN
+from bgbias.auditing.resumable import KeptRows, mapped
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
 from tests.support import commands, toy_folder
@@ -33,7 +31,7 @@ def question() -> Any:
     table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
     collection = SimpleNamespace(table=table, labelled=True)
     return SimpleNamespace(
-        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(names=["a"] * 10)
+        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(photos=["a"] * 10)
     )
 
 
@@ -65,13 +63,15 @@ def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
 
 
 def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path) -> None:
-    assert Views.left(tmp_path, 130) == 130
-    views = Views(tmp_path, [(CLEAN, 0)], 130, 3)
-    assert Views.left(tmp_path, 130) == 130
-    views._done[3:67] = 1
-    assert Views.left(tmp_path, 130) == len(views.missing) == 66
+    assert embedded.photos_left(tmp_path, 130) == 130
+    folder = tmp_path / embedded.FOLDER
+    folder.mkdir()
+    there = mapped(folder / embedded.DONE, np.uint8, (130,))
+    assert embedded.photos_left(tmp_path, 130) == 130
+    there[3:67] = 1
+    assert embedded.photos_left(tmp_path, 130) == 66
     assert embedded.objects_left(tmp_path, 100) == 100
-    rows = KeptRows(tmp_path / embedded.CROSSED[0], embedded.CROSSED[1], np.float32, (7, 2, 3))
+    rows = KeptRows(tmp_path / embedded.CROSSED, "vectors", np.float32, (7, 2, 3))
     rows[4] = np.ones((2, 3))
     assert embedded.objects_left(tmp_path, 100) == 6
 

@@ -11,8 +11,8 @@ import pytest
 from miniatures import as_folder
 from snapshots import shop, snapshot
 
-from bgbias.auditing.photos import collect
 from bgbias.photos import folders
+from tests.support.collected import collect
 
 FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}
 

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import bgbias
-from bgbias.auditing.photos import collect
 from tests.support import toy_folder
+from tests.support.collected import collect
 from tests.support.miniatures import as_mac_zip
 
 HOW = {"size": 64, "resize": 64, "attribution": 0, "draws": 2}

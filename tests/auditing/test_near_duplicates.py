@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import bgbias
-from bgbias.auditing.photos import collect
 from tests.support import toy_folder
+from tests.support.collected import collect
 
 HOW: dict[str, Any] = {"masks": "masks", "backgrounds": "walls", "size": 64, "resize": 64, "name": "shop"}
 QUICK: dict[str, Any] = {"attribution": 0, "draws": 2}

@@ -12,9 +12,9 @@ import pytest
 from miniatures import as_folder, as_tar, as_zip
 from snapshots import shop, snapshot
 
-from bgbias.auditing.photos import collect
 from bgbias.errors import UserError
 from bgbias.images import pixels
+from tests.support.collected import collect
 
 
 def test_photos_are_seen_as_a_person_sees_them(tmp_path: Path) -> None:

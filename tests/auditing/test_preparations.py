@@ -13,7 +13,6 @@ from torch import nn
 from bgbias import seeds
 from bgbias.auditing.photos import PhotoCollection, choose, look_at
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.text import better_preparation
 from bgbias.models.adapters import Options, load
 
 HALF = "--mean 0.5 0.5 0.5 --std 0.5 0.5 0.5"
@@ -45,7 +44,7 @@ def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollect
     found = compare(model, collection)
     assert found.better == HALF
     assert found.photos == 32
-    (sentence,) = better_preparation(found)
+    (sentence,) = found.sentences
     assert (
         f"On 32 photos the model finds clearly more with {HALF}: MAP@R {100 * found.map_at_r[HALF]:.1f} %"
         in sentence
@@ -65,7 +64,7 @@ def test_a_preparation_that_finds_as_much_is_not_named(collection: PhotoCollecti
     """A mean colour says as much, however it is scaled."""
     found = compare(load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32)), collection)
     assert found.better is None
-    assert not better_preparation(found)
+    assert not found.sentences
     assert len(found.map_at_r) == 4
 
 

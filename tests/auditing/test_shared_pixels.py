@@ -18,7 +18,7 @@ from tests.support import toy_folder
 def question(tmp_path: Path) -> Question:
     toy_folder.made(tmp_path)
     collection = look_at(choose(tmp_path / "photos", tmp_path / "masks"))
-    asked = Asked(draws=1, attribution=0, objects=0)
+    asked = Asked(draws=1, attribution=0)
     return Question(collection, None, backgrounds.find(str(tmp_path / "walls")), asked)
 
 

@@ -8,11 +8,11 @@ import pytest
 from miniatures import as_folder
 from small_study import described, load
 
-from bgbias.auditing.photos import collect
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.nodes import index
 from bgbias.photos.table import read_table
+from tests.support.collected import collect
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 

@@ -14,9 +14,10 @@ from miniatures import as_folder
 from PIL import Image
 from snapshots import shop, snapshot
 
-from bgbias.auditing.photos import PhotoCollection, collect
+from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.images import pixels
+from tests.support.collected import collect
 
 
 @pytest.fixture

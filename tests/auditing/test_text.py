@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,9 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bgbias.auditing import findings, slices, text
+from bgbias.auditing import findings, measured, slices
 from bgbias.auditing.preparations import PreparationTrial
-from bgbias.auditing.text import AuditFacts
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
@@ -57,7 +57,7 @@ def labelled(
     steps = [
         {"setting": setting, "step": step} | ends(pasting if step == "pasting" else POINTS)
         for setting in ("query", "symmetric")
-        for step in text.STEP_TITLES
+        for step in measured.TITLES["steps"]
     ]
     classes = {
         "class_name": [f"shop/{n}" for n in "abcdefghi"[: len(sizes)]],
@@ -110,29 +110,28 @@ def an_audit(found: Any = None, **changes: Any) -> Any:
         "surely": None,
         "better": (),
         "ties": 0,
+        "doubtful": (),
     }
-    return SimpleNamespace(**parts | changes)
+    return measured.Measured(**parts | changes)
 
 
 def test_without_classes_the_verdict_is_what_moves() -> None:
-    assert text.verdict(an_audit()) == (
+    assert an_audit().verdict == (
         "On another background a photo's embedding has a cosine of 0.85 to that of the original photo."
         " Without classes nobody knows which photos are right."
     )
     shares = Shares(0.5, 0.25, 0.25)
-    assert "25 % of what tells embeddings apart is the background. Without" in text.verdict(
-        an_audit(shares=shares)
-    )
-    assert text.sentences(an_audit(), "masks") == []
-    assert text.sentences(an_audit(), "advice")[0].startswith("Name the photos' classes")
+    assert "25 % of what tells embeddings apart is the background. Without" in an_audit(shares=shares).verdict
+    assert an_audit().sentences("masks") == []
+    assert an_audit().sentences("advice")[0].startswith("Name the photos' classes")
 
 
 def test_the_verdict_says_the_drop_and_the_first_match() -> None:
-    assert text.verdict(an_audit(labelled())) == (
+    assert an_audit(labelled()).verdict == (
         "MAP@R falls by 20 % [10, 30] when only the query's background changes: from 50.0 to 30.0. The first match is"
         " right for 69 of 100 queries instead of 84. 1 of 5 classes loses more than half of their MAP@R."
     )
-    left_out = text.verdict(an_audit(labelled(first=(0.5, math.nan)), collection=Photos(near_duplicates=3)))
+    left_out = an_audit(labelled(first=(0.5, math.nan)), collection=Photos(near_duplicates=3)).verdict
     assert left_out.endswith(
         "loses more than half of their MAP@R. Left out as near-duplicates: 3 of 103 photos."
     )
@@ -163,14 +162,13 @@ def test_a_verdict_says_what_is_not_significant(
     relative: Estimate, points: Estimate, classes: int, words: str
 ) -> None:
     found = labelled(relative, points, sizes=(20,) * classes)
-    assert words in text.verdict(an_audit(found))
+    assert words in an_audit(found).verdict
 
 
 def test_nothing_is_lost_where_nothing_is_found() -> None:
     found = labelled(Estimate(math.nan), clean=Estimate(0.0, 0.0, 0.0))
     assert (
-        text.verdict(an_audit(found))
-        == "The model finds nothing on original photos, so there is nothing to lose."
+        an_audit(found).verdict == "The model finds nothing on original photos, so there is nothing to lose."
     )
 
 
@@ -188,34 +186,34 @@ def test_a_model_that_finds_hardly_more_than_chance_is_checked_first(
 ) -> None:
     found = labelled(clean=Estimate(clean, clean - 0.02, clean + 0.02), by_chance=chance)
     audit = an_audit(found)
-    assert AuditFacts(audit).finds_hardly_more_than_chance is hardly
-    assert ("hardly more than chance" in text.verdict(audit)) is hardly
-    (first, *more) = text.sentences(audit, "advice")
+    assert audit.finds_hardly_more_than_chance is hardly
+    assert ("hardly more than chance" in audit.verdict) is hardly
+    (first, *more) = audit.sentences("advice")
     assert ("weights that were not loaded" in first) is hardly
     assert bool(more) is not hardly
 
 
 def test_evidence_names_what_numbers_rest_on() -> None:
-    assert text.sentences(an_audit(labelled()), "evidence") == []
-    few = text.sentences(an_audit(labelled(sizes=(2, 2, 2)), ties=4), "evidence")
+    assert an_audit(labelled()).sentences("evidence") == []
+    few = an_audit(labelled(sizes=(2, 2, 2)), ties=4).sentences("evidence")
     assert few[0] == "6 queries are too few for conclusions; take more photos"
     assert few[1].startswith("4 of 100 photos have the same embedding as another photo")
-    one = text.sentences(an_audit(labelled(sizes=(65, 4, 2, 2, 2), without_a_lender=10)), "evidence")
+    one = an_audit(labelled(sizes=(65, 4, 2, 2, 2), without_a_lender=10)).sentences("evidence")
     assert one[0].startswith("65 of 75 queries are of one class (a): it is most of the evidence")
     assert one[0].endswith("take about as many photos of each class")
     assert one[1].startswith("10 of 75 have no background of their class to borrow")
-    assert "65 of 75 queries are of one class" in text.verdict(an_audit(labelled(sizes=(65, 4, 2, 2, 2))))
+    assert "65 of 75 queries are of one class" in an_audit(labelled(sizes=(65, 4, 2, 2, 2))).verdict
 
 
 def test_evidence_says_the_drop_without_unclear_masks() -> None:
     surely = slices.SurelyMasked(80, 20, Estimate(0.159, 0.071, 0.246))
-    (sentence,) = text.sentences(an_audit(labelled(), surely=surely), "evidence")
+    (sentence,) = an_audit(labelled(), surely=surely).sentences("evidence")
     assert sentence == (
         "20 of 100 have an unclear mask (clarity below 0.85), of which most are wrong; without them the drop is"
         " 16 % [7, 25]; a clear one can be wrong, too"
     )
     unknown = slices.SurelyMasked(0, 100, UNKNOWN)
-    (sentence,) = text.sentences(an_audit(labelled(), surely=unknown), "evidence")
+    (sentence,) = an_audit(labelled(), surely=unknown).sentences("evidence")
     assert sentence.endswith("most are wrong; a clear one can be wrong, too")
 
 
@@ -252,23 +250,23 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     surely: slices.SurelyMasked | None, answer: str, many: bool
 ) -> None:
     audit = an_audit(labelled(), surely=surely)
-    sentences = text.sentences(audit, "masks")
+    sentences = audit.sentences("masks")
     assert sentences[0].startswith(answer)
     assert "two in five wrong masks are clear" in sentences[1]
-    assert AuditFacts(audit).has_many_unsure_masks is many
-    assert ("have a clear mask" in text.verdict(audit) or "has a clear mask" in text.verdict(audit)) is many
-    advised = text.sentences(audit, "advice")[0]
+    assert audit.has_many_unsure_masks is many
+    assert ("have a clear mask" in audit.verdict or "has a clear mask" in audit.verdict) is many
+    advised = audit.sentences("advice")[0]
     assert advised.startswith("Better masks first, because many are unclear: try a stronger masker") is many
-    audit.masker = "2 drawn by hand"
-    assert text.sentences(audit, "masks") == ["They were drawn by hand, and are taken as right."]
+    drawn = replace(audit, masker="2 drawn by hand")
+    assert drawn.sentences("masks") == ["They were drawn by hand, and are taken as right."]
 
 
 def test_a_masker_without_doubt_and_masks_that_were_drawn_are_no_proof() -> None:
     doubtless = pd.DataFrame({"clarity": [math.nan, math.nan]})
-    (sentence,) = text.sentences(an_audit(labelled(), qualities=doubtless), "masks")
+    (sentence,) = an_audit(labelled(), qualities=doubtless).sentences("masks")
     assert sentence.startswith("This masker is in doubt of no pixel")
     partly = pd.DataFrame({"clarity": [math.nan, 0.95]})
-    first, _ = text.sentences(an_audit(labelled(), qualities=partly), "masks")
+    first, _ = an_audit(labelled(), qualities=partly).sentences("masks")
     assert first.endswith("clear (0.85 or more); drawn ones are taken as right.")
 
 
@@ -280,9 +278,9 @@ def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: 
         "Leaving out the third of all queries with the smallest masks (below 21 % of what the model sees), the drop is"
         f" 4 % [{100 * low:.0f}, 10] (67 queries; those drawn by hand (7) stay).".replace("-", "−")
     )
-    assert small in text.verdict(audit)
-    assert f"{small} Of these alone the drop is {answer}." in text.sentences(audit, "masks")
-    assert text.sentences(audit, "advice")[0] == (
+    assert small in audit.verdict
+    assert f"{small} Of these alone the drop is {answer}." in audit.sentences("masks")
+    assert audit.sentences("advice")[0] == (
         "Better masks first, because small ones, which may be wrong, lose most: draw masks (--masks), and see whether"
         " the drop stays."
     )
@@ -291,13 +289,13 @@ def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: 
 @pytest.mark.parametrize(("classes", "more"), [(4, "more classes"), (8, "four photos of each class")])
 def test_what_is_too_few_is_named(classes: int, more: str) -> None:
     found = labelled(Estimate(0.5), Estimate(0.2), sizes=(3,) * classes)
-    (only,) = text.sentences(an_audit(found), "advice")
+    (only,) = an_audit(found).sentences("advice")
     assert more in only
 
 
 @pytest.mark.parametrize(("high", "words"), [(0.3, "with one of 30 %"), (1.2, "with a large one")])
 def test_a_drop_that_is_not_significant_clears_the_model_of_nothing(high: float, words: str) -> None:
-    (only,) = text.sentences(an_audit(labelled(Estimate(0.1, -0.1, high))), "advice")
+    (only,) = an_audit(labelled(Estimate(0.1, -0.1, high))).sentences("advice")
     assert only.startswith("Undecided")
     assert words in only
 
@@ -307,7 +305,7 @@ def test_advice_follows_what_was_measured() -> None:
     generated = SimpleNamespace(told="100 drawn ones", photographed=False)
     audit = an_audit(labelled(grey=0.8, pasting=pasting), backgrounds=generated)
     audit.model.guesses = ("The mean was guessed.",)
-    advice = text.sentences(audit, "advice")
+    advice = audit.sentences("advice")
     starts = (
         "The mean",
         "Backgrounds were",
@@ -326,7 +324,7 @@ def test_another_preparation_is_named_before_what_was_guessed() -> None:
     trial = PreparationTrial(32, {"": 0.5, "--mean 0": 0.75}, "--mean 0")
     audit = an_audit(preparations=trial)
     audit.model.guesses = ("The mean was guessed.",)
-    better, guessed = AuditFacts(audit).guesses
+    better, guessed = audit.guesses
     assert better.startswith(
         "On 32 photos the model finds clearly more with --mean 0: MAP@R 75.0 % instead of 50.0 %."
     )
@@ -337,8 +335,8 @@ def test_the_terminal_has_a_line_for_each_number() -> None:
     looks = SimpleNamespace(mean=Estimate(0.5, 0.4, 0.6), how="occlusion")
     found = labelled(pasting=Estimate(-0.0001, -0.0004, 0.07), sizes=(2, 2, 2, 2, 2))
     audit = an_audit(found, looks=looks, shares=Shares(0.5, 0.25, 0.25))
-    lines = text.terminal(audit).splitlines()
-    assert lines[0] == text.verdict(audit)
+    lines = audit.terminal.splitlines()
+    assert lines[0] == audit.verdict
     assert [line.split("  ")[0] for line in lines[3:6]] == [
         "original photos",
         "on other backgrounds",
@@ -352,15 +350,15 @@ def test_the_terminal_has_a_line_for_each_number() -> None:
     for line in ("shop: 1 photo left out", "masks: one is empty", "model: mine.py", "model: photos: a crop"):
         assert line in lines
     assert "queries: 10 queries are too few for conclusions; take more photos" in lines
-    assert "MAP@R" not in text.terminal(an_audit())
-    assert (
-        text.shares(an_audit(shares=Shares(math.nan, math.nan, math.nan))) == "none: embeddings are all alike"
-    )
+    assert "MAP@R" not in an_audit().terminal
+    assert an_audit(shares=Shares(math.nan, math.nan, math.nan)).sentences("shares") == [
+        "none: embeddings are all alike"
+    ]
 
 
 def test_classes_say_how_many_masks_are_unsure_where_some_are() -> None:
     def rows(audit: Any) -> list[list[str]]:
-        lines = text.terminal(audit).splitlines()
+        lines = audit.terminal.splitlines()
         start = next(n for n, line in enumerate(lines) if line.startswith("classes that lose most"))
         return [line.split() for line in lines[start : start + 3]]
 
@@ -384,8 +382,8 @@ def test_classes_say_how_many_masks_are_unsure_where_some_are() -> None:
 
 
 def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
-    names = text.in_order(["own", "only_bg", *findings.PATH[::-1]])
-    assert tuple(names) == (*findings.PATH, "only_bg", "own")
+    names = [name for name in measured.TITLES["levels"] if name in findings.PATH]
+    assert tuple(names) == findings.PATH
 
 
 def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike() -> None:
@@ -394,7 +392,7 @@ def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
     def of(right: float, classes: int) -> float:
         levels = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": [right]}
         found = SimpleNamespace(levels=pd.DataFrame(levels), classes=list(range(classes)))
-        return AuditFacts(an_audit(found)).conflict_of_errors
+        return an_audit(found).conflict_of_errors
 
     assert of(0.25, 4) == 0.5
     assert of(0.5, 11) == pytest.approx(0.05 / 0.55)
@@ -405,7 +403,7 @@ def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
 def test_remarks_of_masks_count_what_is_lost() -> None:
     def remarks(**changes: Any) -> list[str]:
         counts = {"guesses": "", "lost": 0, "photos": 9, "unseen": 0, "empty": 0, "full": 0, "absent": 0}
-        return prose.fill_macro(text.SENTENCES, "mask_remarks", **counts | changes)
+        return prose.fill_macro(measured.SENTENCES, "mask_remarks", **counts | changes)
 
     assert remarks() == []
     guessed, lost, unseen = remarks(guesses="A guess", lost=3, empty=1, absent=2, unseen=1)

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from bgbias import seeds
-from bgbias.auditing.question import Asked
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import cue_conflict
@@ -145,12 +144,6 @@ def test_where_nobody_can_lend_a_texture_the_photo_and_the_key_are_named(
     split = opened(tmp_path, classes, trusted)
     with pytest.raises(UserError, match=r"(?s)'0\.png' a texture.*evaluation\.conditions"):
         next(split.views([("cue_conflict", 0)]))
-
-
-def test_an_audit_of_photos_without_classes_leaves_it_out() -> None:
-    asked = Asked(conditions=("clean", "random_background", "cue_conflict"), draws=1)
-    assert ("cue_conflict", 0) not in asked.views(labelled=False)
-    assert ("cue_conflict", 0) in asked.views(labelled=True)
 
 
 def angles(*degrees: float) -> np.ndarray:

@@ -15,7 +15,6 @@ from bgbias.attribution import score, smoothgrad
 from bgbias.engine import digests
 from bgbias.nodes import collect
 from bgbias.nodes._models import fresh_model
-from bgbias.photos import subset
 from bgbias.report.tables import attribution
 from bgbias.results.rows import together
 from bgbias.study import plan
@@ -75,7 +74,7 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(tmp_
     # They are asked by the features that retrieval takes, and not by a random layer on them.
     model = fresh_model(study, bare).eval()
     album = Album(study, "squares", model.resize, model.input_size)
-    shown = subset.keyed(album.table("test"), "attribution", study.attribution.images)
+    shown = album.table("test").keyed("attribution", study.attribution.images)
     photos = album.evaluation(shown, {"masks"}, "test")
     scores = []
     for name, key in zip(shown.ids, shown.keys, strict=True):

@@ -16,10 +16,11 @@ from miniatures import as_folder, as_tar, as_zip
 from PIL import Image
 from snapshots import shop, snapshot
 
-from bgbias.auditing.photos import PhotoCollection, collect
+from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.photos.tables import NamedColumns
+from tests.support.collected import collect
 
 CLASSES = ["shoe 00"] * 3 + ["shoe 01"] * 3 + ["shoe 02"] * 3
 PHOTOS = list(shop().values())

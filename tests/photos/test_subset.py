@@ -6,7 +6,6 @@ import hashlib
 
 import pandas as pd
 
-from bgbias.photos.subset import keyed
 from bgbias.photos.table import COLUMNS, ImageTable
 
 
@@ -22,7 +21,7 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
     expected = [f"{n}.png" for n in sorted(range(20), key=number)]
     for order in (range(20), reversed(range(20))):
         photos = table(list(order))
-        assert keyed(photos, "attribution", 7).ids == expected[:7]
-        assert keyed(photos, "attribution", None).ids == expected
-        assert keyed(photos, "attribution", 99).ids == expected
-        assert keyed(photos, "crossing", 7).ids != expected[:7]
+        assert photos.keyed("attribution", 7).ids == expected[:7]
+        assert photos.keyed("attribution", None).ids == expected
+        assert photos.keyed("attribution", 99).ids == expected
+        assert photos.keyed("crossing", 7).ids != expected[:7]

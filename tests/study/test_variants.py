@@ -21,7 +21,6 @@ from bgbias.report import names
 from bgbias.results import publication
 from bgbias.study import params, plan, variants
 from bgbias.study.cell import Cell
-from bgbias.study.training import resolve
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 SWEEP = {
@@ -83,9 +82,10 @@ def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: 
     cells = plan.checked_cells(study)
     assert [(c.loss, c.method) for c in cells] == list(product(losses, methods))
     assert len({digests.digest(study, "train", cell=cell) for cell in cells}) == len(cells)
-    trained = resolve(plan.trained_as(study, cells[-1]), cells[-1])
-    assert (trained.settings.lr, trained.loss_params.neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
-    assert (trained.method.params().noise, trained.method.replaces) == (2.5, True)  # type: ignore[attr-defined]
+    trained, last = plan.trained_as(study, cells[-1]), cells[-1]
+    assert (trained.train.lr, plan.loss_params(trained, last).neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
+    method = plan.method(trained, last)
+    assert (method.params().noise, method.replaces) == (2.5, True)
     assert forecast.forecast(study)["train"].nodes == len(cells)
 
 

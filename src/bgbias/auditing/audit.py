@@ -22,12 +22,11 @@ from bgbias.auditing import (
     looks,
     measured,
     slices,
-    text,
     workplace,
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.masker import BY_HAND, Masks, trusted
+from bgbias.auditing.masker import Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
@@ -47,8 +46,6 @@ from bgbias.report import queries as asking
 from bgbias.report.queries import AskedModel
 from bgbias.results import leak
 
-EMBEDDINGS = "embeddings"  # folder of unfinished work
-
 
 def run(
     question: Question,
@@ -64,13 +61,11 @@ def run(
     """
     with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
-        for line in text.better_preparation(preparations):
+        for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.asked.views(question.collection.labelled)
-        found = embedded.Views(work / EMBEDDINGS, views, len(photos.table), model.dim)
-        with showing(len(found.missing), "embeddings") as done:
-            found.embed(model, photos, done)
+        found = embedded.embed_views(model, photos, views, work)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
         shares = embedded.shares(model, photos, question.asked, work)
@@ -173,7 +168,7 @@ def _foretell(
         "masks": len(masks.missing),
         "photos": Prepared.left(at, count),
         "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
-        "embeddings": embedded.Views.left(work / EMBEDDINGS, count),
+        "embeddings": embedded.photos_left(work, count),
         "crossing": embedded.objects_left(work, min(asked.objects, count)),
         "attribution": looks.left(model, work, min(asked.attribution, count)),
     }
@@ -187,12 +182,10 @@ def _foretell(
 
 
 def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
-    """The files of an exported photo."""
     return [folder / f"{name}-{draw}" / f"{row:06}.png" for name, draw in views]
 
 
 def _unwritten(folder: Path, views: Sequence[View], count: int) -> list[int]:
-    """Photos that are still to be exported."""
     return [row for row in range(count) if not all(f.exists() for f in _pictures(folder, views, row))]
 
 
@@ -205,7 +198,6 @@ def _concluded(
     shares: Shares | None,
     looked: looks.Looks,
 ) -> Measured:
-    """From embeddings to numbers and pictures."""
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
@@ -234,15 +226,14 @@ def _with_classes(
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
-    views, unsure = list(embeddings.views), asking.unsure(qualities)
-    found = findings.of_labelled(embeddings, names, views, audit.question.asked.draws, unsure)
+    unsure = asking.unsure(qualities)
+    found = findings.of_labelled(embeddings, names, audit.question.asked.draws, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
     asked = AskedModel("", embeddings, found.photos.set_index("image_id"))
     short = findings.without_common_folder(names.values())
     queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
     first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
-    by_hand = audit.masker.endswith(BY_HAND)  # what a person drew is the object, however small
     return replace(
         audit,
         findings=found,
@@ -252,7 +243,8 @@ def _with_classes(
         pictures=measured.pictures(found, photos),
         thirds=thirds,
         surely=slices.surely_masked(found.photos, properties),
-        better=() if by_hand else tuple(slices.better_masked(found.photos, properties, thirds)),
+        # What a person drew is the object, however small.
+        better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
         leak=leak.of(photos),
     )
 

@@ -25,12 +25,11 @@ FOLDER = "backgrounds"  # of the person's cache
 
 @dataclass(frozen=True)
 class BackgroundPhotos:
-    """Photos of walls, streets, tables, encoded, in pool order; ``told`` says what they are, ``photographed`` that they are no
-    patterns of ours.
+    """Photos of walls, streets, tables, by name, encoded, in pool order; ``told`` says what they are, ``photographed`` that they
+    are no patterns of ours.
     """
 
-    names: list[str]
-    data: list[bytes]
+    photos: list[tuple[str, bytes]]
     told: str
     photographed: bool = True
 
@@ -38,14 +37,14 @@ class BackgroundPhotos:
     def digest(self) -> str:
         """64 hex digits of all names and bytes."""
         seen = hashlib.sha256()
-        for name, data in zip(self.names, self.data, strict=True):
+        for name, data in self.photos:
             seen.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
         return seen.hexdigest()
 
     def pool(self, side: int) -> Pool:
         """Decoded as a person sees them, at a short side of so many pixels."""
         pictures, sizes = [], []
-        for name, data in zip(self.names, self.data, strict=True):  # one at a time: phones' photos are large
+        for name, data in self.photos:  # one at a time: phones' photos are large
             picture = pixels.decode(pixels.upright(data, name), name)
             sizes.append(picture.shape[:2])
             pictures.append(pixels.resize_short(picture, side))
@@ -60,9 +59,7 @@ def find(place: str | None) -> BackgroundPhotos:
     if place is None:
         pairs = _drawn()
         told = f"{len(pairs)} generated backgrounds; for a stricter test use photos: --backgrounds FOLDER"
-        return BackgroundPhotos(
-            [name for name, _ in pairs], [data for _, data in pairs], told, photographed=False
-        )
+        return BackgroundPhotos(pairs, told, photographed=False)
     if not places.source(place).exists():
         raise UserError(
             f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
@@ -78,7 +75,7 @@ def find(place: str | None) -> BackgroundPhotos:
     for name, data in pairs:
         pixels.decode(data, name)
     called = places.source(place).name  # where it lies is nobody's business who gets the page
-    return BackgroundPhotos([n for n, _ in pairs], [d for _, d in pairs], f"{len(pairs)} photos of {called}")
+    return BackgroundPhotos(pairs, f"{len(pairs)} photos of {called}")
 
 
 def _drawn() -> list[tuple[str, bytes]]:

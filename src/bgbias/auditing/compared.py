@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+from markupsafe import escape
 
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.saved import without_nan
@@ -94,15 +95,6 @@ class ComparedAudits:
             "pairs": records(found.pairs),
         }
         return cast("dict[str, Any]", without_nan(told))
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files of ``FILES``, but for the page."""
-        return {
-            "comparison.json": as_json(self.numbers),
-            "models.csv": self.models.to_csv(index=False),
-            "pairs.csv": self.comparison.pairs.to_csv(index=False),
-        }
 
     def disputed(self) -> list[dict[str, Any]]:
         """The queries on which the model to take and the next one differ most on other backgrounds; none where there is one
@@ -201,15 +193,14 @@ class ComparedAudits:
         return prose.lines(TERMINAL, group=self)
 
     def _repr_html_(self) -> str:
-        from markupsafe import escape
-
         return f"<pre>{escape(str(self))}</pre>"
 
     def save(self, folder: Path | str) -> None:
         """The files of ``FILES``, the page last."""
         folder = Path(folder)
-        for name, file in self.files.items():
-            write_text(folder / name, file)
+        write_text(folder / "comparison.json", as_json(self.numbers))
+        write_text(folder / "models.csv", self.models.to_csv(index=False))
+        write_text(folder / "pairs.csv", self.comparison.pairs.to_csv(index=False))
         write_text(folder / FILES[0], render([self]))
 
 
@@ -256,15 +247,11 @@ def compare(audits: Mapping[str, Audit]) -> ComparedAudits:
 
 def group(audits: Mapping[str, Audit]) -> list[ComparedAudits]:
     """Those that are alike together, in the order of their first."""
-    groups: list[dict[str, Audit]] = []
+    groups: dict[str, dict[str, Audit]] = {}
     for name, audit in audits.items():
-        for some in groups:
-            if not any(_differences(next(iter(some.values())), audit)):
-                some[name] = audit
-                break
-        else:
-            groups.append({name: audit})
-    return [ComparedAudits(some) for some in groups]
+        alike = [audit.numbers[entry].get(key) for entry, key in ALIKE.values()]
+        groups.setdefault(as_json({"alike": alike}), {})[name] = audit
+    return [ComparedAudits(some) for some in groups.values()]
 
 
 def _differences(one: Audit, other: Audit) -> Iterator[str]:

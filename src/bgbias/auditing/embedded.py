@@ -5,7 +5,7 @@ photos' order, is refused.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from math import gcd
 from pathlib import Path
@@ -23,55 +23,41 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
 
-DONE = "done.npy"
+FOLDER, DONE = "embeddings", "done.npy"
 NAMED = 8  # photos that an error names
 
 
-class Views(Mapping[View, np.ndarray]):
-    """Embeddings float32 [N, D] of unit length by view; each is read when it is asked for."""
+def embed_views(
+    model: Adapted, photos: EvaluationPhotos, asked: Sequence[View], work: Path
+) -> dict[View, np.ndarray]:
+    """Embeddings float32 [N, D] of unit length by view, in ``work``; all views of a photo are embedded in one batch."""
+    folder, ids = work / FOLDER, photos.table.ids
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = (len(ids), model.dim)
+    arrays = {view: mapped(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in asked}
+    there = mapped(folder / DONE, np.uint8, shape[:1])
+    missing = np.flatnonzero(there == 0).tolist()
+    at_once = max(1, model.batch.size // len(asked))
+    processes = model.workers or workers(model.device, len(missing))
+    with (
+        showing(len(missing), "embeddings") as done,
+        closing(photos.views(asked, processes, missing)) as views,
+    ):
+        for start in range(0, len(missing), at_once):
+            rows = missing[start : start + at_once]
+            whose = (ids[row] for row in rows for _ in asked)
+            flat = vectors(model, itertools.islice(views, len(rows) * len(asked)), whose)
+            of_views = flat.reshape(len(rows), len(asked), -1)
+            for number, view in enumerate(asked):
+                arrays[view][rows] = of_views[:, number]
+            there[rows] = 1
+            done(len(rows))
+    return arrays
 
-    def __init__(self, folder: Path, asked: Sequence[View], photos: int, dim: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._asked, self._folder, self._shape = tuple(asked), folder, (photos, dim)
-        self._done = mapped(folder / DONE, np.uint8, (photos,))
 
-    def __getitem__(self, view: View) -> np.ndarray:
-        if view not in self._asked:
-            raise KeyError(view)
-        return mapped(self._folder / f"{view[0]}-{view[1]}.npy", np.float32, self._shape)
-
-    def __iter__(self) -> Iterator[View]:
-        return iter(self._asked)
-
-    def __len__(self) -> int:
-        return len(self._asked)
-
-    @staticmethod
-    def left(folder: Path, photos: int) -> int:
-        """Of how many of the photos views are missing; makes no file."""
-        return len(zeros(folder / DONE, photos))
-
-    @property
-    def missing(self) -> list[int]:
-        """Rows that are to be embedded."""
-        return np.flatnonzero(self._done == 0).tolist()
-
-    def embed(self, model: Adapted, photos: EvaluationPhotos, done: Callable[[int], object]) -> None:
-        """Embed what is missing, all views of a photo in one batch; ``done`` is told how many more photos are there."""
-        arrays = {view: self[view] for view in self._asked}
-        missing = self.missing
-        at_once = max(1, model.batch.size // len(self._asked))
-        processes = model.workers or workers(model.device, len(missing))
-        with closing(photos.views(self._asked, processes, missing)) as views:
-            for start in range(0, len(missing), at_once):
-                rows = missing[start : start + at_once]
-                whose = (photos.table.ids[row] for row in rows for _ in self._asked)
-                flat = vectors(model, itertools.islice(views, len(rows) * len(self._asked)), whose)
-                of_views = flat.reshape(len(rows), len(self._asked), -1)
-                for number, view in enumerate(self._asked):
-                    arrays[view][rows] = of_views[:, number]
-                self._done[rows] = 1
-                done(len(rows))
+def photos_left(work: Path, photos: int) -> int:
+    """Of how many of the photos views are missing; makes no file."""
+    return len(zeros(work / FOLDER / DONE, photos))
 
 
 def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = ()) -> np.ndarray:
@@ -103,19 +89,18 @@ def shown(photos: Iterable[str]) -> Iterator[None]:
         ) from error
 
 
-CROSSED = "crossing", "vectors"  # folder and name of the file
+CROSSED = "crossing"  # folder
 
 
 def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -> Shares | None:
-    """Of variance, of a keyed subset of objects; None where too few have a trusted mask, or nobody asked."""
-    if not asked.objects or len(photos.trusted) < 2:
+    """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
+    if len(photos.trusted) < 2:
         return None
     assert photos.backgrounds is not None
     objects = crossing.objects(photos, asked.objects)
     drawn = photos.backgrounds.for_all(asked.backgrounds)
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    folder, name = CROSSED
-    kept = KeptRows(work / folder, name, np.float32, (len(objects), len(behind), model.dim))
+    kept = KeptRows(work / CROSSED, "vectors", np.float32, (len(objects), len(behind), model.dim))
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
     at_once = model.batch.size // gcd(model.batch.size, len(behind))
     missing = set(kept.missing)
@@ -135,8 +120,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
 
 def objects_left(work: Path, objects: int) -> int:
     """How many of the crossed objects are missing; makes no file."""
-    folder, name = CROSSED
-    return KeptRows.left(work / folder, name, objects)
+    return KeptRows.left(work / CROSSED, "vectors", objects)
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.

@@ -13,7 +13,7 @@ import pandas as pd
 
 from bgbias import plugins
 from bgbias.evaluation import scores
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, View
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import conflict, decomposition, uncertainty
@@ -25,7 +25,6 @@ from bgbias.study.cell import PRETRAINED
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
 MOST_SKIPPED = 0.5  # of the queries may lack what is told of all
-HALF = 0.5  # a class that loses more than this share of its MAP@R suffers
 
 
 @dataclass(frozen=True)
@@ -51,25 +50,21 @@ class Findings:
 
 
 def of_labelled(
-    embeddings: Embeddings,
-    names: Mapping[int, str],
-    asked: Sequence[View],
-    draws: int,
-    unsure: Collection[str] = (),
+    embeddings: Embeddings, names: Mapping[int, str], draws: int, unsure: Collection[str] = ()
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    shown = list(dict.fromkeys(condition for condition, _ in asked))
+    shown = list(dict.fromkeys(condition for condition, _ in embeddings.views))
     verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown), draws)
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
         _levels(queries, shown, draws),
-        _steps(queries, shown, draws),
+        _steps(queries, draws),
         _drops(queries, draws),
         _classes(photos, unsure),
         photos,
-        conflict.estimate(queries, MODEL, draws) if conflict.CONDITION in shown else UNKNOWN,
+        conflict.estimate(queries, MODEL, draws),
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
         queries,
     )
@@ -88,7 +83,8 @@ def shift(embeddings: Embeddings) -> pd.DataFrame:
     return pd.DataFrame({"image_id": ids, **means})
 
 
-def _interval(estimate: Estimate) -> dict[str, float]:
+def interval(estimate: Estimate) -> dict[str, float]:
+    """An estimate's value and the ends of its interval by name, as tables and files have them."""
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
@@ -110,7 +106,7 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataF
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
                 estimate = values.estimate([condition]) if known else UNKNOWN
-                found = _interval(_known(values, [condition], estimate))
+                found = interval(_known(values, [condition], estimate))
                 # A share; Student's t does not know its ends.
                 lines.append(
                     named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
@@ -118,14 +114,13 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataF
     return pd.DataFrame(lines)
 
 
-def _steps(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataFrame:
-    """Nothing where a condition on the way was not shown."""
+def _steps(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
     lines = []
-    for setting in SETTINGS if set(PATH) <= set(shown) else ():
+    for setting in SETTINGS:
         values = decomposition.matched(queries, MODEL, setting, PATH, draws)
         for name, estimate in decomposition.steps(values).items():
-            lines.append({"setting": setting, "step": name} | _interval(_known(values, PATH, estimate)))
-    return pd.DataFrame(lines, columns=["setting", "step", "value", "low", "high"])
+            lines.append({"setting": setting, "step": name} | interval(_known(values, PATH, estimate)))
+    return pd.DataFrame(lines)
 
 
 def _drops(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
@@ -134,7 +129,7 @@ def _drops(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
         values = seen(queries, MODEL, views_in(setting, ends), draws)
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
-            lines.append({"setting": setting, "unit": unit} | _interval(found) | {"p": found.p})
+            lines.append({"setting": setting, "unit": unit} | interval(found) | {"p": found.p})
     return pd.DataFrame(lines)
 
 
@@ -171,8 +166,3 @@ def without_common_folder(names: Iterable[str]) -> dict[str, str]:
     parts = {name: name.split("/") for name in names}
     around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071
     return {name: "/".join(folders[around:]) for name, folders in parts.items()}
-
-
-def suffering(classes: pd.DataFrame) -> int:
-    """How many classes lose more than half of their MAP@R."""
-    return int((classes["relative"] > HALF).sum())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from markupsafe import escape
 
 from bgbias.auditing import workplace
 from bgbias.errors import UserError
@@ -111,12 +112,12 @@ class Audit:
         """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is
         lost, and which photos it finds first.
         """
-        return self._table("photos.parquet")
+        return pd.read_parquet(io.BytesIO(self._files["photos.parquet"]))
 
     @cached_property
     def queries(self) -> pd.DataFrame:
         """A row for each query and view, with every metric (``evaluation.scores.of_queries``)."""
-        return self._table("queries.parquet")
+        return pd.read_parquet(io.BytesIO(self._files["queries.parquet"]))
 
     @property
     def seconds_a_photo(self) -> float:
@@ -131,9 +132,6 @@ class Audit:
         """A zip of small pictures of queries (docs/audit.md)."""
         return self._files["pictures.zip"]
 
-    def _table(self, name: str) -> pd.DataFrame:
-        return pd.read_parquet(io.BytesIO(self._files[name]))
-
     def __str__(self) -> str:
         return self._files["verdict.txt"].decode().removesuffix("\n")
 
@@ -143,8 +141,6 @@ class Audit:
         )
 
     def _repr_html_(self) -> str:
-        from markupsafe import escape
-
         parts = [f"<p><strong>{escape(self.verdict)}</strong></p>", f"<pre>{escape(str(self))}</pre>"]
         if "worst.jpg" in self._files:
             caption = "The queries that lose most: original, on another background, and what each finds first"

@@ -1,8 +1,8 @@
 """What is left of an audit, before it starts: a few photos go all the way, the rest is multiplication."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from timeit import timeit
 from typing import Literal
 
 import numpy as np
@@ -61,7 +61,7 @@ def measure(
 
     look, asked, table = model.look, question.asked, question.collection.table
     side, count, views = look.size, len(table), len(asked.views(question.collection.labelled))
-    behind = min(asked.backgrounds, len(question.backgrounds.names))
+    behind = min(asked.backgrounds, len(question.backgrounds.photos))
 
     def prepare() -> None:
         for photo in tried:
@@ -70,13 +70,15 @@ def measure(
             mask[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None] = 255
             without_object(look.resized(photo), look.resized(mask))
 
-    each = {"masks": seconds_a_mask, "photos": DECODED * _timed(prepare) / len(tried) / threads()}
+    each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(tried) / threads()}
     shown = np.stack([np.asarray(look(photo)) for photo in tried])
     mapped, written, dim = count * side**2 * prepared.PIXEL, 0, 0
     if does == "write":
         encoded: list[bytes] = []
         # Most views show as much as the photo does; some are grey in part, and smaller.
-        each["pictures"] = views * _timed(lambda: encoded.extend(map(pixels.encode_png, shown))) / len(shown)
+        each["pictures"] = (
+            views * timeit(lambda: encoded.extend(map(pixels.encode_png, shown)), number=1) / len(shown)
+        )
         written = sum(map(len, encoded)) // len(shown) * views * count
     if does == "embed":
         dim = model.dim
@@ -98,13 +100,7 @@ def measure(
 
 def _settled(work: Callable[[], object]) -> float:
     """Seconds of a thing that may be many times slower the first time; of that alone where it takes long."""
-    taken = [_timed(work)]
+    taken = [timeit(work, number=1)]
     while len(taken) <= WARM and sum(taken) < PATIENCE:
-        taken.append(_timed(work))
+        taken.append(timeit(work, number=1))
     return float(np.mean(taken[1:] or taken))
-
-
-def _timed(work: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun

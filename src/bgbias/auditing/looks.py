@@ -14,8 +14,6 @@ from bgbias.auditing import embedded
 from bgbias.auditing.resumable import KeptRows
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
-from bgbias.photos import subset
-from bgbias.photos.table import ImageTable
 from bgbias.progress import showing
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
@@ -61,8 +59,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> 
 
     from bgbias.attribution.score import scored as score
 
-    trusted = ImageTable(photos.table.frame.iloc[photos.trusted].reset_index(drop=True))
-    chosen = subset.keyed(trusted, "attribution", count)
+    chosen = photos.table.rows(photos.trusted).keyed("attribution", count)
     how, look_at = looking(model)
     if not len(chosen):
         return replace(NOWHERE, how=how)

@@ -1,32 +1,51 @@
-"""All that an audit measured, before anybody writes or reads it, and what of it is shown as pictures."""
+"""All that an audit measured, and what sentences, tables and pages ask of it. ``text.j2`` has the sentences, ``verdict.j2`` the
+lines of the terminal.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.findings import Findings
+from bgbias.auditing import workplace
+from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
+from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Question
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
-from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
-from bgbias.photos import subset
-from bgbias.photos.given import Given
-from bgbias.photos.table import ImageTable
+from bgbias.photos.table import Given
+from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
-from bgbias.report.queries import ShownQuery
+from bgbias.report.queries import UNSURE, ShownQuery
+from bgbias.results import conflict, correlation
+from bgbias.results.decomposition import PATH
 from bgbias.results.leak import Leak
+from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
+from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
+from bgbias.settings import read_yaml
 
+SENTENCES, TERMINAL = "text.j2", "verdict.j2"
+WORST = 10  # classes
+FEWEST_QUERIES = 20  # fewer say next to nothing
+# Times chance, and of the way from chance to 1: a model below both finds hardly more than chance.
+HARDLY_TIMES, HARDLY_WAY = 2, 0.1
+HALF = 0.5  # a class that loses more than this share of its MAP@R is counted
+LENT = PATH[2]  # the condition whose backgrounds come from another photo of the class
+MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
+TITLES: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_name("titles.yaml"))
 MASKS = 8
 AT_ONCE = 256  # queries whose gallery is compared
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
@@ -74,10 +93,9 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
     """JPEGs of the queries, of at most ``PICTURES``, by lot: ``clean/<image id>``, and
     ``random_background/<image id>`` in front of the first random background.
     """
-    asked = photos.table.frame[photos.table.frame["image_id"].isin(found.photos["image_id"])]
-    chosen = subset.keyed(ImageTable(asked.reset_index(drop=True)), "audit pictures", PICTURES)
+    asked = photos.table.rows(photos.table.frame["image_id"].isin(found.photos["image_id"]))
     made = {}
-    for image_id in chosen.ids:
+    for image_id in asked.keyed("audit pictures", PICTURES).ids:
         row = photos.table.ids.index(image_id)
         elsewhere = next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))
         for condition, view in ((CLEAN, photos.clean(image_id)), (RANDOM_BACKGROUND, elsewhere)):
@@ -87,7 +105,7 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured; from ``findings`` on, what needs labels.
+    """What was measured, and what templates ask of it; from ``findings`` on, what needs labels. Shares are 0..1.
 
     ``masker``: who made the masks. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos
     whose clean embedding is also another's. For a person: ``queries``, a photo of each class that loses
@@ -118,3 +136,152 @@ class Measured:
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     seconds_a_photo: float = math.nan
     preparations: PreparationTrial = field(default_factory=PreparationTrial)
+
+    step_titles: ClassVar[dict[str, str]] = TITLES["steps"]
+    unsure_below: ClassVar[float] = UNSURE
+    fewest_queries: ClassVar[int] = FEWEST_QUERIES
+    fewest_classes: ClassVar[int] = FEWEST_CLASSES
+
+    def sentences(self, about: str) -> list[str]:
+        """What a macro of ``text.j2`` says: ``verdict``, ``evidence``, ``masks``, ``advice``, ``shares``."""
+        return prose.fill_macro(SENTENCES, about, a=self)
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence or two, with its interval."""
+        return " ".join(self.sentences("verdict"))
+
+    @property
+    def terminal(self) -> str:
+        """The lines of the terminal."""
+        return prose.lines(TERMINAL, a=self)
+
+    @property
+    def labelled(self) -> Findings:
+        """The numbers that need classes; there are some."""
+        assert self.findings is not None
+        return self.findings
+
+    def estimate(self, table: str, **where: str) -> Estimate:
+        """The value with its interval of the one row of a table of ``findings`` in which these columns have these values."""
+        rows: pd.DataFrame = getattr(self.labelled, table)
+        for column, value in where.items():
+            rows = rows[rows[column] == value]
+        (row,) = records(rows)
+        return Estimate(row["value"], row["low"], row["high"], row.get("p", math.nan))
+
+    def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
+        """The drop of MAP@R: ``relative`` or in ``points``; unknown without labels."""
+        if self.findings is None:
+            return Estimate(math.nan)
+        return self.estimate("drops", setting=setting, unit=unit)
+
+    def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
+        """A metric in a condition; by default MAP@R with queries and gallery alike."""
+        return self.estimate("levels", metric=metric, setting=setting, condition=condition)
+
+    def step(self, name: str, setting: str = QUERY_ONLY) -> Estimate:
+        """The points of MAP@R that a part of the drop costs."""
+        return self.estimate("steps", step=name, setting=setting)
+
+    @property
+    def change(self) -> Estimate:
+        """The relative drop, or the rise where MAP@R rises: what sentences say after a verb."""
+        drop = self.drop()
+        if drop.value < 0:
+            return Estimate(-drop.value, -drop.high, -drop.low)
+        # Student's t does not know that no more than all can be lost.
+        return Estimate(drop.value, drop.low, min(drop.high, 1.0))
+
+    @property
+    def query_count(self) -> int:
+        """Photos with a trusted mask and, where there are classes, another photo to find."""
+        found = self.findings
+        return len(self.usable) if found is None else int(found.photos["lost"].notna().sum())
+
+    @property
+    def finds_hardly_more_than_chance(self) -> bool:
+        """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
+        clean, chance = self.level(CLEAN).value, self.labelled.by_chance
+        return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
+
+    @property
+    def largest_class(self) -> tuple[str, int, int] | None:
+        """The class that most queries are of, if one is, how many, and how many queries there are."""
+        sizes = self.labelled.classes.set_index("class_name")["queries"]
+        largest, every = int(sizes.max()), int(sizes.sum())
+        if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
+            return None
+        return without_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
+
+    @property
+    def has_many_unsure_masks(self) -> bool:
+        """Whether the verdict hangs on masks that are unsure."""
+        surely = self.surely
+        return surely is not None and surely.others >= MANY_UNSURE * (self.query_count - surely.drawn)
+
+    @property
+    def losing_half(self) -> int:
+        """How many classes lose more than half of their MAP@R."""
+        return int((self.labelled.classes["relative"] > HALF).sum())
+
+    @property
+    def without_a_lender(self) -> int:
+        """How many queries have no photo of their class to borrow a background from."""
+        photos = self.labelled.photos
+        return int(photos[LENT].isna().sum()) if LENT in photos else 0
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether all masks were drawn by hand."""
+        return self.masker.endswith(BY_HAND)
+
+    @property
+    def guesses(self) -> list[str]:
+        """What was guessed of the model and may make all numbers wrong, the most telling first."""
+        return [*self.preparations.sentences, *self.model.guesses]
+
+    @property
+    def model_lines(self) -> list[str]:
+        """Which model, how it prepares photos, and what was done to load it."""
+        model = self.model
+        look = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
+        return [workplace.without_folders(line) for line in (model.name, *look, *model.told)]
+
+    @property
+    def conflict_of_errors(self) -> float:
+        """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
+        classes are fewer. Unknown where that was not measured.
+        """
+        rows, classes = self.labelled.levels, len(self.labelled.classes)
+        measured = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
+        right = rows.loc[measured & (rows["metric"] == PRECISION_AT_1), "value"]
+        if not len(right) or classes < 2:
+            return math.nan
+        wrong = (1 - float(right.iloc[0])) / (classes - 1)
+        return wrong / (wrong + float(right.iloc[0]))
+
+    @property
+    def score_and_loss(self) -> tuple[float, int]:
+        """Spearman's rank correlation of queries' attribution score with the MAP@R that they lose, and of how many; NaN for
+        fewer than ten.
+        """
+        if self.findings is None:
+            return math.nan, 0
+        lost, scores = self.labelled.photos, self.looks.scores
+        both = lost[["image_id", "lost"]].merge(scores[["image_id", "score"]]).dropna()
+        return correlation.spearman(both["score"].to_numpy(), both["lost"].to_numpy()), len(both)
+
+    @property
+    def levels(self) -> list[tuple[str, str]]:
+        """The conditions in the order in which people read them, each with its title."""
+        shown = set(self.labelled.levels["condition"])
+        return [(name, title) for name, title in TITLES["levels"].items() if name in shown]
+
+    @property
+    def losing_classes(self) -> list[dict[str, Any]]:
+        """The classes that lose most, each with a ``name`` that fits into a line of the terminal."""
+        classes = self.labelled.classes
+        short = without_common_folder(classes["class_name"])
+        rows = records(classes.head(WORST))
+        return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]

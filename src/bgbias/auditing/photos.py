@@ -16,7 +16,7 @@ from bgbias.files.pictures import locator
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
-from bgbias.photos import sources, subset
+from bgbias.photos import sources
 from bgbias.photos.examination import SHOWN, Examination, Oddity
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
 from bgbias.photos.sources import Source
@@ -166,18 +166,6 @@ def choose(
     return _sampled(listing, sample)
 
 
-def collect(
-    source: Source,
-    masks: str | Path | None = None,
-    name: str | None = None,
-    class_level: int | None = None,
-    sample: int | None = None,
-    named: NamedColumns = BY_NAME,
-) -> PhotoCollection:
-    """The photos that ``choose`` gives, each looked at."""
-    return look_at(choose(source, masks, name, class_level, sample, named))
-
-
 def _listed(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
@@ -270,7 +258,7 @@ def _sampled(listing: Listing, count: int | None) -> Listing:
         of_each = "whole classes" if most is None else f"at most {most} photos of each"
         classes = f": {chosen} of {there} classes, {of_each}"
     else:
-        drawn, classes = subset.keyed(table, SAMPLE, count), ""
+        drawn, classes = table.keyed(SAMPLE, count), ""
     remark = f"a sample of {len(drawn)} of {len(table)} photos{classes}"
     return replace(listing, table=drawn, remarks=(*listing.remarks, remark))
 

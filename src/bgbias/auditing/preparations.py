@@ -15,7 +15,7 @@ from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.photos import subset
+from bgbias.report import prose
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import SIGNIFICANT
 
@@ -34,10 +34,15 @@ class PreparationTrial:
     map_at_r: Mapping[str, float] = field(default_factory=dict)
     better: str | None = None
 
+    @property
+    def sentences(self) -> list[str]:
+        """That another preparation of photos is better; nothing where none is."""
+        return prose.fill_macro("text.j2", "better_preparation", trial=self)
+
 
 def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
     """Embed up to 96 photos by each of the model's alternatives."""
-    table = subset.keyed(collection.table, "preparation", None).frame
+    table = collection.table.keyed("preparation", None).frame
     table = table[table["label"].duplicated(keep=False)]
     if not model.alternatives or not collection.labelled or table.empty:
         return PreparationTrial()

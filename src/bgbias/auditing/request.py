@@ -90,14 +90,13 @@ def audit_or_read(
             " model that answers alike: nothing was computed. To compute it again, name another folder by"
             " --out."
         )
-    else:
-        if before := workplace.another_audit(folder, question, model):
-            say(
-                f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep"
-                " it, press Ctrl-C and name another folder by --out"
-            )
-        return run(question, model, folder, shared, saving)
-    return Audit.load(folder)
+        return Audit.load(folder)
+    if before := workplace.another_audit(folder, question, model):
+        say(
+            f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep it,"
+            " press Ctrl-C and name another folder by --out"
+        )
+    return run(question, model, folder, shared, saving)
 
 
 def audit_each(

@@ -16,12 +16,12 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import findings, slices, text, workplace
+from bgbias.auditing import slices, workplace
+from bgbias.auditing.findings import SETTINGS, interval, without_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
-from bgbias.auditing.text import AuditFacts
-from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
@@ -37,28 +37,26 @@ from bgbias.version import VERSION
 
 SCHEMA = 1
 SHARES = ("object", "background", "interaction")
-OF_LABELLED = ("drop", "steps", "levels", "map_at_r_by_chance", "classes_losing_half", "cue_conflict")
 CLASSES = 500  # rows of the page's table; classes.csv has all
 SMALL = 150  # pixels
-SETTINGS = (QUERY_ONLY, SYMMETRIC)
 CAPTION = 28  # letters that fit below a picture
 
 
 def as_json(audit: Measured) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    facts, question, masker = AuditFacts(audit), audit.question, audit.question.masker
+    question, masker, found = audit.question, audit.question.masker, audit.findings
     told = {
         "schema": SCHEMA,
         "bgbias": VERSION,
-        "verdict": text.verdict(audit),
-        "photos": question.collection.as_json() | {"queries": facts.queries},
-        "queries": text.sentences(audit, "evidence"),
+        "verdict": audit.verdict,
+        "photos": question.collection.as_json() | {"queries": audit.query_count},
+        "queries": audit.sentences("evidence"),
         "model": {
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
             "told": audit.model.told,
-            "guesses": facts.guesses,
+            "guesses": audit.guesses,
             "map_at_r_by_preparation": audit.preparations.map_at_r,
         },
         "masks": {
@@ -71,7 +69,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "backgrounds": {"told": question.backgrounds.told, "digest": question.backgrounds.digest[:16]},
         "asked": question.asked.told,
         "equal_embeddings": audit.ties,
-        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **_estimate(audit.leak.more)},
+        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **interval(audit.leak.more)},
         "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
         "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn"),
         "better_masked": [_with_estimate(some, "drop", "drawn") for some in audit.better],
@@ -80,34 +78,25 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "attribution": {
             "how": audit.looks.how,
             "photos": audit.looks.scores["score"].count(),
-            "rank_correlation_with_loss": facts.score_and_loss[0],
-            **_estimate(audit.looks.mean),
+            "rank_correlation_with_loss": audit.score_and_loss[0],
+            **interval(audit.looks.mean),
         },
+        "drop": found and records(found.drops),
+        "steps": found and records(found.steps),
+        "levels": found and records(found.levels),
+        "map_at_r_by_chance": found and found.by_chance,
+        "classes_losing_half": found and audit.losing_half,
+        "cue_conflict": found
+        and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
-    return cast("dict[str, Any]", without_nan(told | _labelled_entries(facts)))
-
-
-def _labelled_entries(facts: AuditFacts) -> dict[str, Any]:
-    """The entries that need classes."""
-    found = facts.audit.findings
-    if found is None:
-        return dict.fromkeys(OF_LABELLED)
-    entries = (
-        records(found.drops),
-        records(found.steps),
-        records(found.levels),
-        found.by_chance,
-        facts.losing_half,
-        _estimate(found.conflict) | {"if_errors_were_even": facts.conflict_of_errors},
-    )
-    return dict(zip(OF_LABELLED, entries, strict=True))
+    return cast("dict[str, Any]", without_nan(told))
 
 
 def to_audit(audit: Measured) -> Audit:
     """The audit with all its files, the page last."""
     of_photos = photos(audit)
     files = {
-        "verdict.txt": f"{text.terminal(audit)}\n".encode(),
+        "verdict.txt": f"{audit.terminal}\n".encode(),
         "photos.csv": of_photos.to_csv(index=False).encode(),
         "photos.parquet": of_photos.to_parquet(index=False),
     }
@@ -153,37 +142,28 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
 
 def photos(audit: Measured) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
-    frame = audit.question.collection.table.frame[["image_id", "class_name"]].merge(
-        audit.qualities.assign(trusted=audit.qualities["image_id"].isin(audit.usable)),
-        on="image_id",
-        how="left",
-    )
+    trusted = audit.qualities["image_id"].isin(audit.usable)
+    parts = [audit.qualities.assign(trusted=trusted)]
     if audit.findings is not None:
-        of_queries = audit.findings.photos.drop(columns="class_name").add_prefix("map_at_r_")
-        frame = frame.merge(of_queries, left_on="image_id", right_on="map_at_r_image_id", how="left")
-        frame = frame.drop(columns="map_at_r_image_id").rename(columns={"map_at_r_lost": "lost"})
+        of_queries = audit.findings.photos.drop(columns="class_name")
+        levels = {name: f"map_at_r_{name}" for name in of_queries.columns.difference(["image_id", "lost"])}
+        parts.append(of_queries.rename(columns=levels))
     if audit.first is not None:
-        frame = frame.merge(audit.first, on="image_id", how="left")
-    frame = frame.merge(
-        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"}),
-        on="image_id",
-        how="left",
+        parts.append(audit.first)
+    parts.append(
+        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"})
     )
-    return frame.merge(
-        audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}),
-        on="image_id",
-        how="left",
-    )
-
-
-def _estimate(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    parts.append(audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}))
+    frame = audit.question.collection.table.frame[["image_id", "class_name"]]
+    for part in parts:
+        frame = frame.merge(part, on="image_id", how="left")
+    return frame
 
 
 def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
     """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
     fields = {name: value for name, value in vars(some).items() if name not in (estimate, *hidden)}
-    return fields | _estimate(getattr(some, estimate))
+    return fields | interval(getattr(some, estimate))
 
 
 def without_nan(value: Any) -> Any:
@@ -197,24 +177,14 @@ def without_nan(value: Any) -> Any:
 
 
 def _page(audit: Measured, files: Sequence[str]) -> str:
-    """The page, which links to ``files`` beside it."""
-    facts = AuditFacts(audit)
     values: dict[str, Any] = {
-        "a": facts,
         "audit": audit,
         "model": workplace.without_folders(audit.model.name),
         "command": workplace.without_folders(audit.question.command),
-        "verdict": text.sentences(audit, "verdict"),
-        "evidence": text.sentences(audit, "evidence"),
-        "trusted": text.sentences(audit, "masks"),
-        "advice": text.sentences(audit, "advice"),
-        "scale": text.attribution_scale(),
-        "shares": text.shares(audit),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "interval": html.interval,
         "version": VERSION,
         "files": files,
-        "levels": [],
         "queries": [],
         "samples": Attribution().samples,
         "maps": [
@@ -223,30 +193,23 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         ],
         "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
     }
-    return html.render("audit.html", values | _parts_of_labelled(facts))
+    return html.render("audit.html", values | _parts_of_labelled(audit))
 
 
-def _parts_of_labelled(facts: AuditFacts) -> dict[str, Any]:
-    audit, found = facts.audit, facts.audit.findings
+def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
+    found = audit.findings
     if found is None:
         return {}
-    short = findings.without_common_folder(found.classes["class_name"])
-    steps = {name: {s: facts.step(name, s) for s in SETTINGS} for name in found.steps["step"].unique()}
-    least = facts.drop().low
+    short = without_common_folder(found.classes["class_name"])
+    steps = {setting: [audit.step(name, setting) for name in audit.step_titles] for setting in SETTINGS}
+    parts = dict(zip(STEPS, steps[QUERY_ONLY], strict=False))
+    least = audit.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
-    parts = [steps[name][QUERY_ONLY] for name in STEPS] if steps else []
-    has_tests = bool(parts) and not any(math.isnan(part.low) for part in parts)
+    is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
-        "levels": [
-            {"title": title, "condition": name} | {s: facts.level(name, s) for s in SETTINGS}
-            for name, title in facts.levels
-        ],
-        "steps": [{"title": text.STEP_TITLES[name]} | of for name, of in steps.items()],
-        "relative": {s: facts.drop(s) for s in SETTINGS},
-        "points": {s: facts.drop(s, "points") for s in SETTINGS},
-        "spread": _spread([*chain(*(of.values() for of in steps.values())), *(t.lost for t in audit.thirds)]),
-        "significant": [n for n, e in zip(STEPS, parts, strict=True) if e.low > 0] if has_tests else None,
+        "spread": _spread([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
+        "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
             for row in found.classes.head(CLASSES).to_dict("records")
@@ -259,7 +222,7 @@ def _parts_of_labelled(facts: AuditFacts) -> dict[str, Any]:
 
 def _spread(shown: list[Estimate]) -> tuple[int, int]:
     """The ends of the lines that points are drawn on, in tens of points."""
-    ends = np.array([[e.value, e.low, e.high] for e in shown or [Estimate(0.0)]])
+    ends = np.array([[e.value, e.low, e.high] for e in shown])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
 

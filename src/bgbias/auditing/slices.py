@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,14 +13,10 @@ from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
 from bgbias.results.thirds import in_thirds
 from bgbias.results.uncertainty import Estimate, Statistic
+from bgbias.settings import read_yaml
 
 LUMA = np.array([0.299, 0.587, 0.114])
-PROPERTIES = {
-    "area": "share of what the model sees that the object covers",
-    "off_centre": "how far the object's middle is from the photo's (1: a corner)",
-    "brightness": "brightness of the photo",
-    "clarity": "clarity of the mask (1: one piece, and no pixel in doubt)",
-}
+PROPERTIES: dict[str, str] = read_yaml(Path(__file__).with_name("titles.yaml"))["properties"]
 THIRDS = ("lowest third", "middle third", "highest third")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bgbias import plugins, seeds
-from bgbias.auditing.question import Question
+from bgbias.auditing.question import CONDITIONS, Question
 from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
@@ -252,14 +252,14 @@ TRIED = 16  # photos, spread over all
 def of_views(question: Question, model: Adapted) -> str:
     """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
     asked, masker = question.asked, question.masker
-    shown = (plugins.load("conditions", name).__name__ for name in asked.conditions)
+    shown = (plugins.load("conditions", name).__name__ for name in CONDITIONS)
     return _hashed(
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
             "masker": masker and [masker.kind, masker.key],
             "backgrounds": question.backgrounds.digest,
-            "shown": [asked.conditions, asked.draws, asked.policy.model_dump()],
+            "shown": [CONDITIONS, asked.draws, asked.policy.model_dump()],
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),
         }
     )

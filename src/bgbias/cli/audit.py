@@ -19,12 +19,14 @@ from typer.core import TyperCommand
 from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
 from bgbias.errors import UserError
 from bgbias.progress import say
+from bgbias.settings import read_yaml
 
 if TYPE_CHECKING:
     from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
 
 app = typer.Typer()
+HELP: dict[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
 FAILED = 1
 OF_NETWORKS = ("weights", "pooling", "mean", "std", "attribution")
 OF_MODELS = ("references", "save_embeddings", "batch_size", "precision")
@@ -33,12 +35,12 @@ MEANINGLESS_TO = {
     "--export": (*OF_NETWORKS, "out", "fail_above", *OF_MODELS),
     "--embeddings": (*OF_NETWORKS, *OF_MODELS),
 }
-OfColours = Annotated[
-    tuple[float, float, float] | None,
-    typer.Option(help="Of R, G and B in 0..1: 0.5 0.5 0.5, or with commas."),
-]
 NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 THREE_NUMBERS = re.compile(f"(--[a-z]+=)?{NUMBER},{NUMBER},{NUMBER}")
+
+
+def _option(name: str, *flags: str, **bounds: Any) -> Any:
+    return typer.Option(*flags, help=HELP[name], **bounds)
 
 
 class WithCommas(TyperCommand):
@@ -55,87 +57,38 @@ class WithCommas(TyperCommand):
 @app.command(cls=WithCommas)
 def audit(
     context: typer.Context,
-    photos: Annotated[
-        str,
-        typer.Argument(
-            help="Folder with a folder for each class, zip, tar, CSV, Parquet, COCO file, or a dataset of params.yaml."
-        ),
-    ],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="timm:resnet50, open_clip:..., onnx:FILE, my_model.py:build, ... (docs/models);"
-            " repeatable: then models are compared."
-        ),
-    ] = None,
-    references: Annotated[
-        bool,
-        typer.Option(
-            "--references", help="Compare with a histogram of colours and a model with shuffled weights."
-        ),
-    ] = False,
-    weights: Annotated[Path | None, typer.Option(help="The model's weights.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where the verdict goes: audit/<model>, of several models audit.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=0, help="At most so many photos, spread over classes: 500; 0: all.")
-    ] = None,
-    backgrounds: Annotated[
-        str | None, typer.Option(help="Folder or zip of background photos; generated ones if not given.")
-    ] = None,
-    masks: Annotated[
-        str | None, typer.Option(help="Folder or zip of drawn masks, called like the photos.")
-    ] = None,
-    masker: Annotated[
-        str, typer.Option(help="Segmentation model: u2netp, u2net, isnet, birefnet_lite, grabcut, ...")
-    ] = "u2netp",
-    mask_weights: Annotated[Path | None, typer.Option(help="The masker's weights.")] = None,
-    mask_option: Annotated[
-        list[str] | None, typer.Option(help="The masker's options, e.g. mean=0.5,0.5,0.5; repeatable.")
-    ] = None,
-    draws: Annotated[int, typer.Option(min=1, help="Backgrounds behind each photo.")] = 5,
-    attribution: Annotated[int, typer.Option(min=0, help="Photos whose attribution is scored.")] = 64,
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            help="Exit with status 1 if the lower end of the drop's interval exceeds this percentage."
-        ),
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write all pictures here, for a model that runs elsewhere.")
-    ] = None,
-    embeddings: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="What such a model made: clean.npy views.npz.")
-    ] = None,
-    save_embeddings: Annotated[
-        Path | None, typer.Option(help="Keep the embeddings here, for --embeddings and for others.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The collection's name; the folder's.")] = None,
-    class_level: Annotated[
-        int | None, typer.Option(min=1, help="How many folders of a photo's path are its class.")
-    ] = None,
+    photos: Annotated[str, typer.Argument(help=HELP["photos"])],
+    model: Annotated[list[str] | None, _option("model")] = None,
+    references: Annotated[bool, _option("references", "--references")] = False,
+    weights: Annotated[Path | None, _option("weights")] = None,
+    out: Annotated[Path | None, _option("out")] = None,
+    sample: Annotated[int | None, _option("sample", min=0)] = None,
+    backgrounds: Annotated[str | None, _option("backgrounds")] = None,
+    masks: Annotated[str | None, _option("masks")] = None,
+    masker: Annotated[str, _option("masker")] = "u2netp",
+    mask_weights: Annotated[Path | None, _option("mask_weights")] = None,
+    mask_option: Annotated[list[str] | None, _option("mask_option")] = None,
+    draws: Annotated[int, _option("draws", min=1)] = 5,
+    attribution: Annotated[int, _option("attribution", min=0)] = 64,
+    fail_above: Annotated[float | None, _option("fail_above")] = None,
+    export: Annotated[Path | None, _option("export")] = None,
+    embeddings: Annotated[tuple[Path, Path] | None, _option("embeddings")] = None,
+    save_embeddings: Annotated[Path | None, _option("save_embeddings")] = None,
+    name: Annotated[str | None, _option("name")] = None,
+    class_level: Annotated[int | None, _option("class_level", min=1)] = None,
     image_column: ImageColumn = "",
     label_column: LabelColumn = "",
-    size: Annotated[int | None, typer.Option(help="Side of the model's input.")] = None,
-    resize: Annotated[int | None, typer.Option(help="Short side before the crop.")] = None,
-    squash: Annotated[
-        bool | None, typer.Option("--squash", help="Both sides are resized, nothing is cropped.")
-    ] = None,
-    interpolation: Annotated[str | None, typer.Option(help="bilinear, bicubic, ...")] = None,
-    mean: OfColours = None,
-    std: OfColours = None,
-    pooling: Annotated[str | None, typer.Option(help="cls or mean.")] = None,
-    own: Annotated[
-        list[Path] | None, typer.Option("--plugins", help="Folder with adapters, maskers, ... of one's own.")
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Pictures that go through the model at once: 64.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes that prepare pictures.")] = None,
-    precision: Annotated[
-        str | None, typer.Option(help="float32, bfloat16 or float16, in which the model computes.")
-    ] = None,
+    size: Annotated[int | None, _option("size")] = None,
+    resize: Annotated[int | None, _option("resize")] = None,
+    squash: Annotated[bool | None, _option("squash", "--squash")] = None,
+    interpolation: Annotated[str | None, _option("interpolation")] = None,
+    mean: Annotated[tuple[float, float, float] | None, _option("mean")] = None,
+    std: Annotated[tuple[float, float, float] | None, _option("std")] = None,
+    pooling: Annotated[str | None, _option("pooling")] = None,
+    own: Annotated[list[Path] | None, _option("own", "--plugins")] = None,
+    batch_size: Annotated[int | None, _option("batch_size", min=1)] = None,
+    workers: Annotated[int | None, _option("workers", min=1)] = None,
+    precision: Annotated[str | None, _option("precision")] = None,
     device: Device = "auto",
 ) -> None:
     """How much does a model lose when only the background changes, in which classes, and is it significant?

@@ -47,13 +47,14 @@ def doctor(
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
-    from bgbias.auditing.photos import collect
+    from bgbias.auditing.photos import choose, look_at
     from bgbias.photos.examination import SHOWN
     from bgbias.photos.tables import NamedColumns
 
     path = Path(photos).expanduser()
     name = path.resolve().name if path.exists() else None
-    photo_set = collect(photos, masks, name, class_level, named=NamedColumns(image_column, label_column))
+    named = NamedColumns(image_column, label_column)
+    photo_set = look_at(choose(photos, masks, name, class_level, named=named))
     for line in photo_set.told(sys.maxsize if every else SHOWN):
         say(line, sys.stdout)
     of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"

@@ -3,8 +3,8 @@ whose photos are all to test.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -17,35 +17,13 @@ from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
-from bgbias.settings import Strict
+from bgbias.settings import Strict, read_yaml
 
 # Those of imagenet100.txt of github.com/HobbitLong/CMC (Tian et al., ECCV 2020), sorted: a class's label is its place here.
 CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
 LABEL = {wnid: number for number, wnid in enumerate(CLASSES)}
 VALIDATION = 50  # photos of each class in ImageNet's validation set
-SKETCHES = 51  # of a class, about
-# Of noise, blur, weather and digital means; the last four are the authors' to validate with.
-Corruption = Literal[
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-    "speckle_noise",
-    "spatter",
-    "gaussian_blur",
-    "saturate",
-]
+SETS = read_yaml(Path(__file__).with_name("imagenet_sets.yaml"))
 
 
 class ImageNetParams(Strict):
@@ -61,7 +39,9 @@ class ImageNetParams(Strict):
 class CorruptedParams(ImageNetParams):
     """Where the photos are, and which of them to take."""
 
-    corruption: Corruption = Field(description="what is done to the photos: the folder's name")
+    corruption: Literal[*SETS["imagenet_c"]["corruptions"]] = Field(  # type: ignore[valid-type]
+        description="what is done to the photos: the folder's name"
+    )
     severity: int = Field(ge=1, le=5, description="how much, from 1 to 5")
 
 
@@ -142,86 +122,35 @@ def items(
         )
 
 
-def _to_test(
-    key: str,
-    photo: str,
-    check: Callable[[Mapping[str, str], Path], None],
-    folder: str = "",
-) -> dict[str, Any]:
-    """A set whose photos are called like ``photo`` and are checked by class; a layout that is another one is an error.
-    ``folder``: what the classes' folders lie in, with options in braces.
-    """
+def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """A set as ``imagenet_sets.yaml`` has it; a layout that is another one is an error."""
+
+    def folder_of(params: ImageNetParams) -> str:
+        return str(facts.get("folder", "")).format(**params.model_dump())
 
     def parts(params: ImageNetParams) -> dict[str, tuple[Source, ...]]:
-        return {"photos": (source(params, key, (folder.format(**params.model_dump()),)),)}
+        return {"photos": (source(params, key, (folder_of(params),)),)}
 
     def of_set(params: ImageNetParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
-        archive, above = parts["photos"], folder.format(**params.model_dump())
-        class_of = photos(archive, str(PurePosixPath(above, CLASSES[0], photo)), [above] if above else ())
-        check(class_of, archive)
+        archive, above = parts["photos"], folder_of(params)
+        layout = str(PurePosixPath(above, CLASSES[0], facts["photo"]))
+        class_of = photos(archive, layout, [above] if above else ())
+        if facts["has_all_classes"]:
+            check(class_of, archive, VALIDATION if facts["is_of_validation"] else None)
         yield from items(archive, class_of, key)
 
-    return {"parts": parts, "items": of_set}
+    def expected(params: ImageNetParams) -> dict[str, int]:
+        return {"train": 0, "val": 0, "test": facts["each"] * len(CLASSES)}
+
+    return {
+        "__doc__": facts["doc"],
+        "TITLE": facts["title"],
+        "PHOTO_BYTES": facts["bytes"],
+        "Params": CorruptedParams if key == "imagenet_c" else ImageNetParams,
+        "parts": parts,
+        "items": of_set,
+        **({"expected": expected} if facts["has_all_classes"] else {"TESTS_ALONE": True}),
+    }
 
 
-def _tested(each: int, params: ImageNetParams) -> dict[str, int]:
-    """Photos of each split, by those of a class."""
-    return {"train": 0, "val": 0, "test": each * len(CLASSES)}
-
-
-MEMBERS: dict[str, dict[str, Any]] = {
-    "imagenet_c": {
-        "__doc__": "ImageNet-C: ImageNet's validation photos, corrupted in one of 19 ways, each in five severities (Hendrycks and"
-        " Dietterich, ICLR 2019); those of ImageNet-100's classes in one way and severity, to test alone.",
-        "TITLE": "ImageNet-C",
-        "PHOTO_BYTES": 20_000,  # about: 224 x 224 pixels
-        "Params": CorruptedParams,
-        "expected": partial(_tested, VALIDATION),
-        **_to_test(
-            "imagenet_c",
-            "*.JPEG",
-            lambda class_of, archive: check(class_of, archive, VALIDATION),
-            "{corruption}/{severity}",
-        ),
-    },
-    "imagenet_r": {
-        "__doc__": "ImageNet-R: renditions, from paintings to toys, of 200 of ImageNet's classes (Hendrycks et al., ICCV 2021);"
-        " those of ImageNet-100's classes that it has, to test alone.",
-        "TITLE": "ImageNet-R",
-        "TESTS_ALONE": True,  # how many of its photos are of the hundred classes is known once they are counted
-        "PHOTO_BYTES": 75_000,  # about
-        "Params": ImageNetParams,
-        **_to_test(
-            "imagenet_r",
-            "art_0.jpg",
-            lambda class_of, archive: None,  # it lacks some of the classes
-        ),
-    },
-    "imagenet_sketch": {
-        "__doc__": "ImageNet-Sketch: drawings of ImageNet's classes (Wang et al., NeurIPS 2019); those of ImageNet-100's, to test"
-        " alone.",
-        "TITLE": "ImageNet-Sketch",
-        "PHOTO_BYTES": 140_000,  # about
-        "Params": ImageNetParams,
-        "expected": partial(_tested, SKETCHES),
-        **_to_test(
-            "imagenet_sketch",
-            "sketch_0.JPEG",
-            check,
-        ),
-    },
-    "imagenet_stylized": {
-        "__doc__": "Stylized-ImageNet: ImageNet's validation photos in the styles of paintings (Geirhos et al., ICLR 2019); those"
-        " of ImageNet-100's classes, to test alone.",
-        "TITLE": "Stylized-ImageNet",
-        "PHOTO_BYTES": 100_000,  # about
-        "Params": ImageNetParams,
-        "expected": partial(_tested, VALIDATION),
-        **_to_test(
-            "imagenet_stylized",
-            "*",
-            lambda class_of, archive: check(class_of, archive, VALIDATION),
-            "val",
-        ),
-    },
-}
+MEMBERS = {key: _to_test(key, facts) for key, facts in SETS.items()}

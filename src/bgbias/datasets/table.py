@@ -157,7 +157,7 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
                 f"{source} holds pictures in its column '{column}'; a study needs their paths: write each as"
                 " a file. An audit takes the table as it is."
             )
-        text[column] = text[column].map(_tidy)
+        text[column] = [PurePosixPath(f.replace("\\", "/")).as_posix() if f else "" for f in text[column]]
     numbered = text.assign(number=range(first, first + len(text)))
     return list(numbered.itertuples(index=False, name="Row")), set(columns)
 
@@ -236,7 +236,3 @@ def _splits(rows: list[Row], columns: set[str], params: Params, name: str) -> di
             shared[row.group].add(row.label)
     split_of = assign({row.label for row in rows}, params, name, shared.values())
     return {row.image: split_of[row.label] for row in rows}
-
-
-def _tidy(file: str) -> str:
-    return PurePosixPath(file.replace("\\", "/")).as_posix() if file else ""

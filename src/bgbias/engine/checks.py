@@ -111,15 +111,14 @@ def check_weights(study: Study, node: Node) -> None:
     lacks a part that training is to leave alone. What was right is remembered beside the study's
     work, since looking takes seconds (torch, or timm, is imported).
     """
-    owner = _network_of(study, node)
-    if not owner:
+    named = _network_of(study, node)
+    if named is None:
         return
-    named = pretrained.network(study, owner)
-    module = named.module
+    owner, module = named.owner, named.module
     is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
-    file = None if is_pretrained else pretrained.file(study, owner)
+    file = None if is_pretrained else pretrained.file(study, named)
     if file is not None and not file.exists():
-        if not pretrained.fetched(study, owner):
+        if not named.is_fetched:
             raise UserError(
                 f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
                 + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
@@ -150,24 +149,24 @@ def check_weights(study: Study, node: Node) -> None:
     write_text(memory, "\n".join([*passed, verdict]))
 
 
-def _network_of(study: Study, node: Node) -> str:
-    """The network that the node starts from, as its weights are called; empty if it starts from none."""
+def _network_of(study: Study, node: Node) -> Named | None:
+    """The network that the node starts from; None if it starts from none."""
     subject = node.keywords
     if node.name == "weights":
-        return str(subject["owner"])
+        return pretrained.network(study, subject["owner"])
     if node.name == "masks":
-        return pretrained.owner("maskers", subject["masker"])
+        return study.masker(subject["masker"])
     if node.name == "remask":
-        return pretrained.owner("maskers", study.datasets[subject["dataset"]].masker)
+        return study.masker_of(subject["dataset"])
     if node.name == "propose":
         proposal = plan.pools(study, subject["pool"]).propose
-        return pretrained.owner("maskers", proposal.masker) if proposal else ""
+        return study.masker(proposal.masker) if proposal else None
     if node.name == "pretrain":
-        return pretrained.owner("backbones", subject["backbone"])
+        return plan.backbone(study, subject["backbone"])
     untrained = node.name in EMBEDS and node.cell and not plan.trains(study, node.cell)
     if node.cell and (node.name == "train" or (untrained and not plan.folds_of(study, node.cell))):
-        return pretrained.owner("backbones", node.cell.backbone)
-    return ""
+        return plan.backbone(study, node.cell.backbone)
+    return None
 
 
 def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) -> None:

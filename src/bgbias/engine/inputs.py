@@ -7,6 +7,7 @@ from bgbias.files.fingerprint import recorded
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.cell import UNTRAINED, Cell
+from bgbias.study.named import Named
 from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
@@ -45,9 +46,9 @@ def truth(study: Study, dataset: str) -> dict[str, Made]:
     return files_of(step("index", dataset=dataset), "truth")
 
 
-def weights(study: Study, owner: str) -> dict[str, Made]:
+def weights(network: Named) -> dict[str, Made]:
     """The fetched weights that a network starts from; nothing where they are random or a file of one's own."""
-    return files_of(step("weights", owner=owner), "weights") if pretrained.fetched(study, owner) else {}
+    return files_of(step("weights", owner=network.owner), "weights") if network.is_fetched else {}
 
 
 def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
@@ -56,7 +57,7 @@ def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
         dataset = before.params().dataset or cell.dataset
         run = cell.run if dataset == cell.dataset else cell.seed
         return files_of(step("pretrain", backbone=cell.backbone, dataset=dataset, run=str(run)), "pretrained")
-    return weights(study, pretrained.owner("backbones", cell.backbone))
+    return weights(plan.backbone(study, cell.backbone))
 
 
 def model(study: Study, cell: Cell) -> dict[str, Made]:
@@ -77,11 +78,11 @@ def own_backbone(study: Study, name: str, node: Node) -> dict[str, Any]:
     """Settings of a node: a backbone before any pretraining, whose own weights are known by content. Fetched ones
     are known by the node that brings them, whatever mirror they are from.
     """
-    owner = pretrained.owner("backbones", name)
-    if pretrained.fetched(study, owner):
+    network = plan.backbone(study, name)
+    if network.is_fetched:
         return _without_weights(study, name)
     before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    own = pretrained.own_weights(study, owner, before)
+    own = pretrained.own_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
 

@@ -24,9 +24,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.models.settings import USUAL, How
-from bgbias.photos import subset
-from bgbias.photos.given import Given
-from bgbias.photos.table import ImageTable
+from bgbias.photos.table import Given, ImageTable
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -50,8 +48,7 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
     rows, given = photos.trusted, photos.table.given
     if given is not None:
         rows = rows[given.query[rows]]
-    trusted = ImageTable(photos.table.frame.iloc[rows].reset_index(drop=True))
-    chosen = subset.keyed(trusted, "crossing", count)
+    chosen = photos.table.rows(rows).keyed("crossing", count)
     if len(chosen) < 2:
         raise UserError(
             f"{len(chosen)} photos have a trusted mask, and crossing takes two: look at the masks (docs/masks.md), or set"

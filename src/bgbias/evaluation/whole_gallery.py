@@ -1,5 +1,5 @@
-"""Rankings where a dataset says who is asked among whom (``photos.given``): each query's whole gallery, exactly, equal photos
-in the table's order.
+"""Rankings where a dataset says who is asked among whom (``photos.table.Given``): each query's whole gallery, exactly, equal
+photos in the table's order.
 
 Average precision and CMC speak of whole rankings (docs/methods.md, section 15); MAP@R of its first ranks. Similarity is that of
 ``evaluation.retrieval``, and every number here is the same on every machine as well.
@@ -15,7 +15,7 @@ from bgbias.evaluation import metrics
 from bgbias.evaluation.left_out import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
-from bgbias.photos.given import Given
+from bgbias.photos.table import Given
 
 DEEPEST_CMC = 10
 

@@ -8,10 +8,11 @@ the loaders of torchvision and timm ignore it; ``index`` counts it, and turns a 
 import io
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -26,6 +27,10 @@ KEPT = 512  # pictures, 400 kB each at short side 256
 
 Picture = Callable[[int], np.ndarray]
 """The picture at a place in some collection, uint8 [H, W, 3] or [H, W]; it is read when it is asked for."""
+
+Photo = str | Path | Image.Image | np.ndarray
+"""A picture file's name, a picture of Pillow's, or uint8 [H, W, 3] (RGB). Where a mask is meant, [H, W]: bool, or uint8 whose 255
+is object and whose greys are soft edges."""
 
 
 class UnknownLevelsError(UserError):
@@ -52,6 +57,46 @@ def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
         return from_pillow(image, mode)
 
 
+def decode_all(photos: Iterable[Photo]) -> Iterator[np.ndarray]:
+    """``photos``, uint8 [H, W, 3] each; one by one, so that they may be more than fit into memory."""
+    for number, photo in enumerate(photos):
+        yield decode_photo(photo, f"photos[{number}]")
+
+
+def decode_photo(photo: Photo, name: str) -> np.ndarray:
+    """The photo, uint8 [H, W, 3]; what cannot be one is an error with its ``name``."""
+    picture = _decoded(photo, "RGB", name)
+    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        raise UserError(f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 [H, W, 3].")
+    return picture
+
+
+def decode_mask(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
+    """The mask, uint8 [H, W] of the photo's size; another size is an error with its ``name``."""
+    picture = _decoded(mask, "L", name)
+    if picture.dtype == bool:
+        picture = np.where(picture, np.uint8(255), np.uint8(0))
+    if picture.dtype != np.uint8 or picture.shape != photo.shape[:2]:
+        raise UserError(
+            f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 or bool"
+            f" {list(photo.shape[:2])} as its photo."
+        )
+    return picture
+
+
+def _decoded(picture: Photo, mode: str, name: str) -> np.ndarray:
+    if isinstance(picture, np.ndarray):
+        return picture
+    if isinstance(picture, Image.Image):
+        return from_pillow(picture, mode)
+    if not isinstance(picture, (str, Path)):
+        kind = type(picture).__name__
+        raise UserError(f"{name} is a {kind}, not a file's name, a picture or an array.")
+    if not Path(picture).is_file():
+        raise UserError(f"{name}: the picture {picture} is missing.")
+    return decode(Path(picture).read_bytes(), str(picture), mode)
+
+
 @contextmanager
 def opened(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
@@ -74,7 +119,11 @@ def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
     Of 16 bits the levels 0 to 65,535 become 0 to 255. What black and white are in other pictures of more than 8 bits, nobody
     can tell: an ``UnknownLevelsError``.
     """
-    return np.asarray(_opaque(_eight_bit(image)).convert(mode))
+    seen = _eight_bit(image)
+    if seen.has_transparency_data:
+        whole = seen.convert("RGBA")
+        seen = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return np.asarray(seen.convert(mode))
 
 
 def _eight_bit(image: Image.Image) -> Image.Image:
@@ -108,13 +157,6 @@ def has_sixteen_bits(image: Image.Image) -> bool:
 def transparent(image: Image.Image) -> bool:
     """Whether some of the picture is not to be seen: an object that was cut out, with its old background behind it."""
     return image.has_transparency_data and np.asarray(image.convert("RGBA").getchannel("A")).min() < 255
-
-
-def _opaque(image: Image.Image) -> Image.Image:
-    if not image.has_transparency_data:
-        return image
-    whole = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
 
 
 def size(data: bytes, name: str) -> tuple[int, int]:

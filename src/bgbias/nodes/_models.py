@@ -11,7 +11,7 @@ from bgbias.models.settings import How
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED, Cell
 from bgbias.study.params import Study
-from bgbias.study.weights import file, owner
+from bgbias.study.weights import file
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -64,11 +64,10 @@ def with_statistics(model: EmbeddingModel, album: Album) -> dict[str, str]:
     import torch
 
     from bgbias.models import norms
-    from bgbias.photos import subset
 
     if not norms.folded(model):
         return {}
-    table = subset.keyed(album.table("train"), "batch norms", STATISTICS)
+    table = album.table("train").keyed("batch norms", STATISTICS)
     views = album.evaluation(table, frozenset(), "train").views([(CLEAN, 0)])
     photos = torch.from_numpy(np.stack(list(views))).permute(0, 3, 1, 2)
     norms.unfold(model, (model.preprocess(part) for part in photos.split(TOGETHER)))
@@ -87,6 +86,6 @@ def network(
     from bgbias.models.model import build_model
 
     named = plan.backbone(study, backbone)
-    weights = file(study, owner("backbones", backbone)) if starts else None
+    weights = file(study, named) if starts else None
     drawn = seeds.torch_generator("model", *key)
     return build_model(named.kind, named.params(), dim, drawn, freeze_batch_norm, weights)

@@ -65,7 +65,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     import pandas as pd
 
     from bgbias.attribution.smoothgrad import attribute_photos
-    from bgbias.photos import subset
 
     settings = study.attribution
     with records.node(study, step("attribute", cell=cell)) as made:
@@ -74,7 +73,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         model, album, how = open_model(study, cell, device)
         if how.pooled:
             model.embed_by_features()
-        shown = subset.keyed(album.table("test"), "attribution", settings.images)
+        shown = album.table("test").keyed("attribution", settings.images)
         photos = album.evaluation(shown, {"masks"}, "test")
         distance = plan.distance(cell)
         truth = None

@@ -74,10 +74,9 @@ def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
 def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
     from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
-    from bgbias.photos import subset
 
     model, album, how = open_model(study, cell, device, _dataset(study, cell))
-    table = subset.keyed(album.table("train"), "probe", _most(study, cell))
+    table = album.table("train").keyed("probe", _most(study, cell))
     photos = album.evaluation(table, frozenset(), "train")
     return embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
 

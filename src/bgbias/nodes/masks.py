@@ -53,7 +53,7 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
     """Photos, true masks to measure by, and the masker's weights."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
-    return photos | inputs.weights(study, pretrained.owner("maskers", masker))
+    return photos | inputs.weights(study.masker(masker))
 
 
 def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
@@ -149,8 +149,8 @@ def find_predictor(study: Study, masker: str, device: str) -> MaskPredictor:
 
     named = study.masker(masker)
     params = named.params()
-    if pretrained.fetched(study, named.owner):
-        params = params.model_copy(update={"weights": str(pretrained.file(study, named.owner))})
+    if named.is_fetched:
+        params = params.model_copy(update={"weights": str(pretrained.file(study, named))})
     return MaskPredictor(named.kind, params, device)
 
 

@@ -11,7 +11,6 @@ from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import plan
-from bgbias.study import weights as own
 from bgbias.study.named import NamedPretraining
 from bgbias.study.params import Study
 
@@ -33,7 +32,7 @@ def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made
         inputs.photos(dataset)
         | (inputs.masks(study, dataset) if "masks" in needs else {})
         | (inputs.textures(study, dataset, backbone) if "textures" in needs else {})
-        | inputs.weights(study, own.owner("backbones", backbone))
+        | inputs.weights(plan.backbone(study, backbone))
     )
 
 

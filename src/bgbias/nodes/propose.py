@@ -40,7 +40,7 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, pool: str) -> dict[str, Made]:
-    return inputs.weights(study, pretrained.owner("maskers", _proposal(study, pool).masker))
+    return inputs.weights(study.masker(_proposal(study, pool).masker))
 
 
 def settings(study: Study, pool: str) -> dict[str, Any]:

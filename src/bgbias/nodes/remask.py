@@ -16,7 +16,6 @@ from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
 from bgbias.files.atomic import write_frame
 from bgbias.study import plan
-from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
 
 PICTURES_AT_ONCE = 64
@@ -36,7 +35,7 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
         inputs.photos(dataset)
         | inputs.masks(study, dataset)
         | inputs.pools(study, dataset, "test")
-        | inputs.weights(study, pretrained.owner("maskers", study.datasets[dataset].masker))
+        | inputs.weights(study.masker_of(dataset))
     )
 
 

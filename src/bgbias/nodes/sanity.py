@@ -67,7 +67,6 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.randomised import LEVELS, randomised
     from bgbias.attribution.score import scored
     from bgbias.attribution.smoothgrad import attribute_photos
-    from bgbias.photos import subset
 
     count = plan.asked(study, "sanity", "images", "doubts no scores")
     with records.node(study, step("sanity", cell=cell)) as made:
@@ -75,7 +74,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         model, album, _ = open_model(study, cell, device)
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
-        photos = album.evaluation(subset.keyed(table, "attribution", count), {"masks"}, "test")
+        photos = album.evaluation(table.keyed("attribution", count), {"masks"}, "test")
         distance, asked = plan.distance(cell), study.attribution
         networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
         frames, maps = [], {}

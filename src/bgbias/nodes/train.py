@@ -90,35 +90,34 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.model import save
     from bgbias.models.norms import folded
     from bgbias.study.album import Album
-    from bgbias.study.training import resolve
+    from bgbias.study.training import build_method
     from bgbias.training import loop
     from bgbias.training.batches import Epochs
     from bgbias.training.validation import Validation
 
     with records.node(study, step("train", cell=cell)) as made:
         device = made.on(device)
-        training = resolve(study, cell)
-        settings = training.settings
+        settings = study.train
         model = fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold, cell.backbone)
-        photos = album.training(training.method.needs, device)
-        shown = album.evaluation(album.table("val"), training.needs, "val")
+        photos = album.training(plan.method(study, cell).needs, device)
+        shown = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         how = How(device, settings.precision, study.evaluation.batch_size)
-        validate = Validation(shown, training.condition, how)
-        method = training.build(model, photos.labels)
+        validate = Validation(shown, plan.selection_condition(study, cell), how)
+        method = build_method(study, cell, model, photos.labels)
         if not model.freeze_batch_norm and folded(model):
             # Whether norms learn is known when the method is there; it may have copied folded ones, and is made anew.
             model = fresh_model(study, cell)
             made.notes |= with_statistics(model, album)
-            method = training.build(model, photos.labels)
-        per_class = int(method.images_per_class or training.loss.IMAGES_PER_CLASS)
+            method = build_method(study, cell, model, photos.labels)
+        per_class = int(method.images_per_class or plugins.load("losses", cell.loss).IMAGES_PER_CLASS)
         batches_a_step = method.batches_a_step
         epochs = Epochs(photos, (cell.dataset, cell.run), settings, per_class, batches_a_step)
         checkpoint = study.files.at("partial", grid=study.grid, **cell.wildcards)
         history = study.files.at("partial_history", grid=study.grid, **cell.wildcards)
         state = loop.fit(
             method, epochs.batches, validate, validate.monitor, settings, checkpoint, history, made.digest, device,
-            training.loss_rate, epochs.passes,
+            getattr(plan.loss_params(study, cell), "lr", None), epochs.passes,
         )  # fmt: skip
         header = {"cell": cell.wildcards, "digest": made.digest, "best_epoch": state.best_epoch}
         save(model, made.outputs["model"], header)

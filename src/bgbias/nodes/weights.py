@@ -29,7 +29,7 @@ OUTPUTS = {
 
 def subjects(study: Study, owner: str) -> list[dict[str, str]]:
     """A backbone, if no family is named."""
-    return [{"owner": owner if "/" in owner else pretrained.owner("backbones", owner)}]
+    return [{"owner": owner if "/" in owner else f"backbones/{owner}"}]
 
 
 def settings(study: Study, owner: str) -> dict[str, Any]:

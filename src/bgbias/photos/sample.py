@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from bgbias import seeds
-from bgbias.photos import subset
 from bgbias.photos.table import ImageTable
 
 CLASSES = 100
@@ -40,6 +39,6 @@ def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable,
     most = None if fitting[0] == first.max() else fitting[0]
     taken = sizes if most is None else np.minimum(sizes, most)
     chosen = order[: int((taken.cumsum() <= count).sum())]
-    drawn = [subset.keyed(ImageTable(parts[name]), purpose, most).frame for name in chosen]
+    drawn = [ImageTable(parts[name]).keyed(purpose, most).frame for name in chosen]
     ids = set(pd.concat(drawn)["image_id"])
-    return ImageTable(table.frame[table.frame["image_id"].isin(ids)].reset_index(drop=True)), most
+    return table.rows(table.frame["image_id"].isin(ids)), most

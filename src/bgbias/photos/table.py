@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.photos.given import Given
 
 SPLITS = ("train", "val", "test", "unused")
 COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")
@@ -41,6 +41,39 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Given:
+    """``query`` and ``gallery`` bool [N]: which photos are asked, and among which; ``camera`` int64 [N]: which one took each, -1
+    where that is not known.
+    """
+
+    query: np.ndarray
+    gallery: np.ndarray
+    camera: np.ndarray
+
+    @classmethod
+    def all_among_all(cls, photos: int) -> Given:
+        """Every photo is asked among all others."""
+        return cls(np.ones(photos, bool), np.ones(photos, bool), np.full(photos, -1))
+
+    def searched(self, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """Among which photos those in ``rows`` [Q] are asked, bool [Q, N]: the gallery without the photo itself, and without
+        those of its class by the same camera. ``labels`` [N]: everybody's class.
+        """
+        camera = self.camera[rows, None]
+        same = (labels[rows, None] == labels) & (camera == self.camera) & (camera >= 0)
+        found: np.ndarray = self.gallery & ~same & (rows[:, None] != np.arange(len(labels)))
+        return found
+
+    def relevant(self, labels: np.ndarray) -> np.ndarray:
+        """How many photos each one would have to find, int64 [N]; 0 for those that are not asked."""
+        counts = np.zeros(len(labels), np.int64)
+        for row in np.flatnonzero(self.query):
+            at = np.array([row])
+            counts[row] = (self.searched(at, labels)[0] & (labels == labels[row])).sum()
+        return counts
+
+
+@dataclass(frozen=True)
 class ImageTable:
     """Photos in a fixed order; rows of ``frame`` are checked to have exactly the columns of ``COLUMNS``, and behind them those of
     ``GIVEN`` where the dataset says who is asked among whom.
@@ -65,18 +98,29 @@ class ImageTable:
 
     def split(self, name: str) -> ImageTable:
         """The photos of one split, in the table's order; an empty split is an error, since nothing can follow from it."""
-        part = self.frame[self.frame["split"] == name].reset_index(drop=True)
-        if part.empty:
+        part = self.rows(self.frame["split"] == name)
+        if not len(part):
             there = self.frame["split"].value_counts().to_dict()
             raise UserError(
                 f"The split '{name}' has no photos (photos by split: {there}); check the dataset's `split` in params.yaml."
             )
-        return ImageTable(part)
+        return part
+
+    def rows(self, chosen: np.ndarray | pd.Series) -> ImageTable:
+        """The photos in these rows: bool [N], or their numbers in the order that is wanted."""
+        return ImageTable(self.frame.iloc[np.asarray(chosen)].reset_index(drop=True))
+
+    def keyed(self, purpose: str, count: int | None) -> ImageTable:
+        """Some photos, the same ones for every model, since they are drawn by names alone: the first ``count`` (all if None) in
+        the order of the numbers of "<purpose>|<key_set>|<key_item>".
+        """
+        numbers = [seeds.number(seeds.key(purpose, *key)) for key in self.keys]
+        return self.rows(np.argsort(np.array(numbers, dtype=np.uint64), kind="stable")[:count])
 
     @property
     def used(self) -> ImageTable:
         """The photos that some split uses."""
-        return ImageTable(self.frame[self.frame["split"] != "unused"].reset_index(drop=True))
+        return self.rows(self.frame["split"] != "unused")
 
     def of_fold(self, fold: int) -> ImageTable:
         """The table with the training and validation classes of a fold (see folds.py)."""

@@ -12,9 +12,7 @@ import pandas as pd
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.photos import subset
-from bgbias.photos.given import Given
-from bgbias.photos.table import ImageTable
+from bgbias.photos.table import Given
 from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind
@@ -103,11 +101,11 @@ def shown(
     lost = models[0].lost
     losing = lost.index[lost > 0]
     doubtful = losing.isin(list(unsure))
-    of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
+    of_queries = photos.table.rows(photos.table.frame["image_id"].isin(lost.index))
     kinds: dict[str, Sequence[str]] = {
         "worst": list(losing[~doubtful][:count]),
         "doubtful": list(losing[doubtful][:count]),
-        "random": subset.keyed(ImageTable(of_queries.reset_index(drop=True)), LOT, count).ids,
+        "random": of_queries.keyed(LOT, count).ids,
     }
     return {
         kind: [_query(image_id, models, photos, names) for image_id in ids]

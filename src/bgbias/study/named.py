@@ -20,6 +20,7 @@ from bgbias.models import backbones
 from bgbias.models.backbones import Facts
 from bgbias.settings import Strict, validated
 
+PUBLISHED = "published"  # weights that a network's file knows
 Entries = Mapping[str, Mapping[str, Any]]
 Entry = TypeVar("Entry")
 
@@ -62,6 +63,17 @@ class Named:
     def owner(self) -> str:
         """How its weights are called."""
         return f"{self.family}/{self.name}"
+
+    @property
+    def weights(self) -> str:
+        """What it starts from: ``PUBLISHED`` weights, a URL, or a file; empty where weights are random."""
+        return str(getattr(self.params(), "weights", None) or "")
+
+    @property
+    def is_fetched(self) -> bool:
+        """Whether it starts from weights that the node ``weights`` fetches."""
+        wanted = self.weights
+        return wanted == PUBLISHED or "://" in wanted
 
     @property
     def variant(self) -> str:

@@ -1,7 +1,8 @@
 """Where every artefact lies, as one pattern that Snakemake fills from wildcards and Python formats.
 
-The nodes' files declare the patterns of what they make (``OUTPUTS``), this file those of unfinished work. Each begins with a
-root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else spells a folder.
+The nodes' files declare the patterns of what they make (``OUTPUTS``), ``unfinished.yaml`` those of unfinished work. Each
+begins with a root: RAW, WORK, RUNS (of the grid), REPORT (of the grid), as ``paths`` in params.yaml places them; nothing else
+spells a folder.
 
 Names of params.yaml become parts of paths and commands: what can be one is checked here, for every kind. Files of plugins are
 held to the same rule (``plugins.NAME``), and their parts (``sources.parts_of``).
@@ -20,7 +21,7 @@ from pydantic import Field, field_validator
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.plugins import NAME
-from bgbias.settings import Strict
+from bgbias.settings import Strict, read_yaml
 from bgbias.study.cell import CELL
 
 LONGEST = 180  # characters of a file's name that is made of others; file systems take 255 bytes
@@ -98,24 +99,10 @@ class Paths:
         return Path(getattr(self, pattern).format(**wildcards))
 
 
-# Unfinished work, outside declared outputs: Snakemake deletes those of a failed job.
+# Patterns by name, as those of the nodes' outputs.
 UNFINISHED = {
-    "partial": f"WORK/partial/{{grid}}/{CELL}/checkpoint.pt",
-    "partial_history": f"WORK/partial/{{grid}}/{CELL}/history.csv",
-    "partial_pretraining": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/checkpoint.pt",
-    "partial_pretraining_history": "WORK/partial/{grid}/pretrained/{backbone}/{dataset}/seed{run}/history.csv",
-    "prepared": "WORK/prepared/{owner}",
-    "mask_cache": "WORK/mask_cache/{masker}/{key}",
-    "running": "WORK/running/{name}.json",
-    "vitals": "WORK/running/{name}.csv",
-    # what is made again to be compared with published results
-    "reproduced": "WORK/reproduced",
-    "locks": "WORK/locks/{name}.lock",
-    "weights_checked": "WORK/weights_checked.txt",
-    "gpu_slots": "WORK/gpu-slots",
-    # what files outside the project hold, each read once (see files/checksums.py)
-    "known_files": "WORK/known_files.sqlite",
-    "logs": "WORK/logs/{name}.log",
+    name: pattern.replace("{cell}", CELL)
+    for name, pattern in read_yaml(Path(__file__).with_name("unfinished.yaml")).items()
 }
 
 

@@ -14,7 +14,7 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.settings import validated
+from bgbias.settings import Strict, validated
 from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
@@ -46,7 +46,6 @@ def _seeded(study: Study) -> frozenset[str]:
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
 def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str]) -> tuple[Cell, ...]:
-    """``seeded``: as ``_seeded`` gives them."""
     made: dict[Cell, None] = {}
     for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
@@ -212,16 +211,17 @@ def masks_are_found(study: Study) -> bool:
 
 def check_trains(study: Study, cell: Cell) -> None:
     """Refuse a cell that has no training of its own."""
-    check_is_network(study, cell, f"{cell.name} is not trained: ")
+    check_is_network(study, cell)
     if not trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
 
 
-def check_is_network(study: Study, cell: Cell, refusal: str = "") -> None:
+def check_is_network(study: Study, cell: Cell) -> None:
     """Refuse a cell that is several models."""
     if parts := folds_of(study, cell):
-        refusal = refusal or f"{cell.name} is no single model: "
-        raise UserError(f"{refusal}it is {len(parts)} models side by side, {parts[0].name} and so on.")
+        raise UserError(
+            f"{cell.name} is no single model: it is {len(parts)} models side by side, {parts[0].name} and so on."
+        )
 
 
 def check_cell(study: Study, cell: Cell) -> None:
@@ -240,8 +240,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         )
     if trains(study, cell):
         trained_as(study, cell)
-        plugins.load("losses", cell.loss)
-        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
+        loss_params(study, cell)
         chosen = method(study, cell)
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
@@ -277,6 +276,11 @@ def trained_as(study: Study, cell: Cell) -> Study:
         return study
     train = validated(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
     return study if train == study.train else study.model_copy(update={"train": train})
+
+
+def loss_params(study: Study, cell: Cell) -> Strict:
+    """The options of the cell's loss, checked by its file."""
+    return options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss))
 
 
 def trains(study: Study, cell: Cell) -> bool:

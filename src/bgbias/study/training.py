@@ -1,18 +1,14 @@
-"""What training a cell takes: every name of params.yaml resolved to what stands behind it, once."""
+"""A cell's method with its loss around a model: what training goes on with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bgbias import plugins, seeds
-from bgbias.settings import Strict
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.methods import NamedMethod
-from bgbias.study.params import Study, loss_options, options
-from bgbias.training.settings import Train
+from bgbias.study.params import Study
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,59 +18,29 @@ if TYPE_CHECKING:
     from bgbias.training.methods import BaseMethod, Task
 
 
-@dataclass(frozen=True)
-class Training:
-    """All that training one cell takes, resolved once. ``needs``: what it reads beside photos, for training or for selection;
-    ``condition``: the validation photos that stop and pick, ``clean`` or ``corrupted``.
-    """
+def build_method(study: Study, cell: Cell, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
+    """The method of a cell around a model, with its loss for the classes of these labels, int [N] from 0."""
+    import torch
 
-    cell: Cell
-    settings: Train
-    method: NamedMethod
-    loss: ModuleType
-    loss_params: Strict
-    needs: frozenset[str]
-    condition: str
+    from bgbias.training.methods import Task
 
-    @property
-    def loss_rate(self) -> float | None:
-        """The learning rate of the loss's own class weights, where it sets one."""
-        return getattr(self.loss_params, "lr", None)
+    named, params = plan.method(study, cell), plan.loss_params(study, cell)
+    key, classes = (cell.dataset, cell.loss, cell.run), int(labels.max()) + 1
 
-    def build(self, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
-        """The method around a model, with its loss for the classes of these labels, int [N] from 0."""
-        import torch
+    def loss_of(width: int, *purpose: object) -> nn.Module:
+        weights = seeds.torch_generator("loss", *key, *purpose)
+        return plugins.load("losses", cell.loss).build(params, classes, width, weights)  # type: ignore[no-any-return]
 
-        from bgbias.training.methods import Task
+    def wider(width: int) -> nn.Module:
+        return loss_of(width, "width", width)
 
-        key, classes = (self.cell.dataset, self.cell.loss, self.cell.run), int(labels.max()) + 1
-
-        def loss_of(width: int, *purpose: object) -> nn.Module:
-            weights = seeds.torch_generator("loss", *key, *purpose)
-            return self.loss.build(self.loss_params, classes, width, weights)  # type: ignore[no-any-return]
-
-        def wider(width: int) -> nn.Module:
-            return loss_of(width, "width", width)
-
-        loss, names = loss_of(self.settings.embedding_dim), (self.cell.dataset, self.cell.run)
-        repelled = plugins.load("repulsions", self.cell.loss).loss if self.method.repels else None
-        task = Task(torch.from_numpy(labels), names, wider, self.loss_rate, repelled)
-        return around(self.method, model, loss, task)
+    loss, names = loss_of(study.train.embedding_dim), (cell.dataset, cell.run)
+    repelled = plugins.load("repulsions", cell.loss).loss if named.repels else None
+    task = Task(torch.from_numpy(labels), names, wider, getattr(params, "lr", None), repelled)
+    return around(named, model, loss, task)
 
 
 def around(named: NamedMethod, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
     method: BaseMethod = named.module.Method(model, base_loss, named.params(), task)
     method.replaces_backgrounds |= named.replaces
     return method
-
-
-def resolve(study: Study, cell: Cell) -> Training:
-    return Training(
-        cell,
-        study.train,
-        plan.method(study, cell),
-        plugins.load("losses", cell.loss),
-        options(study, "losses", cell.loss, loss_options(study, cell.dataset, cell.loss)),
-        plan.needs(study, cell),
-        plan.selection_condition(study, cell),
-    )

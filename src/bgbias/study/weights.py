@@ -13,10 +13,8 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.fetch import Source
 from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
-from bgbias.study.named import Named, find_backbone
+from bgbias.study.named import PUBLISHED, Named, find_backbone
 from bgbias.study.params import Study
-
-WORD = "published"
 
 
 @dataclass(frozen=True)
@@ -40,43 +38,32 @@ class Published:
         return {"files": sorted(self.files), "sums": sums}
 
 
-def owner(family: str, name: str) -> str:
-    """How the weights of a network of params.yaml are called."""
-    return f"{family}/{name}"
-
-
-def fetched(study: Study, owner: str) -> bool:
-    """Whether the network starts from weights that the node ``weights`` fetches."""
-    wanted = _wanted(study, owner)
-    return wanted == WORD or "://" in wanted
-
-
 def published(study: Study, owner: str) -> Published:
     """What to fetch for a network; one that has nothing to fetch is an error."""
     named = network(study, owner)
-    wanted, module = _wanted(study, owner), named.module
+    wanted, module = named.weights, named.module
     if "://" in wanted:
         source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
         return Published(named, (source,))
-    if wanted != WORD:
+    if wanted != PUBLISHED:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
-            f" {f'the file {wanted}' if wanted else 'random weights'}; its weights may be `{WORD}` or a URL."
+            f" {f'the file {wanted}' if wanted else 'random weights'}; its weights may be `{PUBLISHED}` or a URL."
         )
     sources: tuple[Source, ...] = getattr(module, "PUBLISHED", ())
     if not sources and not hasattr(module, "published"):
         raise UserError(
-            f"params.yaml: {owner.replace('/', '.')}: no `{WORD}` weights of it are known; name a file or a URL as its `weights`."
+            f"params.yaml: {owner.replace('/', '.')}: no `{PUBLISHED}` weights of it are known; name a file or a URL as its"
+            " `weights`."
         )
     return Published(named, sources)
 
 
-def file(study: Study, owner: str) -> Path | None:
+def file(study: Study, network: Named) -> Path | None:
     """The file that holds the network's weights, whether it is there or not; None where they are random."""
-    if fetched(study, owner):
-        return study.files.at("weights", owner=owner)
-    wanted = _wanted(study, owner)
-    return places.source(wanted) if wanted else None
+    if network.is_fetched:
+        return study.files.at("weights", owner=network.owner)
+    return places.source(network.weights) if network.weights else None
 
 
 def network(study: Study, owner: str) -> Named:
@@ -90,16 +77,12 @@ def network(study: Study, owner: str) -> Named:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def _wanted(study: Study, owner: str) -> str:
-    return str(getattr(network(study, owner).params(), "weights", None) or "")
-
-
-def own_weights(study: Study, owner: str, before: str = "") -> str:
+def own_weights(study: Study, network: Named, before: str = "") -> str:
     """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
 
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
     """
-    own = None if fetched(study, owner) else file(study, owner)
+    own = None if network.is_fetched else file(study, network)
     return (known_by(own, study.files.at("known_files")) or before) if own else ""
 
 
@@ -111,7 +94,7 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
     chosen, known = study.masker(masker), before or {}
     module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
-    weights = own_weights(study, owner("maskers", masker), known.get("weights", ""))
+    weights = own_weights(study, chosen, known.get("weights", ""))
     listing = dict(known.get("listing", {}))
     given = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
     seen = {
