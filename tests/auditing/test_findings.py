@@ -42,7 +42,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def found(embeddings: Embeddings) -> findings.Findings:
-    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), DRAWS, UNSURE)
+    return findings.of_labelled(embeddings, NAMES, list(embeddings.views), UNSURE)
 
 
 def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
@@ -83,7 +83,7 @@ def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, foun
 
 def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: findings.Findings) -> None:
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    values = rows.retrieved(queries, ("a", "b", "c", "pretrained"), DRAWS)
+    values = rows.retrieved(queries, ("a", "b", "c", "pretrained"))
     drops = found.drops.set_index(["setting", "unit"])
     for setting, name in ((SYMMETRIC, "corrupted"), (QUERY_ONLY, "query_only")):
         expected = values.estimate(["clean", name], rows.difference)
@@ -118,7 +118,7 @@ def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findi
 def test_without_the_way_there_are_no_steps_and_without_donors_no_conflict(embeddings: Embeddings) -> None:
     few = {view: v for view, v in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
     plain = Embeddings(embeddings.ids, embeddings.labels, embeddings.usable, few)
-    found = findings.of_labelled(plain, NAMES, list(few), DRAWS)
+    found = findings.of_labelled(plain, NAMES, list(few))
     assert not len(found.steps)
     assert np.isnan(found.conflict.value)
 

@@ -25,12 +25,12 @@ DROP = "drop"
 OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
-def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str], draws: int) -> Values:
-    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, those with chance in them seen so
-    many times (``draws``), in galleries that lack the same photos in each.
+def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
+    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, in galleries that lack the same
+    photos in each.
     """
     views = rows.views_in(setting, names)
-    return rows.seen(queries, model, views, draws, MATCHED[setting], MATCHED_OTHERS[setting])
+    return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
 
 
 def steps(values: Values) -> dict[str, Estimate]:

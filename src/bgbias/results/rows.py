@@ -155,13 +155,12 @@ class Values:
         parts: Mapping[str, pd.DataFrame],
         value: str,
         of_others: str = "",
-        draws: Mapping[str, int] | None = None,
     ) -> Values:
-        """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there are several (``draws``
-        says how many), the ``value`` and, where it depends on which other classes there are, the column ``of_others``
+        """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there may be several, the
+        ``value`` and, where it depends on which other classes there are, the column ``of_others``
         (``evaluation.without_class``).
 
-        Raises UserError if a seed, a draw, or the same query in another column is missing.
+        Raises UserError if a seed, a seed's draw, or the same query in another column is missing.
         """
         first = next(iter(parts.values()))
         runs = first["seed"].unique()
@@ -169,9 +168,9 @@ class Values:
         queries = pd.Index(first["image_id"].drop_duplicates().sort_values())
         found: dict[str, dict[str, np.ndarray]] = {value: {}, of_others: {}}
         for name, part in parts.items():
-            over = ["seed", *(["draw"] if draws else [])]
+            over = [column for column in ("seed", "draw") if column in part]
             wide = part.drop(columns="label").pivot(index="image_id", columns=over)
-            expected = len(runs) * (draws[name] if draws else 1)
+            expected = len(runs) * (part["draw"].nunique() if "draw" in part else 1)
             for column in filter(None, found):
                 # A combination that is absent would look like a query to skip.
                 if part.empty or len(part) != len(wide) * expected or wide[column].shape[1] != expected:
@@ -240,31 +239,28 @@ class Values:
         return uncertainty.estimate(mine + theirs, self.classes, of, of_others)
 
 
-def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
+def retrieved(rows: pd.DataFrame, model: Model) -> Values:
     """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
     both = {"clean": (SYMMETRIC, CLEAN), "corrupted": (SYMMETRIC, CORRUPTED)}
-    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)}, draws)
+    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)})
 
 
 def seen(
     rows: pd.DataFrame,
     model: Model,
     views: Mapping[str, tuple[str, str]],
-    draws: int,
     value: str = MAP_AT_R,
     of_others: str = OTHERS,
 ) -> Values:
-    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition, which has
-    so many ``draws`` if there is chance in it; ``of_others`` as in ``Values.of``.
+    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition;
+    ``of_others`` as in ``Values.of``.
     """
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition) in views.items()
     }
-    repeats = conditions.repeats({condition for _, condition in views.values()}, draws)
-    draws_of = {name: repeats[condition] for name, (_, condition) in views.items()}
-    return Values.of(model, parts, value, of_others, draws_of)
+    return Values.of(model, parts, value, of_others)
 
 
 def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:

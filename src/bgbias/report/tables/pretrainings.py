@@ -94,9 +94,8 @@ def table(
 def _lines(
     queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> Iterator[dict[str, Any]]:
-    draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
     values: dict[str, dict[rows.Model, rows.Values]] = {
-        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
+        "retrieval": {model: rows.retrieved(own, model) for model, own in sources.models(queries)},
         "attribution": {
             model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
             for model, own in sources.models(scores)
