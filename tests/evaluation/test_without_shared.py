@@ -168,7 +168,7 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
     model = ("a", "b", "none", "pretrained")
     values = decomposition.matched(queries, model, setting, decomposition.PATH)
     pair = decomposition.matched(queries, model, "query", decomposition.GAP)
-    found = decomposition.steps(values) | {"gap": decomposition.gap(pair)}
+    found = decomposition.steps(values) | {"gap": pair.estimate(decomposition.GAP, uncertainty.difference)}
     for step, estimate in found.items():
         nobody = size == 2 and (setting == "query" or step == "gap")
         assert np.isnan(estimate.value) if nobody else abs(estimate.value) < 1e-12, step

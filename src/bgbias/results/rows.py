@@ -22,6 +22,7 @@ from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate, Statistic, difference, itself
 from bgbias.segmentation.episodes import CENTRE
 from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
+from bgbias.study.params import Study
 
 SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
 CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
@@ -202,8 +203,12 @@ class Values:
         return columns, [self.of_others.get(n, np.zeros_like(self.columns[n]))[rows] for n in names]
 
     def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
-        """A number made of some columns' means, with its interval."""
-        columns, of_others = self._of_seeds(names, self.seeds or (0,))
+        """A number made of some columns' means, with its interval; unknown if no query has all these values."""
+        return self._estimate(*self._of_seeds(names, self.seeds or (0,)), of)
+
+    def _estimate(self, columns: list[np.ndarray], of_others: list[np.ndarray], of: Statistic) -> Estimate:
+        if not np.isfinite(np.concatenate(columns)).all(axis=0).any():
+            return uncertainty.UNKNOWN
         return uncertainty.estimate(columns, self.classes, of, of_others)
 
     def paired_seeds(self, other: Values) -> list[int]:
@@ -212,16 +217,12 @@ class Values:
             return [seed for seed in self.seeds if seed in other.seeds]
         return list(self.seeds or other.seeds)
 
-    def has_queries_with(self, other: Values, names: Sequence[str]) -> bool:
-        """Whether there is a query of which both models have all these values."""
-        values = [model.columns[name] for model in (self, other) for name in names]
-        return bool(np.isfinite(np.concatenate(values)).all(axis=0).any())
-
     def against(self, other: Values | None, names: Sequence[str], of: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
         have; a model without seeds is paired with every one.
 
-        Unknown without another model, and if they share no seed (``paired_seeds``). Raises UserError if their queries differ.
+        Unknown without another model, and if they share no seed (``paired_seeds``) or no query with all these values. Raises
+        UserError if their queries differ.
         """
         if other is None:
             return uncertainty.UNKNOWN
@@ -235,8 +236,7 @@ class Values:
         (mine, mine_of_others), (theirs, theirs_of_others) = (
             values._of_seeds(names, seeds) for values in (self, other)
         )
-        of_others = mine_of_others + theirs_of_others
-        return uncertainty.estimate(mine + theirs, self.classes, of, of_others)
+        return self._estimate(mine + theirs, mine_of_others + theirs_of_others, of)
 
 
 def retrieved(rows: pd.DataFrame, model: Model) -> Values:
@@ -288,3 +288,8 @@ def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:
     means = levels.groupby([*MODEL, "seed", "condition"], sort=False)["value"].mean().unstack() * 100
     made = pd.DataFrame({"clean": means[CLEAN], "corrupted": means[CORRUPTED]})
     return made.assign(relative_drop=100 * (1 - made["corrupted"] / made["clean"])).reset_index()
+
+
+def levels(study: Study) -> pd.DataFrame:
+    """Each training of a finished grid (``of_each_seed``)."""
+    return of_each_seed(read_csv(study.files.at("results")))

@@ -18,7 +18,7 @@ from bgbias.images import contact_sheet
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _panels
 from bgbias.report.figures import _shown as shown
-from bgbias.results.rows import MODEL
+from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
 from bgbias.study.params import Study, options
 
@@ -46,7 +46,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def draw(study: Study) -> look.Figure:
-    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
+    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], levels(study))
 
 
 def figure_calibration(

@@ -13,8 +13,8 @@ from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import conflict, rows
-from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, gap, matched, steps
+from bgbias.results import conflict, rows, uncertainty
+from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, matched, steps
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -88,7 +88,7 @@ def table(
             row |= rows.shares(rows.seen(own, model, alone), alone)
         if set(GAP) <= set(shown):
             pair = matched(own, model, rows.QUERY_ONLY, GAP)
-            row |= rows.interval("gap", gap(pair), 100)
+            row |= rows.interval("gap", pair.estimate(GAP, uncertainty.difference), 100)
             row |= rows.share("cue_conflict", conflict.estimate(own, model))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
