@@ -77,17 +77,6 @@ def _contrast(found: str) -> float:
     return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
 
 
-def text_width(text: str) -> float:
-    """How many inches a line of text is wide in the letters of an axis."""
-    import matplotlib
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    with style():
-        letters = FontProperties(size=matplotlib.rcParams["ytick.labelsize"])
-        return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
-
-
 def style() -> AbstractContextManager[None]:
     """The project's look, for the figure made inside."""
     from matplotlib.style import context
@@ -95,12 +84,12 @@ def style() -> AbstractContextManager[None]:
     return context(STYLE)
 
 
-def blank(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, ready to be drawn without a display."""
+def blank(width: float, height: float, layout: str | None = None) -> Figure:
+    """An empty figure of so many inches, ready to be drawn without a display; ``layout``: matplotlib's way to place axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=DPI)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure
 
