@@ -33,9 +33,12 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
     handles += [look.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
     down = -(-len(panels) // across)
-    height = down * ((look.WIDTH - LEGEND) / max(across, 2) + AROUND)
+    side, beside = (look.WIDTH - LEGEND) / max(across, 2), LINE * (len(handles) + 4)
+    if len(panels) == 1:  # many points have the room that their legend takes
+        side = min(max(side, beside - AROUND), look.WIDTH - LEGEND)
+    width, height = across * side + LEGEND, max(down * (side + AROUND), beside)
     with look.style():
-        drawn = look.blank(look.WIDTH, max(height, LINE * (len(handles) + 4)), layout="constrained")
+        drawn = look.blank(width, height, layout="constrained")
         for number, (name, rows) in enumerate(panels):
             axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
             panel(axes, rows, losses)
