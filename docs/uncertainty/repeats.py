@@ -38,7 +38,7 @@ def trained(params: Path) -> Iterator[Values]:
         queries = pd.concat(
             [pd.read_parquet(params.parent / study.files.at("queries", **c.wildcards)) for c in own["cell"]]
         )
-        yield retrieved(queries, model, study.evaluation.draws)
+        yield retrieved(queries, model)
 
 
 def pairs(of: Values, deal: int) -> Iterator[tuple[Values, Values]]:

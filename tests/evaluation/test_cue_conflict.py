@@ -177,7 +177,7 @@ def test_decisions_by_hand() -> None:
     )
     donors = [2, 2, 0, 0, 0, 3, 0]
     queries[1] = angles(91)[0]
-    table = shape_texture.table(found(queries, donors, labels, clean), 1).iloc[0]
+    table = shape_texture.table(found(queries, donors, labels, clean)).iloc[0]
     assert table["queries"] == 6
     assert table["shape"] == pytest.approx(100 * 2 / 6)
     assert table["texture"] == pytest.approx(100 * 3 / 6)
@@ -191,7 +191,7 @@ def test_of_two_that_are_as_near_the_first_in_the_table_decides() -> None:
     between = np.tile(angles(90), (4, 1))  # as near to 1, of class 0, as to 2, of class 1
     clean[2] = clean[1] * np.float32([-1, 1])
     between[:] = [0, 1]
-    table = shape_texture.table(found(between, donors, labels, clean), 1).iloc[0]
+    table = shape_texture.table(found(between, donors, labels, clean)).iloc[0]
     # 0 finds 1, the first of two: shape. 1 is left out for itself: 2, texture. 2 lacks itself and 1, which lent: 0 before 3 as
     # near, texture. 3 lacks 1, which lent: 2, shape.
     assert (table["shape"], table["texture"]) == (50, 50)
@@ -212,7 +212,7 @@ def test_decisions_are_those_of_a_naive_loop() -> None:
                 best, who = float(shown[n] @ clean[other]), other
         decided["shape"] += labels[who] == labels[n]
         decided["texture"] += labels[who] == labels[donors[n]]
-    table = shape_texture.table(queries, 1).iloc[0]
+    table = shape_texture.table(queries).iloc[0]
     for name, count in decided.items():
         assert count
         assert table[name] == pytest.approx(100 * count / 30)
@@ -223,6 +223,6 @@ def test_decisions_are_those_of_a_naive_loop() -> None:
 def test_nothing_is_shared_where_nobody_follows_either() -> None:
     labels, clean = [0, 0, 1, 1, 2, 2], angles(0, 5, 90, 95, 180, 185)
     away = angles(180, 180, 180, 180, 0, 0)
-    table = shape_texture.table(found(away, [2, 2, 0, 0, 2, 2], labels, clean), 1).iloc[0]
+    table = shape_texture.table(found(away, [2, 2, 0, 0, 2, 2], labels, clean)).iloc[0]
     assert table["neither"] == 100
     assert np.isnan(table["shape_share"])

@@ -136,9 +136,9 @@ def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgr
     embeddings = Embeddings([f"{n:03d}" for n in ROWS], LABELS, usable, views, donors)
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     names = {n: (setting, n) for n in ("mixed_same", "mixed_rand", "random_background")}
-    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names, DRAWS)
+    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names)
     left_in = scores.of_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
-    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names, DRAWS)
+    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names)
     for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
         lost = values.estimate([name, "random_background"], uncertainty.difference)
         assert lost.low < 0 < lost.high
@@ -166,9 +166,9 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
     embeddings = Embeddings(ids, labels, np.ones(len(labels), bool), views, donors)
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     model = ("a", "b", "none", "pretrained")
-    values = decomposition.matched(queries, model, setting, decomposition.PATH, DRAWS)
-    pair = decomposition.matched(queries, model, "query", decomposition.GAP, DRAWS)
-    found = decomposition.steps(values) | {"gap": decomposition.gap(pair)}
+    values = decomposition.matched(queries, model, setting, decomposition.PATH)
+    pair = decomposition.matched(queries, model, "query", decomposition.GAP)
+    found = decomposition.steps(values) | {"gap": pair.estimate(decomposition.GAP, uncertainty.difference)}
     for step, estimate in found.items():
         nobody = size == 2 and (setting == "query" or step == "gap")
         assert np.isnan(estimate.value) if nobody else abs(estimate.value) < 1e-12, step

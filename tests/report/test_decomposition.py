@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from caption_studies import selected
-from stepped import DRAWS, LABELS, SHOWN, naive, queries
+from stepped import LABELS, SHOWN, naive, queries
 
 import bgbias
 from bgbias.errors import UserError
@@ -18,7 +18,7 @@ from bgbias.results.decomposition import PATH, STEPS, by_chance
 
 def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
     values = queries()
-    table = decomposition.table(values, SHOWN, DRAWS).set_index("method")
+    table = decomposition.table(values, SHOWN).set_index("method")
     for method, row in table.iterrows():
         assert sum(row[step] for step in STEPS) == pytest.approx(row["drop"], abs=1e-9)
         for step, (before, after) in zip(STEPS, pairwise(PATH), strict=True):
@@ -42,17 +42,17 @@ def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
 
 
 def test_what_a_grid_does_not_show_is_left_out() -> None:
-    table = decomposition.table(queries(shown=PATH), PATH, DRAWS)
+    table = decomposition.table(queries(shown=PATH), PATH)
     assert not {"gap", "only_fg", "no_fg", "only_bg"} & set(table)
     printed = formats.markdown(table, "table5", decomposition.caption(selected(), table, {}))
     assert "Class's backgrounds" in printed
     assert "Object alone" not in printed
-    whole = decomposition.table(queries(), SHOWN, DRAWS)
+    whole = decomposition.table(queries(), SHOWN)
     assert "Object alone" in formats.markdown(whole, "table5", decomposition.caption(selected(), whole, {}))
 
 
 def test_models_of_one_seed_are_called_so() -> None:
-    table = decomposition.table(queries(seeds=(0,)), SHOWN, DRAWS)
+    table = decomposition.table(queries(seeds=(0,)), SHOWN)
     first = decomposition.caption(selected(), table, {}).partition(".")[0]
     assert "one training seed, which speaks of these models and not of the methods" in first
 
@@ -61,7 +61,7 @@ def test_a_missing_draw_is_told() -> None:
     values = queries()
     lacking = values[~((values["condition"] == "mixed_same") & (values["draw"] == 1) & (values["seed"] == 2))]
     with pytest.raises(UserError, match="toy/tiny/contrastive/plain lacks values a query for mixed_same"):
-        decomposition.table(lacking, SHOWN, DRAWS)
+        decomposition.table(lacking, SHOWN)
 
 
 def test_chance_is_the_mean_over_random_orders() -> None:
@@ -77,7 +77,5 @@ def test_chance_is_the_mean_over_random_orders() -> None:
             tried.append((hits.cumsum() / np.arange(1, own + 1) * hits).sum() / own)
         assert told[label] == pytest.approx(np.mean(tried), abs=4 * np.std(tried) / 4000**0.5)
     assert np.isnan(told[3])
-    table = decomposition.table(
-        queries(), SHOWN, DRAWS, chance={"toy": dict.fromkeys(range(8), 0.05) | {7: 0.13}}
-    )
+    table = decomposition.table(queries(), SHOWN, chance={"toy": dict.fromkeys(range(8), 0.05) | {7: 0.13}})
     assert table["chance"].tolist() == pytest.approx([6.0, 6.0])

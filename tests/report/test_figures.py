@@ -146,8 +146,8 @@ def test_right_and_wrong_are_framed_and_marked(tmp_path: Path) -> None:
 
 
 def test_each_neighbour_needs_a_mark() -> None:
-    with pytest.raises(ValueError, match="2 neighbours but 1 marks"):
-        Retrieval(photo(0), [photo(1), photo(2)], [True])
+    with pytest.raises(ValueError, match="shorter"):
+        figure_retrieval({"plain": [Retrieval(photo(0), [photo(1), photo(2)], [True])]})
 
 
 def test_attribution_scores_are_printed_with_a_true_minus() -> None:

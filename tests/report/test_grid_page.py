@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +21,8 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
-from bgbias.report.comparisons import Change, LossBlock, MethodRow
+from bgbias.report.columns import Row
+from bgbias.report.comparisons import LossBlock
 from bgbias.report.html import whole_intervals
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MODEL
@@ -30,7 +30,27 @@ from bgbias.results.uncertainty import Estimate
 from bgbias.study import params, plan
 
 LEVEL = Estimate(50.0, 40.0, 60.0)
-PLAIN = MethodRow("plain", "Plain", 3, LEVEL, LEVEL, Estimate(33.0, 28.0, 38.0))
+
+
+def model_row(method: str, seeds: int = 3, **estimates: Estimate) -> Row:
+    """What Tables 1 and 3 have of a model: estimates by their columns, levels that do not matter, and no difference but these."""
+    levels = dict.fromkeys(("corrupted", "clean", "relative_drop", "ref"), LEVEL)
+    row: Row = {"method": method, "seeds": seeds, "p_at_1_corrupted": 50.0}
+    for name, of in (levels | estimates).items():
+        row |= {name: of.value, f"{name}_low": of.low, f"{name}_high": of.high, f"{name}_p_holm": of.p}
+    return row
+
+
+def changed_row(
+    method: str, corrupted: Estimate, clean: Estimate, drop: Estimate, /, **more: Estimate
+) -> Row:
+    """A model that is compared with plain training."""
+    of = {"corrupted_difference": corrupted, "clean_difference": clean, "relative_drop_change": drop}
+    return model_row(method, **of, **more)
+
+
+PLAIN = model_row("plain", relative_drop=Estimate(33.0, 28.0, 38.0))
+QUERY_DROP = "query_only_relative_drop"
 
 
 @pytest.fixture(scope="module")
@@ -206,7 +226,7 @@ def test_the_verdict_claims_what_was_tested() -> None:
     nothing = Estimate(1.0, -3.0, 5.0, 0.5)
     up, down = Estimate(5.0, 3.0, 7.0, 0.01), Estimate(-5.0, -7.0, -3.0, 0.01)
 
-    def said(*blocks: tuple[MethodRow, ...]) -> tuple[str, str]:
+    def said(*blocks: tuple[Row, ...]) -> tuple[str, str]:
         return comparisons.verdict(
             [
                 LossBlock(("data", "tiny", str(n)), f"data {n}", list(models), [])
@@ -215,11 +235,9 @@ def test_the_verdict_claims_what_was_tested() -> None:
         )
 
     def changed(
-        corrupted: Estimate, drop: Estimate, title: str = "BGAugment", clean: Estimate = nothing
-    ) -> MethodRow:
-        return MethodRow(
-            "bgaugment", title, 3, LEVEL, LEVEL, LEVEL, score=LEVEL, change=Change(corrupted, clean, drop)
-        )
+        corrupted: Estimate, drop: Estimate, method: str = "bgaugment", clean: Estimate = nothing
+    ) -> Row:
+        return changed_row(method, corrupted, clean, drop)
 
     one = "Where all backgrounds change, plain models lose 33 [28, 38] % of their MAP@R."
     assert said((PLAIN,)) == (one, "")
@@ -233,7 +251,9 @@ def test_the_verdict_claims_what_was_tested() -> None:
         f"{one} BGAugment raises MAP@R there and lowers it on photos as they are, by more than chance.",
         "",
     )
-    two = dataclasses.replace(PLAIN, query_drop=Estimate(21.0, 15.0, 27.0))
+    two = model_row(
+        "plain", relative_drop=Estimate(33.0, 28.0, 38.0), **{QUERY_DROP: Estimate(21.0, 15.0, 27.0)}
+    )
     of_queries = "Where only the queries' backgrounds change, plain models lose 21 [15, 27] %."
     assert said((two,)) == (one, of_queries)
     for corrupted, drop in ((nothing, nothing), (down, up)):
@@ -242,12 +262,12 @@ def test_the_verdict_claims_what_was_tested() -> None:
             "",
         )
     raises = "Other raises MAP@R there, by more than chance."
-    assert said((PLAIN, changed(nothing, nothing), changed(up, nothing, "Other"))) == (
+    assert said((PLAIN, changed(nothing, nothing), changed(up, nothing, "other"))) == (
         f"{one} {raises}",
         "Of the other methods none lessens the drop or raises MAP@R there by more than chance.",
     )
     assert said(
-        (two, changed(up, down), changed(nothing, nothing, "None"), changed(up, nothing, "Other"))
+        (two, changed(up, down), changed(nothing, nothing, "none"), changed(up, nothing, "other"))
     ) == (
         f"{one} Of 3 methods 2 lessen the drop or raise MAP@R there, by more than chance: BGAugment and Other.",
         f"{helps} {raises} {of_queries}",
@@ -260,23 +280,22 @@ def test_the_verdict_claims_what_was_tested() -> None:
         "0, 1, 2, 3 and 4 lessen the drop and raise MAP@R there, by more than chance."
         in said((PLAIN, *many))[1]
     )
-    mixed = changed(up, down, "BGAugment and other")
-    assert mixed.change
-    mixed = dataclasses.replace(mixed, change=dataclasses.replace(mixed.change, over=down, score=up))
+    of_mixture = {"corrupted_over_bgaugment": down, "ref_gain": up}
+    mixed = changed_row("bgaugment_and_other", up, nothing, down, **of_mixture)
     assert said((PLAIN, changed(up, down), mixed))[1] == (
         "BGAugment and BGAugment and other lessen the drop and raise MAP@R there, by more than chance."
         " Of 1 comparison of a mixture with BGAugment alone the mixture is better there in none and worse in 1, by more than"
         " chance."
         " Of 1 comparison with plain training attribution lies more on the object in 1, by more than chance."
     )
-    larger = dataclasses.replace(
-        PLAIN, drop=Estimate(40.0, 35.0, 45.0), query_drop=Estimate(30.0, 25.0, 35.0)
+    larger = model_row(
+        "plain", relative_drop=Estimate(40.0, 35.0, 45.0), **{QUERY_DROP: Estimate(30.0, 25.0, 35.0)}
     )
-    unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
+    unbiased = model_row("plain", relative_drop=Estimate(-4.0, -10.0, 3.0))
     # Where nothing is lost there is nothing to cure, and no comparison to count.
     assert said(
         (two, changed(nothing, down)),
-        (larger, changed(up, down), changed(nothing, down, "Other")),
+        (larger, changed(up, down), changed(nothing, down, "other")),
         (unbiased, changed(up, down)),
     ) == (
         "Where all backgrounds change, plain models lose up to 40 [35, 45] % of their MAP@R. Of 2 methods 2 lessen the drop or"
@@ -287,12 +306,12 @@ def test_the_verdict_claims_what_was_tested() -> None:
         " change, plain models lose 30 [25, 35] to 21 [15, 27] %.",
     )
     assert said((unbiased,)) == ("No loss beyond chance is shown where all backgrounds change.", "")
-    alone = dataclasses.replace(PLAIN, seeds=1)
+    alone = PLAIN | {"seeds": 1}
     assert said((alone, changed(up, down))) == (
         f"With 1 training seed each, this says little of methods. {one}",
         helps,
     )
-    assert said((MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, LEVEL),)) == (
+    assert said((model_row("pretrained", 1),)) == (
         "Nothing was trained: these are networks as they came.",
         "",
     )
@@ -397,9 +416,9 @@ def test_a_drawing_that_a_phone_cuts_has_a_shade_where_it_goes_on(page: Path, tm
 
 
 def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
-    unbiased = dataclasses.replace(PLAIN, drop=Estimate(-4.0, -10.0, 3.0))
-    untested = dataclasses.replace(PLAIN, drop=Estimate(30.0))
-    before = dataclasses.replace(PLAIN, method="pretrained", title="Backbone alone")
+    unbiased = model_row("plain", relative_drop=Estimate(-4.0, -10.0, 3.0))
+    untested = model_row("plain", relative_drop=Estimate(30.0))
+    before = PLAIN | {"method": "pretrained"}
     blocks = [
         LossBlock((name, "tiny", loss), name, [before, model], [])
         for name, loss, model in (
@@ -444,7 +463,7 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
 
 
 def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
-    before = MethodRow("pretrained", "Backbone alone", 1, LEVEL, LEVEL, Estimate(60.0, 50.0, 70.0))
+    before = model_row("pretrained", 1, relative_drop=Estimate(60.0, 50.0, 70.0))
     untrained, trained = (
         LossBlock(("data", "tiny", loss), loss, [model], [])
         for loss, model in (("none", before), ("contrastive", PLAIN))
@@ -506,15 +525,10 @@ def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_mode
 def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> None:
     up, chance = Estimate(20.0, 15.0, 25.0, 0.01), Estimate(-2.0, -6.0, 2.0, 0.5)
     fair, best = (
-        MethodRow(
-            method, title, 3, Estimate(level), LEVEL, LEVEL, first_hit=hit, change=Change(up, chance, up)
-        )
-        for method, title, level, hit in (
-            ("mine", "Mine", 50.0, 88.0),
-            ("bgaugment", "BGAugment", 60.0, 91.3),
-        )
+        changed_row(method, up, chance, up, corrupted=Estimate(level)) | {"p_at_1_corrupted": hit}
+        for method, level, hit in (("mine", 50.0, 88.0), ("bgaugment", 60.0, 91.3))
     )
-    plain = dataclasses.replace(PLAIN, first_hit=68.7)
+    plain = PLAIN | {"p_at_1_corrupted": 68.7}
     block = LossBlock(("data", "tiny", "contrastive"), "data", [plain, fair, best], [])
     assert list(comparisons.advice([block], {})) == [
         "data: train with BGAugment. Where all backgrounds change it gains +20.0 [15.0, 25.0] points of MAP@R, beyond chance; on"
@@ -526,16 +540,8 @@ def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> Non
 def test_where_only_drops_lessen_the_better_retriever_is_named_and_not_the_smaller_drop() -> None:
     chance = Estimate(1.0, -3.0, 5.0, 0.5)
     better, smaller = (
-        MethodRow(
-            title.lower(),
-            title,
-            3,
-            Estimate(level),
-            LEVEL,
-            LEVEL,
-            change=Change(chance, chance, Estimate(drop, drop - 2, drop + 2, 0.01)),
-        )
-        for title, level, drop in (("Better", 60.0, -10.0), ("Smaller", 40.0, -30.0))
+        changed_row(name, chance, chance, Estimate(drop, drop - 2, drop + 2, 0.01), corrupted=Estimate(level))
+        for name, level, drop in (("better", 60.0, -10.0), ("smaller", 40.0, -30.0))
     )
     block = LossBlock(("data", "tiny", "contrastive"), "data", [PLAIN, smaller, better], [])
     (said,) = comparisons.advice([block], {})

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from caption_studies import selected
-from stepped import DRAWS, LABELS, QUERIES, SEEDS, naive, queries
+from stepped import LABELS, QUERIES, SEEDS, naive, queries
 
 import bgbias
 from bgbias.evaluation.metrics import MATCHED_OTHERS
@@ -32,7 +32,7 @@ CLARITY = 0.2 + 0.3 * THIRD + np.linspace(0, 0.1, QUERIES)
 
 
 def made(values: pd.DataFrame, of_masks: pd.DataFrame) -> pd.DataFrame:
-    return mask_quality.table(values, {"toy": of_masks}, DRAWS).set_index("method")
+    return mask_quality.table(values, {"toy": of_masks}).set_index("method")
 
 
 def test_thirds_lose_what_their_queries_lose() -> None:
@@ -95,7 +95,7 @@ def test_true_masks_say_more_than_the_maskers_word() -> None:
 
 
 def test_masks_that_do_not_differ_have_no_thirds() -> None:
-    alike = mask_quality.table(queries(), {"toy": masks(np.ones(QUERIES))}, DRAWS)
+    alike = mask_quality.table(queries(), {"toy": masks(np.ones(QUERIES))})
     assert alike["measure"].isna().all()
     assert alike["drop_worst"].isna().all()
     assert alike["drop_more_p_holm"].isna().all()
@@ -118,7 +118,7 @@ def test_what_a_class_means_for_others_widens_intervals() -> None:
 
 
 def test_it_is_printed() -> None:
-    table = mask_quality.table(queries(), {"toy": masks(CLARITY)}, DRAWS)
+    table = mask_quality.table(queries(), {"toy": masks(CLARITY)})
     said = mask_quality.caption(selected(), table, {"toy": 2})
     printed = formats.markdown(table, "table10", said)
     assert "clarity 0.2" in printed

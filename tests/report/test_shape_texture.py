@@ -55,7 +55,7 @@ def queries() -> pd.DataFrame:
 
 
 def test_shares_are_over_classes_and_seeds() -> None:
-    table = shape_texture.table(queries(), DRAWS, LEARNED).set_index("backbone")
+    table = shape_texture.table(queries(), LEARNED).set_index("backbone")
     for backbone in SHAPES:
         drawn = [[decisions(backbone, seed, draw) for draw in range(DRAWS)] for seed in SEEDS]
         shape, texture = np.moveaxis(np.array(drawn).mean(1), 1, 0)
@@ -79,14 +79,14 @@ def test_chance_is_the_share_of_others_of_the_class() -> None:
     """Of 7 photos, a query's own and its donor's left out: of a class of 3 there are 2 among 5, of one of 4 3 among 5."""
     assert shape_texture.by_chance(np.array([4, 4, 4, 6, 6, 6, 6])) == pytest.approx({4: 0.4, 6: 0.6})
     of_class = {label: 0.1 * (label % 2) for label in range(8)}
-    table = shape_texture.table(queries(), DRAWS, chance={"toy": of_class})
+    table = shape_texture.table(queries(), chance={"toy": of_class})
     assert table["chance"].tolist() == pytest.approx([5, 5])
     assert "By chance, %" in formats.markdown(table, "table14", "")
-    assert "By chance, %" not in formats.markdown(shape_texture.table(queries(), DRAWS), "table14", "")
+    assert "By chance, %" not in formats.markdown(shape_texture.table(queries()), "table14", "")
 
 
 def test_negatives_are_told_where_there_are_some() -> None:
-    with_, without = (shape_texture.table(queries(), DRAWS, learned) for learned in (LEARNED, {}))
+    with_, without = (shape_texture.table(queries(), learned) for learned in (LEARNED, {}))
     said = shape_texture.caption(selected(evaluation=SimpleNamespace(draws=DRAWS)), with_, {"toy": 3})
     assert "40 queries" in said
     assert "2 draws each" in said
@@ -101,13 +101,13 @@ def test_negatives_are_told_where_there_are_some() -> None:
 def test_values_that_are_missing_are_told() -> None:
     whole = queries()
     with pytest.raises(UserError, match="No query was seen as cue_conflict"):
-        shape_texture.table(whole[whole["condition"] == "clean"], DRAWS)
+        shape_texture.table(whole[whole["condition"] == "clean"])
     with pytest.raises(UserError, match="toy/patches/none/pretrained lacks values a query for shape"):
-        shape_texture.table(whole.drop(index=whole.index[-1]), DRAWS)
+        shape_texture.table(whole.drop(index=whole.index[-1]))
 
 
 def test_the_figure_shows_every_alpha_and_every_seed() -> None:
-    table = shape_texture.table(queries(), DRAWS, LEARNED)
+    table = shape_texture.table(queries(), LEARNED)
     (axes,) = shape_share.figure_shape_share(table).axes
     assert axes.get_title(loc="left") == "toy · bare, patches"
     lines = [line.get_xydata() for line in axes.get_lines()]

@@ -30,11 +30,10 @@ def part(values: dict[int | str, Any], others: dict[int | str, Any] | None = Non
     return pd.DataFrame(rows).sample(frac=1, random_state=0)
 
 
-def values(method: str, of_seeds: dict[int | str, Any], **more: Any) -> Values:
+def values(method: str, of_seeds: dict[int | str, Any]) -> Values:
     """Of a model whose only column is ``clean``."""
     model = "toy", "tiny", "none" if method == "pretrained" else "triplet", method
-    draws = {"clean": len(next(iter(of_seeds.values())))}
-    return Values.of(model, {"clean": part(of_seeds)}, "score", draws=draws, **more)
+    return Values.of(model, {"clean": part(of_seeds)}, "score")
 
 
 def drawn(seed: int, draws: int = 1, level: float = 0.5) -> np.ndarray:
@@ -63,7 +62,7 @@ def test_what_a_class_means_for_others_is_averaged_alike_and_counts() -> None:
     of_seeds, others = ({seed: drawn(seed + shift, 2) for seed in (0, 1, 2)} for shift in (0, 10))
     model = "toy", "tiny", "triplet", "plain"
     parts = {"clean": part(of_seeds, others)}
-    found = Values.of(model, parts, "score", "others", {"clean": 2})
+    found = Values.of(model, parts, "score", "others")
     columns, of_others = (np.stack([made[s].mean(axis=0) for s in (0, 1, 2)]) for made in (of_seeds, others))
     np.testing.assert_allclose(found.of_others["clean"], of_others)
     mean = found.estimate(["clean"])
@@ -100,7 +99,7 @@ def test_a_backbone_that_every_seed_pretrained_anew_has_its_seeds() -> None:
 def test_a_statistic_of_several_columns_takes_mine_and_then_theirs() -> None:
     _, queries = study({("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED})
     plain, cured = (
-        retrieved(rows, ("sop", "bn_inception", "contrastive", method), 2)
+        retrieved(rows, ("sop", "bn_inception", "contrastive", method))
         for method, rows in (
             (m, queries[queries["method"] == m].reset_index(drop=True)) for m in ("plain", "bgaugment")
         )
@@ -118,24 +117,20 @@ def test_absent_seeds_draws_and_queries_are_refused() -> None:
     one_draw = whole.drop(whole.index[(whole["seed"] == 1) & (whole["draw"] == 1)])
     one_value = whole.iloc[1:]
     one_query = whole[whole["image_id"] != "c.jpg"]
-    for wrong in (one_draw, one_value, whole[whole["draw"] == 0], whole[whole["seed"] == 0], whole[:0]):
+    for wrong in (one_draw, one_value, whole[whole["seed"] == 0], whole[:0]):
         with pytest.raises(
             UserError, match=r"toy/tiny/triplet/plain lacks values a query for corrupted.*snakemake"
         ):
-            Values.of(
-                model, {"clean": whole, "corrupted": wrong}, "score", draws={"clean": 2, "corrupted": 2}
-            )
+            Values.of(model, {"clean": whole, "corrupted": wrong}, "score")
     with pytest.raises(UserError, match="clean and corrupted are of different queries"):
-        Values.of(
-            model, {"clean": whole, "corrupted": one_query}, "score", draws={"clean": 2, "corrupted": 2}
-        )
+        Values.of(model, {"clean": whole, "corrupted": one_query}, "score")
 
 
 def test_models_of_other_queries_are_not_compared() -> None:
     mine, theirs = part({0: drawn(1)}), part({0: drawn(2)})
     theirs["image_id"] = theirs["image_id"].replace("c.jpg", "cc.jpg")
     one, other = (
-        Values.of(("toy", "tiny", "triplet", method), {"clean": rows}, "score", draws={"clean": 1})
+        Values.of(("toy", "tiny", "triplet", method), {"clean": rows}, "score")
         for method, rows in (("cured", mine), ("plain", theirs))
     )
     with pytest.raises(UserError, match="triplet/cured and toy/tiny/triplet/plain were asked different quer"):

@@ -227,7 +227,7 @@ def _with_classes(
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     unsure = asking.unsure(qualities)
-    found = findings.of_labelled(embeddings, names, audit.question.asked.draws, unsure)
+    found = findings.of_labelled(embeddings, names, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
     asked = AskedModel("", embeddings, found.photos.set_index("image_id"))

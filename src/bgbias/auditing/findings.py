@@ -50,21 +50,21 @@ class Findings:
 
 
 def of_labelled(
-    embeddings: Embeddings, names: Mapping[int, str], draws: int, unsure: Collection[str] = ()
+    embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     shown = list(dict.fromkeys(condition for condition, _ in embeddings.views))
-    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown), draws)
+    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown))
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels, embeddings.given)
     return Findings(
-        _levels(queries, shown, draws),
-        _steps(queries, draws),
-        _drops(queries, draws),
+        _levels(queries, shown),
+        _steps(queries),
+        _drops(queries),
         _classes(photos, unsure),
         photos,
-        conflict.estimate(queries, MODEL, draws),
+        conflict.estimate(queries, MODEL),
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
         queries,
     )
@@ -96,12 +96,12 @@ def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate
     return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
-def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataFrame:
+def _levels(queries: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = seen(queries, MODEL, views_in(setting, shown), draws, metric, others)
+            values = seen(queries, MODEL, views_in(setting, shown), metric, others)
             for condition in shown:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 known = values.has_queries_with(values, [condition])
@@ -114,19 +114,19 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str], draws: int) -> pd.DataF
     return pd.DataFrame(lines)
 
 
-def _steps(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
+def _steps(queries: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
-        values = decomposition.matched(queries, MODEL, setting, PATH, draws)
+        values = decomposition.matched(queries, MODEL, setting, PATH)
         for name, estimate in decomposition.steps(values).items():
             lines.append({"setting": setting, "step": name} | interval(_known(values, PATH, estimate)))
     return pd.DataFrame(lines)
 
 
-def _drops(queries: pd.DataFrame, draws: int) -> pd.DataFrame:
+def _drops(queries: pd.DataFrame) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        values = seen(queries, MODEL, views_in(setting, ends), draws)
+        values = seen(queries, MODEL, views_in(setting, ends))
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | interval(found) | {"p": found.p})

@@ -27,9 +27,8 @@ from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.photos.examination import TURNED_MASKS
 from bgbias.report import html, maps
-from bgbias.report import queries as asking
 from bgbias.report.html.pictures import inside, outlined
-from bgbias.report.queries import ShownQuery
+from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_HARD, Estimate
@@ -216,7 +215,7 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
         ],
         "fewest_hard": FEWEST_HARD,
         "properties": slices.PROPERTIES,
-        "queries": asking.on_page(audit.queries),
+        "unsure": UNSURE,
     }
 
 

@@ -220,15 +220,10 @@ def _narrow(head: str) -> list[str]:
 @cache
 def _macros() -> Any:
     """The macros of ``formats.j2``."""
-    import jinja2  # planning does without
-
-    environment = jinja2.Environment(
-        *("<%", "%>", "<<", ">>", "<#", "#>"),
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        keep_trailing_newline=True,
-    )
+    # LaTeX has braces of its own.
+    marks = ("<%", "%>", "<<", ">>", "<#", "#>")
+    folder = Path(__file__).parent
+    environment = prose.environment(folder, *marks, trim_blocks=True, keep_trailing_newline=True)
     environment.filters |= {
         "narrow": _narrow,
         "tex": escape,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -32,9 +32,10 @@ from bgbias.report import (
     prose,
     tables,
 )
-from bgbias.report.columns import rounded
 from bgbias.report.html.pictures import url
+from bgbias.report.queries import UNSURE
 from bgbias.results import publication
+from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
@@ -46,7 +47,6 @@ JPEG_QUALITY = 88
 CLASSES = 500  # rows of the page's tables of classes
 NEXT_SENTENCE = re.compile(r"(?<! al)\. (?=[A-Z])")  # "et al. 2011" goes on
 TEMPLATE = "grid_page.j2"
-OPTIMIZERS = {"rmsprop": "RMSprop", "adam": "Adam", "adamw": "AdamW"}
 # What stands where; whatever else a grid has comes with the comparison.
 SECTIONS = {
     "parts": ("What the drop is made of", ("table5", "table6"), ("worst_of",)),
@@ -88,8 +88,9 @@ def made(study: Study) -> str:
     leaks = {own.dataset: own.leak for own in photos}
     headline, more = comparisons.verdict(blocks)
     spent, legend = costs.spent(study)
+    report = records(pd.read_csv(study.files.at("mask_report")))
+    masks = prose.fill_macro(TEMPLATE, "masks", report=report, policy=study.mask_policy)
     values: dict[str, Any] = {
-        "title": f"{study.grid}: do the models look at the object?",
         "grid": study.grid,
         "verdict": headline,
         "more": more,
@@ -105,7 +106,8 @@ def made(study: Study) -> str:
         "sections": list(_sections(study, read)),
         "curves": _inside(_png(drawn)) if (drawn := curves.drawn(study)) else {},
         "rising": curves.rising(study),
-        "masks_told": [*_of_masks(study), *comparisons.by_masks(blocks, read)],
+        "masks_told": [*masks, *comparisons.by_masks(blocks, read)],
+        "unsure": UNSURE,
         "advice": list(comparisons.advice(blocks, read)),
         "methods": _methods(study, read["table1"]),
         "born": publication.birth(study),
@@ -193,44 +195,27 @@ def _caveats(table: pd.DataFrame) -> list[str]:
 def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, own in table.groupby("dataset", sort=False):
-        chosen = study.datasets[str(name)]
-        yield (
-            names.dataset(str(name)),
-            _sentence(
-                "dataset",
-                about=_first_sentence(plugins.load("datasets", chosen.kind)),
-                photos=names.how_many(own, "queries", "test photo"),
-                classes=int(own["classes"].max()),
-                masker=chosen.masker,
-                options=_options(chosen.options),
-            ),
-        )
+        dataset = study.datasets[str(name)]
+        about = _first_sentence(plugins.load("datasets", dataset.kind))
+        photos = names.how_many(own, "queries", "test photo")
+        of = {"photos": photos, "classes": int(own["classes"].max()), "masker": dataset.masker}
+        sentence = _sentence("dataset", about=about, options=_options(dataset.options), **of)
+        yield names.dataset(str(name)), sentence
     cells = (cell for cell in plan.cells(study) if not side_by_side(cell.method)[1])
     named = {cell.method: plan.method(study, cell) for cell in cells}
     for method in dict.fromkeys(table["method"]):
-        if found := named.get(method):
-            has_own_row = found.kind in named and found.kind != method
+        if chosen := named.get(method):
+            about, options = _first_sentence(chosen.module).removesuffix("."), _options(chosen.options)
+            like = chosen.kind if chosen.kind in named and chosen.kind != method else ""
             yield (
                 names.method(method),
-                _sentence(
-                    "method",
-                    about=_first_sentence(found.module).removesuffix("."),
-                    like=names.method(found.kind) if has_own_row else "",
-                    options=_options(dict(found.options)),
-                    is_replacing=found.replaces,
-                ),
+                _sentence("method", about=about, like=like, options=options, is_replacing=chosen.replaces),
             )
     for backbone in dict.fromkeys(table["backbone"]):
         net = plan.backbone(study, backbone)
-        yield (
-            backbone,
-            _sentence(
-                "backbone",
-                about=_first_sentence(net.module) if plugins.known("backbones", net.kind) else "",
-                like=net.kind if net.kind != backbone else "",
-                options=_options(dict(net.options)),
-            ),
-        )
+        about = _first_sentence(net.module) if plugins.known("backbones", net.kind) else ""
+        like = net.kind if net.kind != backbone else ""
+        yield backbone, _sentence("backbone", about=about, like=like, options=_options(net.options))
 
 
 def _sentence(macro: str, **values: Any) -> str:
@@ -242,27 +227,11 @@ def _first_sentence(file: ModuleType) -> str:
     return NEXT_SENTENCE.split(text)[0].rstrip(".").replace("``", "") + "."
 
 
-def _options(options: dict[str, Any]) -> str:
+def _options(options: Mapping[str, Any]) -> str:
     """Options as params.yaml has them; nothing if there are none."""
     return yaml.safe_dump(
-        options, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
+        dict(options), default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf
     ).strip()[1:-1]
-
-
-def _of_masks(study: Study) -> Iterator[str]:
-    masks, policy = pd.read_csv(study.files.at("mask_report")), study.mask_policy
-    for row in masks.to_dict("records"):
-        yield _sentence(
-            "masks",
-            dataset=names.dataset(row["dataset"]),
-            masker=row["masker"],
-            area=html.percent(row["mean_area"], 0),
-            iou=None if math.isnan(row["mean_iou"]) else rounded(row["mean_iou"], 2),
-            lost=int(row["test_photos_without_trusted_mask"]),
-            photos=f"{int(row['test_photos']):,}",
-            smallest=html.percent(policy.min_area, 0),
-            largest=html.percent(policy.max_area, 0),
-        )
 
 
 def _same_backgrounds(study: Study) -> str:
@@ -287,15 +256,8 @@ def _methods(study: Study, table: pd.DataFrame) -> str:
     """A paragraph for a paper."""
     cells = plan.trained(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
+    trained = table[names.trained(table["method"])]
+    seeds = names.how_many(trained, "seeds", "seed") if cells else ""
     return _sentence(
-        "methods",
-        maskers=dict.fromkeys(dataset.masker for dataset in datasets),
-        pools=dict.fromkeys(dataset.backgrounds for dataset in datasets),
-        draws=study.evaluation.draws,
-        train=study.train,
-        optimizer=OPTIMIZERS[study.train.optimizer],
-        backbones=dict.fromkeys(cell.backbone for cell in cells),
-        losses=[names.loss(loss) for loss in dict.fromkeys(cell.loss for cell in cells)],
-        seeds=names.how_many(table[names.trained(table["method"])], "seeds", "seed") if cells else "",
-        fewest_seeds=FEWEST_SEEDS,
+        "methods", study=study, datasets=datasets, cells=cells, seeds=seeds, fewest_seeds=FEWEST_SEEDS
     )

@@ -4,8 +4,7 @@ alone tell the class.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -14,13 +13,12 @@ from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources
-from bgbias.report.columns import rounded
-from bgbias.report.comparisons import LossBlock, MethodRow
-from bgbias.report.queries import AskedModel
+from bgbias.report.columns import Row, rounded
+from bgbias.report.comparisons import BLOCK, LossBlock, is_compared
+from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results import leak
 from bgbias.results.leak import Leak
 from bgbias.results.rows import MAP_AT_R
-from bgbias.results.uncertainty import Estimate
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -33,14 +31,14 @@ Field = tuple[bool, bool]
 class DatasetPhotos:
     """Of a dataset what is shown of its photos: in the comparison (``title``) in which plain training loses most.
 
-    ``queries`` as ``queries.on_page`` gives them, and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
+    ``queries`` by their kind (``queries.shown``), and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
     name; ``missing``: the first file that is not on this machine, and because of which nothing is shown.
     """
 
     dataset: str
     title: str
     over: str = ""
-    queries: Sequence[Mapping[str, Any]] = ()
+    queries: Mapping[str, Sequence[ShownQuery]] = field(default_factory=dict)
     portraits: Mapping[str, str] | None = None
     leak: Leak | None = None
     missing: str = ""
@@ -58,19 +56,19 @@ def of_grid(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos
 
 def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
     """The comparison in which plain training loses most; one without any training only where there are no others."""
-    trained = [block for block in blocks if any(m.method not in names.NOT_TRAINED for m in block.models)]
-    return max(trained or blocks, key=lambda block: _first(block).drop.value)
+    trained = [block for block in blocks if any(m["method"] not in names.NOT_TRAINED for m in block.models)]
+    return max(trained or blocks, key=lambda block: _first(block)["relative_drop"])
 
 
-def _first(block: LossBlock) -> MethodRow:
+def _first(block: LossBlock) -> Row:
     """The model that the others are seen beside: the plain one, or the first that was trained."""
-    plain = (model for model in block.models if model.method == PLAIN)
+    plain = (model for model in block.models if model["method"] == PLAIN)
     return next(plain, _trained(block)[0])
 
 
-def _trained(block: LossBlock) -> list[MethodRow]:
+def _trained(block: LossBlock) -> list[Row]:
     """The models that were trained; all, where none was."""
-    return [m for m in block.models if m.method not in names.NOT_TRAINED] or block.models
+    return [m for m in block.models if m["method"] not in names.NOT_TRAINED] or block.models
 
 
 def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
@@ -78,9 +76,10 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     first = _first(block)
     others = [model for model in _trained(block) if model is not first]
     # Beside the plain one the best: more would fill a page that nobody reads.
-    shown = [first, *sorted(others, key=lambda model: -model.corrupted.value)[:1]]
+    shown = [first, *sorted(others, key=lambda model: -model["corrupted"])[:1]]
     first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
-    cells = [first_runs[*block.of, model.method] for model in shown]
+    methods = [model["method"] for model in shown]
+    cells = [first_runs[*block.of, method] for method in methods]
     embedded = sources.of_models(cells, "embed", "embeddings")
     read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
     paths = {role: made.path(study) for role, made in (read | embedded).items()}
@@ -90,25 +89,21 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     _, album = sources.album(study, dataset, backbone)
     photos = album.evaluation(album.table("test"), random_background.NEEDS, "test")
     unsure = queries.unsure(read_mask_table(paths["mask_table"]))
-    levels = _levels(study, block.of, [model.method for model in shown])
+    levels = _levels(study, block.of, methods)
     models = [
-        AskedModel(
-            model.title if len(shown) > 1 else "",
-            embeddings.read(paths[role]),
-            levels[model.method],
-        )
-        for model, role in zip(shown, embedded, strict=True)
+        AskedModel(names.method(m) if len(methods) > 1 else "", embeddings.read(paths[role]), levels[m])
+        for m, role in zip(methods, embedded, strict=True)
     ]
     frame = photos.table.frame
     of_label = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     of_label |= {int(row["label"]): row["name"] for row in block.classes}
     draws = f"with the own background → mean of {study.evaluation.draws} others"
-    seeds = f" and {names.count(first.seeds, 'seed')}; shown is what seed {cells[0].run} finds"
+    seeds = f" and {names.count(first['seeds'], 'seed')}; shown is what seed {cells[0].run} finds"
     return DatasetPhotos(
         dataset,
         block.title,
-        draws + seeds * (first.seeds > 1),
-        queries.on_page(queries.shown(models, photos, of_label, unsure, count)),
+        draws + seeds * (first["seeds"] > 1),
+        queries.shown(models, photos, of_label, unsure, count),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
         leak.of(photos),
     )
@@ -116,12 +111,12 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
 
 def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> dict[str, pd.DataFrame]:
     """MAP@R of each model's queries in the gallery of original photos, means over seeds and draws."""
-    of_block = [
-        *zip(("dataset", "backbone", "loss"), ("==",) * 3, block, strict=True),
-        ("method", "in", methods),
-    ]
-    wanted = ["method", "setting", "condition", "image_id", MAP_AT_R]
-    rows = pd.read_parquet(study.files.at("all_queries"), columns=wanted, filters=of_block)
+    of_block = [(key, "==", name) for key, name in zip(BLOCK, block, strict=True)]
+    rows = pd.read_parquet(
+        study.files.at("all_queries"),
+        columns=["method", "setting", "condition", "image_id", MAP_AT_R],
+        filters=[*of_block, ("method", "in", methods)],
+    )
     # Clean queries are of either setting, and written as symmetric.
     settings = rows["condition"].map({CLEAN: SYMMETRIC, RANDOM_BACKGROUND: QUERY_ONLY})
     means = rows[rows["setting"] == settings].groupby(["method", "image_id", "condition"])[MAP_AT_R].mean()
@@ -137,17 +132,17 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
         if found is None or math.isnan(found.more.low):
             continue
         own = [block for block in blocks if block.of[0] == dataset]
-        drops: dict[str, list[Estimate]] = {}
+        drops: dict[str, list[Row]] = {}
         for model in (model for block in own for model in _trained(block)):
-            if not math.isnan(model.drop.low):
-                title = f"left after {model.title}" if model.change else model.title
-                drops.setdefault(title, []).append(model.drop)
+            if not math.isnan(model["relative_drop_low"]):
+                title = names.method(model["method"])
+                drops.setdefault(f"left after {title}" if is_compared(model) else title, []).append(model)
         for leans in (True, False):
             parts = []
             for title, some in drops.items():
-                there = [drop for drop in some if (drop.low > 0) == leans]
+                there = [model for model in some if (model["relative_drop_low"] > 0) == leans]
                 if len(some) == len(there) == 1:
-                    parts.append(f"{title} {rounded(there[0].value, 0)} %")
+                    parts.append(f"{title} {rounded(there[0]['relative_drop'], 0)} %")
                 elif there:
                     parts.append(f"{title} ({len(there)} of {len(some)} comparisons)")
             if parts:

@@ -16,6 +16,7 @@ from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.images.contact_sheet import MUTED, PAPER, RULE
 from bgbias.report import names
+from bgbias.settings import read_yaml
 from bgbias.study.cell import side_by_side
 
 if TYPE_CHECKING:
@@ -26,52 +27,9 @@ if TYPE_CHECKING:
 DPI = 200
 # Inches: the text width of a two-column paper.
 WIDTH = 7.0
-# Any two stay apart for every kind of colour vision: they were searched for the largest least distance, in families of one hue
-# as far as the tenth place. Green and red never stand without a tick or a cross.
-PALETTE = (  # of methods, by their PLACE
-    "#7C838C",
-    "#1D6FB8",
-    "#D9722A",
-    "#6DA17F",
-    "#2E5734",
-    "#438347",
-    "#4D152A",
-    "#5F4357",
-    "#832E7B",
-    "#2F254B",
-    "#5433B1",
-    "#E098E8",
-    "#E860F8",
-    "#A83000",
-    "#E0A800",
-    "#50C870",
-    "#9000F8",
-    "#8CD962",
-    "#B336EA",
-    "#680305",
-    "#450467",
-)
-OTHERS = ("#7B5EA7", "#2A9D8F", "#B5477D", "#8A7A3B")
+_COLOURS = read_yaml(Path(__file__).parent / "look.yaml")
+PALETTE, OTHERS, SHADES = (_COLOURS[name] for name in ("palette", "others", "shades"))
 BLACK, READABLE = "#000000", 4.5
-# What a file's entries mix into its colour, and how much of it, in the order in which it names them. The eye keeps few lights of
-# one hue apart: behind the first three other hues come in, which were searched for as the palette was.
-SHADES = (
-    (PAPER, 0.35),
-    (PAPER, 0.62),
-    (PAPER, 0.18),
-    ("#994C00", 0.5),
-    ("#990099", 0.7),
-    ("#FFBF80", 0.5),
-    ("#80BFFF", 0.7),
-    ("#FF8000", 0.5),
-    ("#8080FF", 0.7),
-    ("#FFFF00", 0.7),
-    ("#FFBF80", 0.3),
-    ("#000000", 0.7),
-    ("#000099", 0.7),
-    ("#80FFBF", 0.7),
-    ("#8000FF", 0.7),
-)
 RIGHT, WRONG = "#15915A", "#C4283B"
 STYLE = Path(__file__).parent / "look.mplstyle"
 
@@ -119,17 +77,6 @@ def _contrast(found: str) -> float:
     return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
 
 
-def text_width(text: str) -> float:
-    """How many inches a line of text is wide in the letters of an axis."""
-    import matplotlib
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextPath
-
-    with style():
-        letters = FontProperties(size=matplotlib.rcParams["ytick.labelsize"])
-        return float(TextPath((0, 0), text, prop=letters).get_extents().width) / 72
-
-
 def style() -> AbstractContextManager[None]:
     """The project's look, for the figure made inside."""
     from matplotlib.style import context
@@ -137,12 +84,12 @@ def style() -> AbstractContextManager[None]:
     return context(STYLE)
 
 
-def blank(width: float, height: float) -> Figure:
-    """An empty figure of so many inches, ready to be drawn without a display."""
+def blank(width: float, height: float, layout: str | None = None) -> Figure:
+    """An empty figure of so many inches, ready to be drawn without a display; ``layout``: matplotlib's way to place axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=DPI)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
     FigureCanvasAgg(figure)
     return figure
 

@@ -8,13 +8,14 @@ its template in full, so that digests count the template as part of the module's
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.report import names
 from bgbias.report.columns import rounded, with_interval
+from bgbias.results.rows import of_row
 from bgbias.results.uncertainty import Estimate
 
 if TYPE_CHECKING:
@@ -49,17 +50,21 @@ def _parted(text: str) -> list[str]:
     return [" ".join(part.split()) for part in text.split("¶")]
 
 
-@cache
-def _environment() -> Environment:
+def environment(folders: Path | Sequence[Path], *marks: str, **options: Any) -> Environment:
+    """Jinja's environment of the templates in these folders, with the filters that all share; ``marks`` and
+    ``options`` are its own.
+    """
     import jinja2  # planning does without
 
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(FOLDERS), undefined=jinja2.StrictUndefined, autoescape=False
-    )
+    loader = jinja2.FileSystemLoader(folders)
+    environment = jinja2.Environment(*marks, loader=loader, undefined=jinja2.StrictUndefined, **options)
     environment.globals |= {"count": names.count}
     environment.filters |= {
         "dataset": names.dataset,
+        "loss": names.loss,
+        "method": names.method,
         "listed": names.listed,
+        "estimate": of_row,
         "interval": _interval,
         "percent": _percent,
         "rounded": rounded,
@@ -69,15 +74,16 @@ def _environment() -> Environment:
     return environment
 
 
+@cache
+def _environment() -> Environment:
+    return environment(FOLDERS)
+
+
 def _interval(number: Estimate, digits: int) -> str:
     return with_interval(number.value, number.low, number.high, digits)
 
 
 def _percent(share: Estimate, digits: int = 0, sign: str = " %") -> str:
     """A share of 0..1 in percent, its interval behind the sign."""
-    interval = (
-        ""
-        if math.isnan(share.low)
-        else f" [{rounded(100 * share.low, digits)}, {rounded(100 * share.high, digits)}]"
-    )
-    return f"{rounded(100 * share.value, digits)}{sign}{interval}"
+    value, *ends = (rounded(100 * number, digits) for number in (share.value, share.low, share.high))
+    return f"{value}{sign}" + ("" if math.isnan(share.low) else f" [{', '.join(ends)}]")

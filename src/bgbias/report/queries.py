@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,19 +20,6 @@ PORTRAITS = 60  # classes
 UNSURE = 0.85  # a mask of less clarity: most of these are wrong (docs/masks.md)
 LOT = "audit sheet"  # what the random ones are drawn for, wherever they are shown
 PORTRAIT = 56  # pixels
-KINDS = {
-    "worst": (
-        "The queries that lose most",
-        "Chosen for what they lose: they show how it happens, not how often.",
-    ),
-    "doubtful": (
-        "With doubtful masks",
-        f"The queries that lose most of those whose mask is unsure (clarity below {UNSURE}, docs/masks.md): there the loss says"
-        " least of the model.",
-    ),
-    "random": ("Randomly chosen queries", "Chosen at random, so not cherry-picked."),
-}
-APART = " Those with a doubtful mask, which may have lost more, stand behind them."
 
 
 @dataclass(frozen=True)
@@ -158,16 +144,3 @@ def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: M
 def portraits(first: Mapping[str, str], photos: EvaluationPhotos) -> dict[str, str]:
     """Of the first classes, each with the name of a photo, that photo as a page holds it."""
     return {name: inside(photos.clean(first[name]), PORTRAIT) for name in list(first)[:PORTRAITS]}
-
-
-def on_page(queries: Mapping[str, Sequence[ShownQuery]]) -> list[dict[str, Any]]:
-    """The same as the template takes them, kind by kind."""
-    return [
-        {
-            "id": name,
-            "title": KINDS[name][0],
-            "told": KINDS[name][1] + APART * (name == "worst" and "doubtful" in queries),
-            "queries": some,
-        }
-        for name, some in queries.items()
-    ]

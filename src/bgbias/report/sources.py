@@ -53,11 +53,6 @@ def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFr
     return pd.read_parquet(study.files.at("all_queries"), columns=list(columns))
 
 
-def levels(study: Study) -> pd.DataFrame:
-    """Each training's levels and drop (``rows.of_each_seed``)."""
-    return rows.of_each_seed(rows.read_csv(study.files.at("results")))
-
-
 def test_splits(study: Study) -> dict[str, ImageTable]:
     """The test split of each dataset."""
     tables = {d: study.files.at("table", dataset=d) for d in plan.datasets(study)}

@@ -92,8 +92,7 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
     own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
     values = {
-        name: rows.seen(frame, ("photos", name, "none", "pretrained"), VIEWS, _draws(frame))
-        for name, frame in own.items()
+        name: rows.seen(frame, ("photos", name, "none", "pretrained"), VIEWS) for name, frame in own.items()
     }
     lines = [_line(name, values[name], own[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
@@ -116,17 +115,13 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     )
 
 
-def _draws(frame: pd.DataFrame) -> int:
-    return int(frame.loc[frame["condition"] == CORRUPTED, "draw"].nunique())
-
-
 def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
     for level in LEVELS:
         line |= rows.interval(level, values.estimate([level]), 1)
     line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
     if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
-        matched = decomposition.matched(frame, values.model, QUERY_ONLY, PATH, _draws(frame))
+        matched = decomposition.matched(frame, values.model, QUERY_ONLY, PATH)
         steps = decomposition.steps(matched)
         for step in decomposition.STEPS:
             line |= rows.interval(step, steps[step], 1)

@@ -13,7 +13,7 @@ from bgbias.results.uncertainty import Estimate
 CONDITION = "mixed_rand"
 
 
-def decided(asked: pd.DataFrame, model: Model, draws: int, own: str, donor: str) -> Values:
+def decided(asked: pd.DataFrame, model: Model, own: str, donor: str) -> Values:
     """Columns of these names: the share of a query's draws in which its nearest photo is of its own class, and of its donor's.
 
     ``asked``: one model's rows of ``scores.of_queries`` in one condition, with the column ``OF_DONOR``.
@@ -21,7 +21,7 @@ def decided(asked: pd.DataFrame, model: Model, draws: int, own: str, donor: str)
     named = asked[["image_id", "label", "seed", "draw"]]
     found = {own: rows.PRECISION_AT_1, donor: OF_DONOR}
     parts = {name: named.assign(value=asked[column]) for name, column in found.items()}
-    return Values.of(model, parts, "value", draws=dict.fromkeys(parts, draws))
+    return Values.of(model, parts, "value")
 
 
 def share(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -30,10 +30,10 @@ def share(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.divide(one, either, out=np.full(either.shape, np.nan), where=either != 0)
 
 
-def estimate(queries: pd.DataFrame, model: Model, draws: int) -> Estimate:
+def estimate(queries: pd.DataFrame, model: Model) -> Estimate:
     """Of queries whose nearest photo is of the background's class or of the object's, the share of the first.
 
     ``queries``: one model's rows of ``scores.of_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
-    return decided(asked, model, draws, "object", "background").estimate(["background", "object"], share)
+    return decided(asked, model, "object", "background").estimate(["background", "object"], share)

@@ -25,34 +25,23 @@ DROP = "drop"
 OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
-def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str], draws: int) -> Values:
-    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, those with chance in them seen so
-    many times (``draws``), in galleries that lack the same photos in each.
+def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
+    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, in galleries that lack the same
+    photos in each.
     """
     views = rows.views_in(setting, names)
-    return rows.seen(queries, model, views, draws, MATCHED[setting], MATCHED_OTHERS[setting])
+    return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
 
 
 def steps(values: Values) -> dict[str, Estimate]:
     """Points of MAP@R, 0..1, lost in each of ``STEPS``, and the ``DROP`` that they add up to: all of the queries that have a
     value in every condition of ``PATH``. Unknown where no query has: classes of two photos have no other lender.
     """
-    if not values.has_queries_with(values, PATH):
-        return dict.fromkeys((*STEPS, DROP), uncertainty.UNKNOWN)
     ends = {name: (n, n + 1) for n, name in enumerate(STEPS)} | {DROP: (0, len(STEPS))}
     return {
         name: values.estimate(PATH, lambda *means, first=first, last=last: means[first] - means[last])
         for name, (first, last) in ends.items()
     }
-
-
-def gap(values: Values) -> Estimate:
-    """MAP@R, 0..1, on backgrounds of the query's class minus on those of other classes (``GAP``); unknown where no query has
-    both.
-    """
-    if not values.has_queries_with(values, GAP):
-        return uncertainty.UNKNOWN
-    return values.estimate(GAP, uncertainty.difference)
 
 
 def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float]:

@@ -98,7 +98,7 @@ def publish(study: Study, figures: Collection[str]) -> Path:
         )
     tables = table_names(study)
     contents = {f"{name}.csv": study.files.at("table_csv", table=name).read_bytes() for name in tables}
-    contents[f"{SEEDS}.csv"] = seeds(study).to_csv(index=False).encode()
+    contents[f"{SEEDS}.csv"] = rows.levels(study).to_csv(index=False).encode()
     contents |= {f"{name}.png": path.read_bytes() for name, path in sorted(drawn.items())}
     captions = {}
     for name in tables:
@@ -123,12 +123,7 @@ def table_names(study: Study) -> list[str]:
 def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
     """The tables of a finished grid, and ``seeds``."""
     paths = {name: study.files.at("table_csv", table=name) for name in table_names(study)}
-    return {name: rows.read_csv(path) for name, path in paths.items()} | {SEEDS: seeds(study)}
-
-
-def seeds(study: Study) -> pd.DataFrame:
-    """Each training of a finished grid (``rows.of_each_seed``)."""
-    return rows.of_each_seed(rows.read_csv(study.files.at("results")))
+    return {name: rows.read_csv(path) for name, path in paths.items()} | {SEEDS: rows.levels(study)}
 
 
 def birth(study: Study) -> dict[str, Any]:

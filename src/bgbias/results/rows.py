@@ -22,6 +22,7 @@ from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate, Statistic, difference, itself
 from bgbias.segmentation.episodes import CENTRE
 from bgbias.study.cell import PLAIN, PRETRAINED, side_by_side
+from bgbias.study.params import Study
 
 SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
 CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
@@ -155,13 +156,12 @@ class Values:
         parts: Mapping[str, pd.DataFrame],
         value: str,
         of_others: str = "",
-        draws: Mapping[str, int] | None = None,
     ) -> Values:
-        """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there are several (``draws``
-        says how many), the ``value`` and, where it depends on which other classes there are, the column ``of_others``
+        """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there may be several, the
+        ``value`` and, where it depends on which other classes there are, the column ``of_others``
         (``evaluation.left_out``).
 
-        Raises UserError if a seed, a draw, or the same query in another column is missing.
+        Raises UserError if a seed, a seed's draw, or the same query in another column is missing.
         """
         first = next(iter(parts.values()))
         runs = first["seed"].unique()
@@ -169,9 +169,9 @@ class Values:
         queries = pd.Index(first["image_id"].drop_duplicates().sort_values())
         found: dict[str, dict[str, np.ndarray]] = {value: {}, of_others: {}}
         for name, part in parts.items():
-            over = ["seed", *(["draw"] if draws else [])]
+            over = [column for column in ("seed", "draw") if column in part]
             wide = part.drop(columns="label").pivot(index="image_id", columns=over)
-            expected = len(runs) * (draws[name] if draws else 1)
+            expected = len(runs) * (part["draw"].nunique() if "draw" in part else 1)
             for column in filter(None, found):
                 # A combination that is absent would look like a query to skip.
                 if part.empty or len(part) != len(wide) * expected or wide[column].shape[1] != expected:
@@ -203,8 +203,12 @@ class Values:
         return columns, [self.of_others.get(n, np.zeros_like(self.columns[n]))[rows] for n in names]
 
     def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
-        """A number made of some columns' means, with its interval."""
-        columns, of_others = self._of_seeds(names, self.seeds or (0,))
+        """A number made of some columns' means, with its interval; unknown if no query has all these values."""
+        return self._estimate(*self._of_seeds(names, self.seeds or (0,)), of)
+
+    def _estimate(self, columns: list[np.ndarray], of_others: list[np.ndarray], of: Statistic) -> Estimate:
+        if not np.isfinite(np.concatenate(columns)).all(axis=0).any():
+            return uncertainty.UNKNOWN
         return uncertainty.estimate(columns, self.classes, of, of_others)
 
     def paired_seeds(self, other: Values) -> list[int]:
@@ -213,16 +217,12 @@ class Values:
             return [seed for seed in self.seeds if seed in other.seeds]
         return list(self.seeds or other.seeds)
 
-    def has_queries_with(self, other: Values, names: Sequence[str]) -> bool:
-        """Whether there is a query of which both models have all these values."""
-        values = [model.columns[name] for model in (self, other) for name in names]
-        return bool(np.isfinite(np.concatenate(values)).all(axis=0).any())
-
     def against(self, other: Values | None, names: Sequence[str], of: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
         have; a model without seeds is paired with every one.
 
-        Unknown without another model, and if they share no seed (``paired_seeds``). Raises UserError if their queries differ.
+        Unknown without another model, and if they share no seed (``paired_seeds``) or no query with all these values. Raises
+        UserError if their queries differ.
         """
         if other is None:
             return uncertainty.UNKNOWN
@@ -236,35 +236,31 @@ class Values:
         (mine, mine_of_others), (theirs, theirs_of_others) = (
             values._of_seeds(names, seeds) for values in (self, other)
         )
-        of_others = mine_of_others + theirs_of_others
-        return uncertainty.estimate(mine + theirs, self.classes, of, of_others)
+        return self._estimate(mine + theirs, mine_of_others + theirs_of_others, of)
 
 
-def retrieved(rows: pd.DataFrame, model: Model, draws: int) -> Values:
+def retrieved(rows: pd.DataFrame, model: Model) -> Values:
     """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
     both = {"clean": (SYMMETRIC, CLEAN), "corrupted": (SYMMETRIC, CORRUPTED)}
-    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)}, draws)
+    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)})
 
 
 def seen(
     rows: pd.DataFrame,
     model: Model,
     views: Mapping[str, tuple[str, str]],
-    draws: int,
     value: str = MAP_AT_R,
     of_others: str = OTHERS,
 ) -> Values:
-    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition, which has
-    so many ``draws`` if there is chance in it; ``of_others`` as in ``Values.of``.
+    """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition;
+    ``of_others`` as in ``Values.of``.
     """
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition) in views.items()
     }
-    repeats = conditions.repeats({condition for _, condition in views.values()}, draws)
-    draws_of = {name: repeats[condition] for name, (_, condition) in views.items()}
-    return Values.of(model, parts, value, of_others, draws_of)
+    return Values.of(model, parts, value, of_others)
 
 
 def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -292,3 +288,8 @@ def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:
     means = levels.groupby([*MODEL, "seed", "condition"], sort=False)["value"].mean().unstack() * 100
     made = pd.DataFrame({"clean": means[CLEAN], "corrupted": means[CORRUPTED]})
     return made.assign(relative_drop=100 * (1 - made["corrupted"] / made["clean"])).reset_index()
+
+
+def levels(study: Study) -> pd.DataFrame:
+    """Each training of a finished grid (``of_each_seed``)."""
+    return of_each_seed(read_csv(study.files.at("results")))

@@ -12,8 +12,9 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
-ACROSS, GAP, LEFT, TOP, FOOT, BETWEEN, RIGHT, LINE = 3, 0.42, 0.5, 0.32, 0.42, 0.55, 1.75, 0.14
-BESIDE = 0.5  # room for a mark of the legend, and around it
+ACROSS = 3
+# Inches: about the width of a legend, the height of its lines, and that of titles and labels above and below a panel.
+LEGEND, LINE, AROUND = 1.9, 0.15, 0.45
 
 # Draws the rows of one dataset and backbone into axes, each loss with its mark.
 Panel = Callable[[Any, pd.DataFrame, dict[str, str]], None]
@@ -31,28 +32,21 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
     handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
     handles += [look.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
-    right = max(RIGHT, BESIDE + max(look.text_width(str(handle.get_label())) for handle in handles))
-    side = (look.WIDTH - LEFT - right - GAP * (across - 1)) / max(across, 2)
     down = -(-len(panels) // across)
-    above = TOP + LINE * table["backbone"].str.contains("\n").any()  # a title may have two lines
-    beside = 0.4 + 0.15 * (len(handles) + 1)
+    side, beside = (look.WIDTH - LEGEND) / max(across, 2), LINE * (len(handles) + 4)
     if len(panels) == 1:  # many points have the room that their legend takes
-        side = min(max(side, beside - above - FOOT), look.WIDTH - LEFT - right)
-    width = LEFT + across * side + GAP * (across - 1) + right
-    between = BETWEEN + above - TOP
-    height = max(above + down * side + (down - 1) * between + FOOT, beside)
+        side = min(max(side, beside - AROUND), look.WIDTH - LEGEND)
+    width, height = across * side + LEGEND, max(down * (side + AROUND), beside)
     with look.style():
-        drawn = look.blank(width, height)
+        drawn = look.blank(width, height, layout="constrained")
         for number, (name, rows) in enumerate(panels):
-            row, column = divmod(number, across)
-            left, top = LEFT + column * (side + GAP), above + row * (side + between)
-            axes = look.panel(drawn, left, top, side, side)
+            axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
             panel(axes, rows, losses)
             axes.set_title(" · ".join([names.dataset(str(name[0])), str(name[1])]))
             axes.set_xlabel(across_axis)
-            if not column:
+            if number % across == 0:
                 axes.set_ylabel(up_axis)
-        drawn.legend(handles=handles, loc="upper right", bbox_to_anchor=(0.995, 0.985))
+        drawn.legend(handles=handles, loc="outside right upper")
     return drawn
 
 

@@ -18,7 +18,7 @@ from bgbias.images import contact_sheet
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _panels
 from bgbias.report.figures import _shown as shown
-from bgbias.results.rows import MODEL
+from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
 from bgbias.study.params import Study, options
 
@@ -46,7 +46,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def draw(study: Study) -> look.Figure:
-    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], sources.levels(study))
+    return figure_calibration(sources.table(study, 1), settings(study)["correlations"], levels(study))
 
 
 def figure_calibration(
@@ -70,9 +70,8 @@ def figure_calibration(
     known = rows.groupby("loss", sort=False)["correlation"].nunique()
     losses = known.sort_values(ascending=False, kind="stable").index.tolist()
     with look.style():
-        figure = look.blank(look.WIDTH, HEIGHT)
-        left = look.panel(figure, 0.42, 0.32, 2.45, 1.98)
-        right = look.panel(figure, 4.1, 0.32, 1.85, 1.98)
+        figure = look.blank(look.WIDTH, HEIGHT, layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(4, 3))
         for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
             for method, line in of_loss.groupby("method", sort=False):

@@ -17,8 +17,7 @@ from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 PLACE = 7
-ROW, BETWEEN_LOSSES, HEADING = 0.175, 0.06, 0.27
-HEAD, FOOT, LABELS, GAP, MARGIN = 0.3, 0.58, 1.3, 0.3, 0.12
+ROW, BETWEEN_LOSSES, HEADING, AROUND = 0.175, 0.06, 0.27, 0.88  # inches
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
@@ -39,29 +38,31 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
     # Papers' numbers that were found in another way than ours do not compare.
     published = ("published_clean", "published_corrupted")
     table = table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
-    places, headings, depth = _places(table)
+    is_first = table[["dataset", "backbone"]].ne(table[["dataset", "backbone"]].shift()).any(axis=1)
+    is_apart = is_first | table["loss"].ne(table["loss"].shift())
+    ends = (ROW + BETWEEN_LOSSES * is_apart + HEADING * is_first).cumsum()
+    places, depth = ends - ROW / 2, ends.iloc[-1] + BETWEEN_LOSSES
     plain = set(table.loc[table["method"] == PLAIN, ["dataset", "loss"]].itertuples(index=False, name=None))
     names = [
         wording.row(loss, method, below_plain=(dataset, loss) in plain)
         for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
     ]
     with look.style():
-        labels = max(LABELS, 2 * MARGIN + max(map(look.text_width, names)))
-        width = (look.WIDTH - labels - GAP - MARGIN) / 2
-        figure = look.blank(look.WIDTH, HEAD + depth + FOOT)
-        left = look.panel(figure, labels, HEAD, width * 1.1, depth)
-        right = look.panel(figure, labels + width * 1.1 + GAP, HEAD, width * 0.9, depth)
+        figure = look.blank(look.WIDTH, depth + AROUND, layout="constrained")
+        left, right = figure.subplots(1, 2, width_ratios=(1.1, 0.9))
         for (_, row), y in zip(table.iterrows(), places, strict=True):
             _retrieval(left, row, y)
             _drop(right, row, y)
         left.set_yticks(places, names)
         for tick, method in zip(left.get_yticklabels(), table["method"], strict=True):
             tick.set_color(look.ink(method))
-        # Long names reach into the panel: no grid lines through letters.
+        # No grid lines through letters.
         box = {"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5}
-        for y, text in headings:
-            inches = (figure.dpi_scale_trans, "data")
-            left.annotate(text, (MARGIN, y), xycoords=inches, va="center", weight="bold", bbox=box)
+        for (_, row), y in zip(
+            table[is_first].iterrows(), places[is_first] - (ROW + HEADING) / 2, strict=True
+        ):
+            text = f"{wording.dataset(row['dataset'])} · {row['backbone']}"
+            left.text(0, y, text, transform=left.get_yaxis_transform(), va="center", weight="bold", bbox=box)
         largest = np.nanmax(table[["clean", "published_clean"]].to_numpy())
         left.set(title="MAP@R, %", xlim=(0, 1.06 * largest))
         least = np.nanmin(table[["relative_drop", "relative_drop_low"]].to_numpy())
@@ -75,23 +76,6 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         right.set_yticks([])
         _legend(figure, table)
     return figure
-
-
-def _places(table: pd.DataFrame) -> tuple[list[float], list[tuple[float, str]], float]:
-    """Where each row lies, in inches from the top; the headings with their places; the height of it all."""
-    places: list[float] = []
-    headings: list[tuple[float, str]] = []
-    y, before = 0.0, ("", "", "")
-    for dataset, backbone, loss in table[["dataset", "backbone", "loss"]].itertuples(index=False):
-        if (dataset, backbone) != before[:2]:
-            y += BETWEEN_LOSSES if headings else 0
-            headings.append((y + HEADING / 2, f"{wording.dataset(dataset)} · {backbone}"))
-            y += HEADING
-        elif loss != before[2]:
-            y += BETWEEN_LOSSES
-        places.append(y + ROW / 2)
-        y, before = y + ROW, (dataset, backbone, loss)
-    return places, headings, y + BETWEEN_LOSSES
 
 
 def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
@@ -125,5 +109,4 @@ def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
     if len(methods) <= IN_LEGEND:
         thick: dict[str, Any] = {"linewidth": 4, "alpha": 0.8}
         handles += [look.handle(wording.method(m), color=look.colour(m), **thick) for m in methods]
-    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.01, 0), "columnspacing": 1.6}
-    figure.legend(handles=handles, ncols=len(handles), **place)
+    figure.legend(handles=handles, ncols=len(handles), loc="outside lower left", columnspacing=1.6)

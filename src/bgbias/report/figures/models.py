@@ -13,7 +13,7 @@ from bgbias.report.tables import models
 from bgbias.study.params import Study
 
 PLACE = 8
-ROW, HEAD, FOOT, MARGIN = 0.19, 0.5, 0.58, 0.12
+ROW, HEAD, FOOT = 0.19, 0.35, 0.5  # inches
 wanted = models.wanted
 
 
@@ -30,14 +30,12 @@ def figure_models(table: pd.DataFrame) -> look.Figure:
     groups = [(str(name), own) for name, own in table.groupby("dataset", sort=False)]
     depths = [ROW * (len(own) + 1) for _, own in groups]
     with look.style():
-        labels = 2 * MARGIN + max(map(look.text_width, table["backbone"]))
-        width = look.WIDTH - labels - MARGIN
-        figure = look.blank(look.WIDTH, sum(depths) + HEAD * len(groups) + FOOT)
+        height = sum(depths) + HEAD * len(groups) + FOOT
+        figure = look.blank(look.WIDTH, height, layout="constrained")
+        panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]
         ends = ["clean_low", "clean_high", "changed_low", "changed_high", "clean", "changed"]
         largest = float(np.nanmax(table[ends].to_numpy()))
-        top = 0.0
-        for (dataset, own), depth in zip(groups, depths, strict=True):
-            axes = look.panel(figure, labels, top + HEAD, width, depth)
+        for axes, (dataset, own) in zip(panels, groups, strict=True):
             places = np.arange(len(own))
             for level, filled, shift in (("clean", False, -0.12), ("changed", True, 0.12)):
                 reach = np.abs(own[[f"{level}_low", f"{level}_high"]].to_numpy().T - own[level].to_numpy())
@@ -54,6 +52,5 @@ def figure_models(table: pd.DataFrame) -> look.Figure:
                 )
             axes.set(title=names.dataset(dataset), xlim=(0, 1.06 * largest), ylim=(len(own) - 0.5, -0.5))
             axes.set_yticks(places, list(own["backbone"]))
-            top += HEAD + depth
         axes.set_xlabel("MAP@R, %: original queries (open), other backgrounds (filled)")
     return figure

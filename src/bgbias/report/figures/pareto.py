@@ -15,7 +15,7 @@ from bgbias.images import contact_sheet
 from bgbias.report import look, sources
 from bgbias.report.figures import _panels
 from bgbias.report.figures import _shown as shown
-from bgbias.results.rows import MODEL
+from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -29,7 +29,7 @@ def wanted(study: Study) -> bool:
 
 
 def draw(study: Study) -> look.Figure:
-    return figure_pareto(sources.table(study, 1), sources.levels(study))
+    return figure_pareto(sources.table(study, 1), levels(study))
 
 
 def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:

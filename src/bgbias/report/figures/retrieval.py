@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,8 +26,7 @@ PLACE = 3
 wanted, settings = shown.pair, shown.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
-MARGIN, GAP, GAP_AFTER_QUERY, GAP_BETWEEN_METHODS = 0.06, 0.09, 0.2, 0.24
-LABEL, TALLY, HEAD = 0.3, 0.42, 0.24
+BESIDE, HEAD = 0.7, 0.3  # inches: of methods' names and tallies, and of the heads
 
 
 def reads(study: Study) -> sources.Sources:
@@ -91,10 +89,6 @@ class Retrieval:
     correct: Sequence[bool]
     title: str = ""
 
-    def __post_init__(self) -> None:
-        if len(self.retrieved) != len(self.correct):
-            raise ValueError(f"{len(self.retrieved)} neighbours but {len(self.correct)} marks")
-
 
 def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
@@ -102,55 +96,35 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
     tally.
     """
-    depth = max(len(row.retrieved) for of_method in rows.values() for row in of_method)
-    left = MARGIN + LABEL
-    side = (look.WIDTH - left - GAP_AFTER_QUERY - (depth - 1) * GAP - TALLY) / (depth + 1)
-    block = {method: len(of_method) * side + (len(of_method) - 1) * GAP for method, of_method in rows.items()}
-    height = HEAD + sum(block.values()) + (len(rows) - 1) * GAP_BETWEEN_METHODS + MARGIN
+    named = [(method, row) for method, of_method in rows.items() for row in of_method]
+    depth = max(len(row.retrieved) for _, row in named)
+    side = (look.WIDTH - BESIDE) / (depth + 1)
     with look.style():
-        figure = look.blank(look.WIDTH, height)
-        beside = left + side + GAP_AFTER_QUERY
-        places = [left, *(beside + rank * (side + GAP) for rank in range(depth))]
-        for place, word in zip(places, ["query", "nearest", *range(2, depth + 1)], strict=True):
-            centre = place + side / 2
-            look.text(figure, centre, HEAD / 2, str(word), ha="center", color=contact_sheet.MUTED)
-        top = HEAD
-        for method, of_method in rows.items():
-            _method(figure, method, top, block[method])
-            for row in of_method:
-                _row(figure, row, left, top, side)
-                top += side + GAP
-            top += GAP_BETWEEN_METHODS - GAP
+        figure = look.blank(look.WIDTH, HEAD + len(named) * side, layout="constrained")
+        panels = figure.subplots(len(named), depth + 1, squeeze=False)
+        for axes, word in zip(panels[0], ["query", "nearest", *range(2, depth + 1)], strict=True):
+            axes.set_title(str(word), loc="center", weight="normal", color=contact_sheet.MUTED)
+        for (method, row), of_row in zip(named, panels, strict=True):
+            of_row[0].set_ylabel(names.method(method), color=look.ink(method), weight="bold")
+            _row(row, of_row)
     return figure
 
 
-def _method(figure: look.Figure, method: str, top: float, height: float) -> None:
-    """The method's name beside its rows, on a bar of its colour."""
-    bar = look.panel(figure, MARGIN, top, 0.2, height)
-    bar.set_facecolor(look.ink(method))
-    bar.set(xticks=[], yticks=[])
-    for spine in bar.spines.values():
-        spine.set_visible(False)
-    white: dict[str, Any] = {"color": "white", "weight": "bold", "rotation": 90}
-    bar.text(0.5, 0.5, names.method(method), ha="center", va="center", **white)
-
-
-def _row(figure: look.Figure, row: Retrieval, left: float, top: float, side: float) -> None:
-    query = look.panel(figure, left, top, side, side)
+def _row(row: Retrieval, panels: Sequence[look.Axes]) -> None:
+    query, *neighbours = panels
     look.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
     if row.title:
         box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85}
         dark = {"color": contact_sheet.INK, "fontsize": 5.5}
         look.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
-    place = left + side + GAP_AFTER_QUERY
-    for image, correct in zip(row.retrieved, row.correct, strict=True):
-        axes = look.panel(figure, place, top, side, side)
+    for axes in neighbours[len(row.retrieved) :]:
+        axes.set_axis_off()
+    for axes, (image, correct) in zip(neighbours, zip(row.retrieved, row.correct, strict=True), strict=False):
         # A tick or a cross: the frame's message for those who see no green and red.
         mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
         look.photo(axes, image, frame=colour, line=2.4)
         sign = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
         white = {"color": "white", "weight": "bold", "fontsize": 6.5}
         look.tag(axes, 0.9, 0.9, mark, sign, ha="center", va="center", **white)
-        place += side + GAP
     tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
-    look.text(figure, place, top + side / 2, tally, ha="left", weight="bold", fontsize=8.5)
+    look.tag(neighbours[-1], 1.12, 0.5, tally, ha="left", va="center", weight="bold", fontsize=8.5)

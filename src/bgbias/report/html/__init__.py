@@ -9,6 +9,7 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
+from bgbias.report import prose
 from bgbias.report.columns import rounded as number
 from bgbias.report.columns import with_interval
 from bgbias.report.html.pictures import inside, outlined, url
@@ -19,15 +20,7 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 def render(template: str, values: dict[str, object]) -> str:
     """The page of a template; a value that a template names and is not given is an error of Jinja's."""
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = prose.environment(TEMPLATES, autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "as_url": url,
         "inside": inside,

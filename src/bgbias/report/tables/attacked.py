@@ -95,10 +95,13 @@ def table(
         shown = {CLEAN: own[own["condition"] == CLEAN], CORRUPTED: own[own["condition"] == CORRUPTED]}
         shown |= {str(view): part for view, part in of_attacks[model].groupby("attack", sort=False)}
         for view, part in shown.items():
+            of_view = part.assign(condition=view)
+            settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
+            views = {column: (setting, view) for column, setting in settings.items()}
             named = model if view == CLEAN else (*model[:3], f"{model[3]}+{view}")
             row = rows.named(named) | rows.repetitions(own, model)
             precision, mean_precision, recall = (
-                _values(part, model, value, others, view)
+                rows.seen(of_view, model, views, value, others)
                 for value, others in ((PRECISION_AT_1, ""), (MAP_AT_R, OTHERS), (RECALL_AT_4, ""))
             )
             compared.setdefault(view, {})[model] = mean_precision
@@ -125,15 +128,6 @@ def table(
                 row |= published.beside(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
     return rows.of_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
-
-
-def _values(part: pd.DataFrame, model: rows.Model, value: str, others: str, view: str) -> rows.Values:
-    """One metric of a model's photos seen in one way: query and gallery alike in ``both``, in the clean gallery in ``query``."""
-    settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
-    columns = ["image_id", "label", "seed", "draw", value, *filter(None, [others])]
-    parts = {name: part.loc[part["setting"] == setting, columns] for name, setting in settings.items()}
-    draws = int(part["draw"].nunique())
-    return rows.Values.of(model, parts, value, others, dict.fromkeys(parts, draws))
 
 
 def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:

@@ -92,7 +92,8 @@ def table(
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
             row |= _spread(variant, scores[variant].to_numpy().T)
-            row |= _gain(variant, values, rows.plain_of(compared, model))
+            gain = values.against(rows.plain_of(compared, model), [variant])
+            row |= rows.tested(f"{variant}_gain", gain, 1)
         row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
     return rows.of_models(lines)
@@ -109,15 +110,6 @@ def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
         f"{variant}_sd_seeds": uncertainty.sd_over_seeds(by_seed),
         f"{variant}_negative": 100 * uncertainty.mean(negative),
     }
-
-
-def _gain(variant: str, values: rows.Values, plain: rows.Values | None) -> dict[str, float]:
-    """Score of a method minus that of plain, on the photos that both have a score of."""
-    if plain and not values.has_queries_with(plain, [variant]):
-        raise UserError(
-            f"{'/'.join(values.model)} and its plain model share no image with a score. {rows.NEXT}"
-        )
-    return rows.tested(f"{variant}_gain", values.against(plain, [variant]), 1)
 
 
 caption = sentences.from_template("attribution.j2", COLUMNS)

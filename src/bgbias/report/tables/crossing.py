@@ -44,7 +44,7 @@ def reads(study: Study) -> sources.Sources:
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     queries, shares = (sources.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
-    return table(queries, shares, sources.levels(study))
+    return table(queries, shares, rows.levels(study))
 
 
 def of_queries(own: pd.DataFrame, model: rows.Model) -> rows.Values:

@@ -70,13 +70,13 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
-        alone = rows.seen(own, model, views, draws)
+        alone = rows.seen(own, model, views)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
-            values = rows.seen(part, named, VIEWS, draws)
+            values = rows.seen(part, named, VIEWS)
             row = _row(values) | repeated
             for column in ("corrupted", "clean"):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)

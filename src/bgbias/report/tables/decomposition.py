@@ -13,8 +13,8 @@ from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import conflict, rows
-from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, gap, matched, steps
+from bgbias.results import conflict, rows, uncertainty
+from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, matched, steps
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -55,17 +55,16 @@ def make(study: Study) -> pd.DataFrame:
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
     queries = sources.queries(study, [*OF_QUERIES, *more])
     chance = {d: by_chance(s.labels, s.given) for d, s in sources.test_splits(study).items()}
-    return table(queries, shown, study.evaluation.draws, plan.cells(study), chance)
+    return table(queries, shown, plan.cells(study), chance)
 
 
 def table(
     queries: pd.DataFrame,
     shown: Sequence[str],
-    draws: int,
     cells: Sequence[Cell] = (),
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 5 from the values a query of models that saw the conditions ``shown``, those with chance in them ``draws`` times.
+    """Table 5 from the values a query of models that saw the conditions ``shown``.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
     ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos in each; ``STEPS``,
@@ -80,17 +79,17 @@ def table(
     alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
+        values = matched(own, model, rows.SYMMETRIC, PATH)
         row = rows.heading(own, values, "queries")
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
         if alone:
-            row |= rows.shares(rows.seen(own, model, alone, draws), alone)
+            row |= rows.shares(rows.seen(own, model, alone), alone)
         if set(GAP) <= set(shown):
-            pair = matched(own, model, rows.QUERY_ONLY, GAP, draws)
-            row |= rows.interval("gap", gap(pair), 100)
-            row |= rows.share("cue_conflict", conflict.estimate(own, model, draws))
+            pair = matched(own, model, rows.QUERY_ONLY, GAP)
+            row |= rows.interval("gap", pair.estimate(GAP, uncertainty.difference), 100)
+            row |= rows.share("cue_conflict", conflict.estimate(own, model))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)

@@ -73,17 +73,15 @@ def reads(study: Study) -> sources.Sources:
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
-    return table(sources.queries(study, OF_QUERIES), masks, study.evaluation.draws, plan.cells(study))
+    return table(sources.queries(study, OF_QUERIES), masks, plan.cells(study))
 
 
 def table(
     queries: pd.DataFrame,
     masks: Mapping[str, pd.DataFrame],
-    draws: int,
     cells: Sequence[Cell] = (),
 ) -> pd.DataFrame:
-    """Table 10 from the values a query of models that saw conditions with chance in them ``draws`` times, and each dataset's
-    table of masks.
+    """Table 10 from the values a query, and each dataset's table of masks.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` and ``classes``, of all thirds;
     ``measure``, a name of ``MEASURES``; of the third with the worst and that with the best masks, the measure's ends
@@ -95,7 +93,7 @@ def table(
     sources.refuse_missing(queries, cells)
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, PATH, draws)
+        values = matched(own, model, rows.SYMMETRIC, PATH)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
     return rows.of_models(lines, within=())

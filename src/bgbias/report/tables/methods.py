@@ -18,7 +18,7 @@ from bgbias.report.columns import Column, against_plain, number
 from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables.retrieval import DIFFERENCES
-from bgbias.results.rows import CORRUPTED, MODEL, Model, corrected, named, retrieved, tested
+from bgbias.results.rows import MODEL, Model, corrected, named, retrieved, tested
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
 from bgbias.study.methods import ON_REPLACED
@@ -97,13 +97,12 @@ def table(
 
 def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """A row a model on replaced backgrounds: by how much its MAP@R is above that of BGAugment alone."""
-    draws = queries.loc[queries["condition"] == CORRUPTED, "draw"].nunique()
     of_models = queries.groupby(MODEL, sort=False, observed=True)
     models: list[Model] = list(rows[MODEL].itertuples(index=False, name=None))
     for model in models:
         alone = (*model[:3], names.BGAUGMENT)
         if model[-1].endswith(ON_REPLACED) and alone in models:
-            mixed, replaced = (retrieved(of_models.get_group(m), m, draws) for m in (model, alone))
+            mixed, replaced = (retrieved(of_models.get_group(m), m) for m in (model, alone))
             row = named(model)
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", mixed.against(replaced, [name]), 100)

@@ -7,7 +7,7 @@ and seed, whatever their training; every p is corrected for the number of backbo
 compared, each difference on its own. docs/methods.md, section 6.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -87,16 +87,8 @@ def table(
     score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
     value.
     """
-    lines = list(_lines(queries, scores, probed, against))
-    return rows.of_models(lines, within=("dataset", "loss", "method"))
-
-
-def _lines(
-    queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
-) -> Iterator[dict[str, Any]]:
-    draws = queries.loc[queries["condition"] == rows.CORRUPTED, "draw"].nunique()
     values: dict[str, dict[rows.Model, rows.Values]] = {
-        "retrieval": {model: rows.retrieved(own, model, draws) for model, own in sources.models(queries)},
+        "retrieval": {model: rows.retrieved(own, model) for model, own in sources.models(queries)},
         "attribution": {
             model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
             for model, own in sources.models(scores)
@@ -106,20 +98,21 @@ def _lines(
             for probe in probes.PROBES
         },
     }
+    lines = []
     for model, own in sources.models(queries):
         if model not in against:
             continue
         other = (model[0], against[model], *model[2:])
         row = rows.named(model) | rows.repetitions(own, model)
-        mine, theirs = (values["retrieval"][one] for one in (model, other))
-        row |= {"seeds": len(mine.paired_seeds(theirs)) or 1, "classes": len(set(mine.classes))}
+        retrieved, before = (values["retrieval"][one] for one in (model, other))
+        row |= {"seeds": len(retrieved.paired_seeds(before)) or 1, "classes": len(set(retrieved.classes))}
         row["against"] = other[1]
         for name, (_, whose, columns, of, scale) in DIFFERENCES.items():
-            pair = [values[whose][one] for one in (model, other) if one in values[whose]]
-            both = len(pair) == 2 and pair[0].has_queries_with(pair[1], columns)
-            found = pair[0].against(pair[1], columns, of) if both else uncertainty.UNKNOWN
-            row |= rows.tested(name, found, scale)
-        yield row
+            mine, theirs = (values[whose].get(one) for one in (model, other))
+            more = mine.against(theirs, columns, of) if mine else uncertainty.UNKNOWN
+            row |= rows.tested(name, more, scale)
+        lines.append(row)
+    return rows.of_models(lines, within=("dataset", "loss", "method"))
 
 
 caption = sentences.from_template("pretrainings.j2", COLUMNS)

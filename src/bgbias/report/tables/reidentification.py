@@ -33,6 +33,7 @@ COLUMNS = (
     Column("Paper, mAP", published_number("map", 1), known=("published_map",)),
     Column("Paper, CMC@1", published_number("cmc_1", 1), known=("published_cmc_1",)),
 )
+VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given
@@ -61,7 +62,10 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
     for model, own in sources.models(queries):
-        precision, first = _values(own, model, AP, AP_OTHERS), _values(own, model, CMC[0])
+        precision, first = (
+            rows.seen(own, model, VIEWS, AP, AP_OTHERS),
+            rows.seen(own, model, VIEWS, CMC[0], ""),
+        )
         has_match = np.isfinite(precision.columns[rows.CLEAN][0])
         row = rows.heading(own, precision, "queries", has_match)
         for name, values in (("map", precision), ("cmc_1", first)):
@@ -73,18 +77,12 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
         drop = precision.estimate([rows.CLEAN, rows.CORRUPTED], uncertainty.relative_drop)
         row |= rows.interval("relative_drop", drop, 100)
         for name in (*CMC[1:], *SINGLE_SHOT):
-            row[name] = 100 * _values(own, model, name).estimate([rows.CLEAN]).value
+            row[name] = 100 * rows.seen(own, model, VIEWS, name, "").estimate([rows.CLEAN]).value
         row |= published.beside("map", row, known, model, AP, rows.CLEAN) | published.beside(
             "cmc_1", row, known, model, CMC[0], rows.CLEAN
         )
         lines.append(row)
     return rows.of_models(lines)
-
-
-def _values(own: pd.DataFrame, model: rows.Model, value: str, others: str = "") -> rows.Values:
-    draws = int(own.loc[own["condition"] == rows.CORRUPTED, "draw"].nunique())
-    views = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
-    return rows.seen(own, model, views, draws, value, others)
 
 
 caption = sentences.from_template("reidentification.j2")

@@ -85,7 +85,7 @@ def table(
     for model, own in sources.models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
-        values = rows.retrieved(by_model.get_group(model), model, len(draws))
+        values = rows.retrieved(by_model.get_group(model), model)
         compared[model] = values
         row = rows.named(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.

@@ -45,7 +45,7 @@ def reads(study: Study) -> sources.Sources:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "sanity"), sources.levels(study))
+    return table(sources.of_cells(study, reads(study), "sanity"), rows.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:

@@ -82,7 +82,7 @@ def make(study: Study) -> pd.DataFrame:
     queries = sources.queries(study, [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR])
     photos = sources.test_splits(study)
     chance = {d: by_chance(split.labels) for d, split in photos.items() if split.given is None}
-    return table(queries, study.evaluation.draws, learned(study), chance)
+    return table(queries, learned(study), chance)
 
 
 def by_chance(labels: np.ndarray) -> dict[int, float]:
@@ -95,11 +95,10 @@ def by_chance(labels: np.ndarray) -> dict[int, float]:
 
 def table(
     queries: pd.DataFrame,
-    draws: int,
     learned: Mapping[str, dict[str, Any]] | None = None,
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 14 from queries.parquet of models that saw so many ``draws`` of the condition; ``learned`` as the function of this
+    """Table 14 from queries.parquet; ``learned`` as the function of this
     name gives it, ``chance`` as ``by_chance`` does of each dataset.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
@@ -116,7 +115,7 @@ def table(
         raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
     for model, own in sources.models(asked):
-        values = conflict.decided(own, model, draws, "shape", "texture")
+        values = conflict.decided(own, model, "shape", "texture")
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
         both = ["shape", "texture"]
