@@ -14,9 +14,9 @@ import yaml
 from project import ROOT
 
 from bgbias.cli import tools
+from bgbias.cli.status import format_status
 from bgbias.engine import freshness, graph
 from bgbias.engine.node import Node, step
-from bgbias.engine.status import format_status
 from bgbias.errors import UserError
 from bgbias.files import checksums, code, sealed
 from bgbias.nodes import table

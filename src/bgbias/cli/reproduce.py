@@ -12,8 +12,9 @@ import typer
 import yaml
 
 from bgbias.cli.arguments import DEFAULT, Grid, Params
-from bgbias.engine import graph, records
+from bgbias.engine import graph
 from bgbias.errors import UserError
+from bgbias.files import sealed
 from bgbias.files.atomic import write_text
 from bgbias.study.params import Study, load, read
 
@@ -124,7 +125,7 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
         )
-    every = [records.of_any_time(node.record(again)) for node in graph.in_order(again, ends)]
+    every = [sealed.of_any_time(node.record(again)) for node in graph.in_order(again, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
     if ran == len(every):
         return again, f"all {ran} steps ran"

@@ -11,10 +11,10 @@ import typer
 
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params
+from bgbias.cli.status import format_status
 from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
 from bgbias.engine import resume as resuming
-from bgbias.engine.status import format_status
 from bgbias.nodes import table
 from bgbias.plugins import use
 from bgbias.progress import say

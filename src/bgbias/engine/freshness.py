@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bgbias.engine import digests, graph, records
+from bgbias.engine import digests, graph
 from bgbias.engine.node import TOGETHER, Node, step
 from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
@@ -83,7 +83,7 @@ def _examine(study: Study, deep: bool) -> Iterator[Finding]:
         if is_aside and not sealed.aside(path).exists():
             yield Finding(node, "missing")
             continue
-        certified[node] = record = records.of_any_time(path)
+        certified[node] = record = sealed.of_any_time(path)
         if not outdated.isdisjoint(upstream):
             outdated.add(node)
             yield Finding(node, "behind")
@@ -127,8 +127,8 @@ def accept(study: Study) -> list[str]:
     with graph.remembered():
         for node in graph.in_order(study):
             path = node.record(study)
-            record = records.of_any_time(path)
-            upstream = [n for n in graph.reads_from(study, node) if records.of_any_time(n.record(study))]
+            record = sealed.of_any_time(path)
+            upstream = [n for n in graph.reads_from(study, node) if sealed.of_any_time(n.record(study))]
             if not sealed.is_sealed(record) or not accepted.keys() >= set(upstream):
                 continue
             spec = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
@@ -179,7 +179,7 @@ def _set_aside(study: Study, node: Node) -> None:
     path = node.record(study)
     keep = getattr(node.declared, "keep", None)
     if keep:  # what Snakemake deletes before the step runs
-        keep(study, records.of_any_time(path), **node.keywords)
+        keep(study, sealed.of_any_time(path), **node.keywords)
     for name in TOGETHER if node.name in TOGETHER else (node.name,):
         same_job = step(name, **node.keywords)
         for file in [*same_job.outputs(study).values(), same_job.record(study)]:

@@ -20,7 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from bgbias.compute import vitals
+from bgbias.compute import processor, vitals
 from bgbias.compute.device import threads
 from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
@@ -72,18 +72,10 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def of_any_time(path: Path) -> dict[str, Any]:
-    """A record, or the one that was set aside; empty if there is none, or a damaged one, which fits no plan."""
-    try:
-        return read(path if path.exists() else sealed.aside(path))
-    except UserError:
-        return {}
-
-
 def of_now(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
     path = maker.record(study)
-    record = of_any_time(path) if path.exists() else {}
+    record = sealed.of_any_time(path) if path.exists() else {}
     if not sealed.is_sealed(record):
         return {}
     return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
@@ -277,11 +269,7 @@ def checkout() -> dict[str, Any]:
 @cache
 def machine() -> str:
     """The processor, as far as the system tells its name."""
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return f"{platform.machine()}, {line.partition(':')[2].strip()}"
-    return platform.machine()
+    return ", ".join(filter(None, [platform.machine(), processor.fact("model name")]))
 
 
 def _packages() -> dict[str, str]:

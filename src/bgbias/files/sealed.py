@@ -30,6 +30,14 @@ def read(path: Path) -> Any:
     return found
 
 
+def of_any_time(record: Path) -> dict[str, Any]:
+    """A record, or the one that was set aside; empty if there is none, or a damaged one, which fits no plan."""
+    try:
+        return dict(read(record if record.exists() else aside(record)))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def aside(record: Path) -> Path:
     """Where a record lies while it does not match the plan (``engine/freshness.py``)."""
     return record.with_name(f"{record.name}.stale")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 PACKAGE = Path(__file__).parents[1]
-FOLDERS = (PACKAGE / "report", PACKAGE / "report" / "tables", PACKAGE / "auditing")
+FOLDERS = (PACKAGE / "report", PACKAGE / "report" / "tables", PACKAGE / "auditing", PACKAGE / "cli")
 
 
 def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> list[str]:
