@@ -82,7 +82,7 @@ def _embedding(photos: int, draws: int) -> Callable[[], Any]:
 def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
     import torch
 
-    from bgbias.masks.maskers._u2net import SaliencyParams
+    from bgbias.masks.maskers._params import SaliencyParams
     from bgbias.masks.saliency import SaliencyMasker
     from bgbias.masks.u2net import u2netp
     from bgbias.toy.render import specimens

@@ -27,7 +27,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias.masks import u2net
-    from bgbias.masks.maskers._u2net import SaliencyParams
+    from bgbias.masks.maskers._params import SaliencyParams
     from bgbias.masks.saliency import SaliencyMasker
     from bgbias.toy.render import specimens
 

@@ -20,7 +20,7 @@ from bgbias import seeds
 from bgbias.files.pictures import is_picture
 from bgbias.images import pixels
 from bgbias.masks import pairs, quality, saliency
-from bgbias.masks.maskers._u2net import SaliencyParams
+from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.report.pages import markdown
 from bgbias.report.queries import UNSURE
 from bgbias.results import correlation

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,9 +25,10 @@ def sent(thing: T, device: str) -> T:
     if not isinstance(thing, Tensor):
         moved = {name: sent(part, device) for name, part in vars(thing).items() if part is not None}
         return replace(thing, **moved)  # type: ignore[type-var]
-    is_to_be_pinned = device.startswith("cuda") and thing.device.type == "cpu"
-    tensor = thing.pin_memory() if is_to_be_pinned else thing
-    return tensor.to(device, non_blocking=True)  # type: ignore[return-value]
+    tensor: Any = thing
+    if device.startswith("cuda") and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)  # type: ignore[no-any-return]
 
 
 def ahead(things: Iterable[T], device: str) -> Iterator[T]:

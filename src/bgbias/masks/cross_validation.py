@@ -23,7 +23,7 @@ from bgbias.files.atomic import replacing
 from bgbias.images import contact_sheet
 from bgbias.masks import quality, saliency
 from bgbias.masks.fine_tuning import Recipe, fine_tune
-from bgbias.masks.maskers._u2net import SaliencyParams
+from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.u2net import U2Net
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bgbias.errors import UserError
 from bgbias.masks import quality
-from bgbias.masks.maskers._graphs import Params, SaliencyRecipe
+from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
 from bgbias.models.adapters import _runtime
@@ -101,7 +101,7 @@ class GraphMasker:
         return saliency.clip(0, 1)
 
 
-def build_masker(name: str, params: Params, recipe: SaliencyRecipe, device: str) -> GraphMasker:
+def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
     path = weights_file(name, params.weights)
     check_exists(path, name)

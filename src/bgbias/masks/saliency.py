@@ -26,7 +26,7 @@ from bgbias.compute.overlap import ahead, fetched
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source
-from bgbias.masks.maskers._u2net import MEAN, STD, Colours, SaliencyParams
+from bgbias.masks.maskers._params import MEAN, STD, Colours, SaliencyParams
 from bgbias.masks.policy import Mask
 from bgbias.masks.u2net import NETS, ConvNormRelu, U2Net
 

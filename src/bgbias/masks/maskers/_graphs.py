@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from bgbias.masks.maskers._u2net import MEAN, STD, Colours, read_sources
-from bgbias.settings import Strict
+from bgbias.masks.maskers._params import MEAN, STD, Colours, SaliencyRecipe, read_sources
+from bgbias.masks.maskers._params import GraphParams as Params
 
 if TYPE_CHECKING:
     from bgbias.masks.onnx_saliency import GraphMasker
@@ -21,35 +21,9 @@ BIREFNET_LICENCE = (
     " their own."
 )
 Positive = Annotated[float, Field(gt=0)]
-
-
-class SaliencyRecipe(NamedTuple):
-    """What a network wants of a photo, and what its map is.
-
-    ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
-    size; None if nobody says. ``stretch``: to 0..1 per picture. ``output``: which one is the map; None: the first.
-    """
-
-    mean: Colours
-    std: Colours
-    sigmoid: bool
-    side: int | None = None
-    stretch: bool = True
-    output: str | None = None
-
-
 BIREFNET = SaliencyRecipe(MEAN, STD, sigmoid=True, side=1024)
 # rembg's; the authors' own script takes 0.5 away from each colour. The graph ends in a sigmoid.
 ISNET = SaliencyRecipe(MEAN, std=(1.0, 1.0, 1.0), sigmoid=False, side=1024)
-
-
-class Params(Strict):
-    """``weights``: the file that is published, or its copy."""
-
-    weights: str | None = Field(None, description="an .onnx file, its URL, or `published`")
-    input_size: int | None = Field(
-        None, ge=32, le=4096, description="side in pixels at which a graph looks that takes any"
-    )
 
 
 class OwnParams(Params):

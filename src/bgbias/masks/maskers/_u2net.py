@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
-
-from bgbias.files.fetch import Source
-from bgbias.settings import Strict, read_yaml
+from bgbias.masks.maskers._params import SaliencyParams as Params
+from bgbias.masks.maskers._params import read_sources
 
 if TYPE_CHECKING:
     from bgbias.masks.saliency import SaliencyMasker
@@ -17,28 +14,6 @@ if TYPE_CHECKING:
 PREDICTS = True
 SPEED = ("batch_size",)
 FILES: tuple[str, ...] = ()
-Colours = tuple[float, float, float]
-# Of the colours R, G, B in 0..1, as usual for ImageNet.
-MEAN: Colours = (0.485, 0.456, 0.406)
-STD: Colours = (0.229, 0.224, 0.225)
-
-
-class SaliencyParams(Strict):
-    """``weights``: the authors' .pth, rembg's .onnx, or the names of the former in a .safetensors file."""
-
-    weights: str | None = None
-    input_size: int = Field(320, ge=32, le=2048)
-    batch_size: int = Field(4, ge=1)
-    precision: Literal["fp32", "bf16"] = "fp32"
-
-
-Params = SaliencyParams
-
-
-def read_sources(masker: str) -> tuple[Source, ...]:
-    """The places of one of our maskers' weights, best first, as ``published.yaml`` lists them."""
-    places = read_yaml(Path(__file__).with_name("published.yaml"))[masker]
-    return tuple(Source(**place) for place in places)
 
 
 def _net(name: str) -> dict[str, Any]:
@@ -49,7 +24,7 @@ def _net(name: str) -> dict[str, Any]:
 
         return NETS[name]()
 
-    def build(params: SaliencyParams, device: str) -> SaliencyMasker:
+    def build(params: Params, device: str) -> SaliencyMasker:
         from bgbias.masks.saliency import build_masker
 
         return build_masker(name, params, device)
