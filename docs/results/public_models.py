@@ -36,7 +36,8 @@ from bgbias.results.publication import note_tables
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/public_models")
 AUDITS = ROOT / "data/report/public_models"
-PHOTOS, DRAWS = 250, 2  # of each collection; backgrounds of each photo
+PHOTOS = 250  # of each collection
+DRAWS = {"birds": 5, "birds_isnet": 5, "products": 2, "groceries": 2}  # backgrounds of each photo
 COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products", "groceries": "Groceries"}
 OTHER_MASKS = "birds_isnet"  # its weights lie below
 ISNET = ROOT / "data/downloads/isnet.onnx"
@@ -195,7 +196,7 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
             name=name,
             sample=PHOTOS,
             backgrounds=backgrounds,
-            draws=DRAWS,
+            draws=DRAWS[name],
             attribution=0,  # half of the time, and no table shows it
             **of_isnet if name == OTHER_MASKS else {},
         )
