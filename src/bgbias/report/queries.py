@@ -34,12 +34,6 @@ class AskedModel:
     embeddings: Embeddings
     levels: pd.DataFrame
 
-    @property
-    def lost(self) -> pd.Series:
-        """MAP@R that each query loses on other backgrounds, the greatest loss first."""
-        lost = (self.levels[CLEAN] - self.levels[RANDOM_BACKGROUND]).dropna()
-        return lost.sort_index().sort_values(ascending=False, kind="stable")
-
 
 @dataclass(frozen=True)
 class FoundPhoto:
@@ -86,7 +80,9 @@ def shown(
     whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all by lot, against cherry-picking.
     ``names`` are those of the classes by number.
     """
-    lost = models[0].lost
+    levels = models[0].levels
+    lost = (levels[CLEAN] - levels[RANDOM_BACKGROUND]).dropna().sort_index()
+    lost = lost.sort_values(ascending=False, kind="stable")
     losing = lost.index[lost > 0]
     doubtful = losing.isin(list(unsure))
     of_queries = photos.table.frame[photos.table.frame["image_id"].isin(lost.index)]
