@@ -210,7 +210,6 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         "scale": text.attribution_scale(),
         "shares": text.shares(audit),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
-        "interval": html.interval,
         "version": VERSION,
         "files": files,
         "levels": [],
