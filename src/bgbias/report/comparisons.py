@@ -45,7 +45,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     of_methods: dict[str, list[Row]] = {}
     for model in compared:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
-    # What methods do significantly: of how many comparisons, in how many they lessen the drop, raise MAP@R on other backgrounds,
+    # What methods do significantly: of how many comparisons, in how many they reduce the drop, raise MAP@R on other backgrounds,
     # and lower it on original photos.
     effects: dict[tuple[int, int, int, int], list[str]] = {}
     for title, own in of_methods.items():
@@ -81,7 +81,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock]]:
-    """Where plain training loses more than chance, the largest loss first; and where that is not shown."""
+    """Where plain training loses significantly, the largest drop first; and where it does not."""
     plain = [(block, model) for block in blocks for model in block.models if model["method"] == PLAIN]
     losing = [(block, model) for block, model in plain if model["relative_drop_low"] > 0]
     unshown = [block for block, model in plain if not model["relative_drop_low"] > 0]
@@ -110,7 +110,7 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
 
 
 def _lost(study: Study) -> pd.DataFrame:
-    """MAP@R of each model's classes, as they are and on other backgrounds, means over seeds, draws and photos."""
+    """MAP@R of each model's classes, on original photos and on other backgrounds, means over seeds, draws and photos."""
     columns = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
     queries = pd.read_parquet(study.files.at("all_queries"), columns=columns)
     own = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]
@@ -139,8 +139,8 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
         gaining = [model for model in compared if of_row(model, "corrupted_difference").is_above]
-        lessening = [model for model in compared if of_row(model, "relative_drop_change").is_below]
-        best = max(gaining or lessening, key=lambda model: model["corrupted"], default=None)
+        reducing = [model for model in compared if of_row(model, "relative_drop_change").is_below]
+        best = max(gaining or reducing, key=lambda model: model["corrupted"], default=None)
         yield from prose.fill_macro(
             TEMPLATE,
             "advice",

@@ -47,7 +47,7 @@ class FoundPhoto:
 @dataclass(frozen=True)
 class Answer:
     """What a model makes of a query: MAP@R in 0..1, ``corrupted`` the mean over backgrounds, and what the query finds first, the
-    nearest first, as it is and in front of the first random background.
+    nearest first, on its own and on the first random background.
     """
 
     title: str
@@ -77,7 +77,7 @@ def shown(
     count: int = QUERIES,
 ) -> dict[str, list[ShownQuery]]:
     """``worst``: so many queries on which the first model loses most, none that loses nothing; ``doubtful``: the same of those
-    whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all by lot, against cherry-picking.
+    whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all at random, against cherry-picking.
     ``names`` are those of the classes by number.
     """
     levels = models[0].levels
