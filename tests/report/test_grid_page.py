@@ -295,8 +295,8 @@ def test_the_verdict_claims_what_was_tested() -> None:
         "On other backgrounds plain models lose up to 40 [35, 45] % of their MAP@R. 2 of 2 methods reduce the drop or raise MAP@R"
         " on other backgrounds: BGAugment and Other.",
         "BGAugment reduces the drop in 2 and raises MAP@R on other backgrounds in 1 of 2 cases. Other reduces the drop in its"
-        " only case. MAP@R drops significantly in 2 of 3 cases: 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0). The drop is not"
-        " significant on data 2. When only the queries' backgrounds change, plain models lose 30 [25, 35] to 21 [15, 27] %.",
+        " only case. MAP@R drops significantly in 2 of 3 cases: 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0). The drop is"
+        " not significant on data 2. When only the queries' backgrounds change, plain models lose 30 [25, 35] to 21 [15, 27] %.",
     )
     assert said((unbiased,)) == ("MAP@R does not drop significantly on other backgrounds.", "")
     alone = PLAIN | {"seeds": 1}
