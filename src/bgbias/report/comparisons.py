@@ -58,9 +58,8 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         )
         effects.setdefault(does, []).append(title)
     helping = {does: titles for does, titles in effects.items() if does[1] or does[2]}
-    alone = [of_row(plain, "query_only_relative_drop") for _, plain in losing]
-    alone = sorted(alone, key=lambda drop: -drop.value)
-    has_queries = bool(alone) and not math.isnan(alone[0].value)
+    of_queries = _known([plain for _, plain in losing], "query_only_relative_drop")
+    of_queries.sort(key=lambda drop: -drop.value)
     values = {
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
         "losing": [(block.title, of_row(plain, "relative_drop")) for block, plain in losing],
@@ -75,7 +74,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         **values,
         mixed=_known(compared, "corrupted_over_bgaugment"),
         looks=_known(compared, "ref_gain"),
-        of_queries=list(dict.fromkeys((alone[0], alone[-1]))) if has_queries else [],
+        of_queries=list(dict.fromkeys(of_queries[:1] + of_queries[-1:])),
     )
     return " ".join(prose.fill_macro(TEMPLATE, "headline", **values)), " ".join(details)
 
