@@ -101,7 +101,8 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
     levels = levels.merge(compared[[*MODEL, *changed]], on=MODEL, how="left")
     lost = _lost(study)
     several = levels["backbone"].nunique() > 1
-    for (dataset, backbone, loss), rows in levels.groupby(BLOCK, sort=False):
+    for _, rows in levels.groupby(BLOCK, sort=False):
+        dataset, backbone, loss = rows[BLOCK].iloc[0]
         title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
         own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
         classes = _classes(own, rows["method"].tolist())
@@ -129,7 +130,7 @@ def _classes(own: pd.DataFrame, methods: list[str]) -> list[Row]:
     lost = (own[CLEAN] - own[RANDOM_BACKGROUND]).groupby([own["label"], own["method"]]).first().unstack()
     lost = lost.sort_values(methods[0], ascending=False, kind="stable")
     classes = own[own["method"] == methods[0]].set_index("label").loc[lost.index].reset_index()
-    return records(classes.assign(lost=lost[methods].to_numpy().tolist()))
+    return records(classes.assign(lost=pd.Series(lost[methods].to_numpy().tolist())))
 
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:

@@ -19,7 +19,7 @@ def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.n
     groups, other seeds of one method, and such groups are too few for an interval over them.
     """
     numbers = pd.DataFrame({"first": first, "second": second})
-    rho = numbers.corr("spearman", min_periods=FEWEST_MODELS).loc["first", "second"]
+    rho = numbers.corr("spearman", min_periods=FEWEST_MODELS).to_numpy()[0, 1]
     return round(float(rho), 12)  # the same order gives 1, not nearly 1
 
 
