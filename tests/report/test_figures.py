@@ -19,19 +19,20 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import figures as every_figure
 from bgbias.report import look as figures
-from bgbias.report.figures.attribution import AttributedPhoto, figure_attribution
+from bgbias.report.figures.attribution import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.pareto import figure_pareto
 from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
-from bgbias.report.maps import overlay
+from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
 from bgbias.study.cell import side_by_side
 
 OWN = Path(__file__).resolve().parents[2] / "params.yaml"
+METHODS = ("plain", "bgaugment")
 CORRELATIONS = {"toy00": 0.0, "toy50": 0.5, "toy90": 0.9}
 
 
@@ -44,12 +45,12 @@ def retrieval(correct: list[bool]) -> dict[str, list[Retrieval]]:
     return {"plain": [row, row], "bgaugment": [row, row]}
 
 
-def attribution() -> list[AttributedPhoto]:
+def attribution() -> list[list[Picture]]:
     mask = np.zeros((64, 64), dtype=np.uint8)
     mask[16:48, 16:48] = 255
     flat, sharp = np.full((64, 64), 0.5, dtype=np.float16), (mask / 255).astype(np.float16)
     scores = {"plain": -0.123, "bgaugment": 1.0}
-    return [AttributedPhoto(photo(1), mask, {"plain": flat, "bgaugment": sharp}, scores)] * 2
+    return [pictures(photo(1), mask, {"plain": flat, "bgaugment": sharp}, scores)] * 2
 
 
 def table() -> pd.DataFrame:
@@ -97,7 +98,7 @@ def seeds() -> pd.DataFrame:
 
 MADE = {
     "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
-    "attribution": lambda: figure_attribution(attribution()),
+    "attribution": lambda: figure_attribution(METHODS, attribution()),
     "calibration": lambda: figure_calibration(table(), CORRELATIONS, seeds()),
     "drop": lambda: figure_drop(table()),
     "pareto": lambda: figure_pareto(table(), seeds()),
@@ -151,14 +152,14 @@ def test_each_neighbour_needs_a_mark() -> None:
 
 
 def test_attribution_scores_are_printed_with_a_true_minus() -> None:
-    found = texts(figure_attribution(attribution()))
+    found = texts(figure_attribution(METHODS, attribution()))
     assert (found.count("−0.12"), found.count("1.00")) == (2, 2)
 
 
 def test_an_empty_mask_and_a_missing_score_can_be_drawn() -> None:
     flat = np.zeros((32, 32), dtype=np.float16)
-    example = AttributedPhoto(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
-    assert "no score" in texts(figure_attribution([example]))
+    row = pictures(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
+    assert "no score" in texts(figure_attribution(["plain"], [row]))
 
 
 def test_attributed_pixels_are_brighter_than_others() -> None:
@@ -186,7 +187,8 @@ def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
     for (loss, method), own in seeds().groupby(["loss", "method"]):
         found = dots[figures.colour(method), {"contrastive": 9, "arcface": 3}[loss]]
         assert found == pytest.approx(sorted(own["relative_drop"]))
-    assert [t.get_text() for t in left.texts] == ["BGAugment", "Plain"]
+    shown = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert shown == ["Plain", "BGAugment", "clean", "corrupted", "Contrastive", "ArcFace"]
     assert right.get_ylim()[0] == 0
     assert left.get_xticks().tolist() == [0.0, 0.5, 0.9]
 

@@ -235,7 +235,7 @@ def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tm
 
 def test_a_variant_without_scores_is_named() -> None:
     rows = attribution({("plain", 0): [0.1, 0.2]})
-    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
+    with pytest.raises(UserError, match=r"triplet/plain lacks values a query for robust"):
         where_models_look.table(rows[rows["variant"] == "ref"])
 
 

@@ -181,7 +181,6 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         "model": workplace.without_folders(audit.model.name),
         "command": workplace.without_folders(audit.question.command),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
-        "interval": html.interval,
         "version": VERSION,
         "files": files,
         "queries": [],

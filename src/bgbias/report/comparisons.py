@@ -45,7 +45,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     of_methods: dict[str, list[Row]] = {}
     for model in compared:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
-    # What methods do significantly: of how many comparisons, in how many they lessen the drop, raise MAP@R on other backgrounds,
+    # What methods do significantly: of how many comparisons, in how many they reduce the drop, raise MAP@R on other backgrounds,
     # and lower it on original photos.
     effects: dict[tuple[int, int, int, int], list[str]] = {}
     for title, own in of_methods.items():
@@ -58,9 +58,8 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         )
         effects.setdefault(does, []).append(title)
     helping = {does: titles for does, titles in effects.items() if does[1] or does[2]}
-    alone = [of_row(plain, "query_only_relative_drop") for _, plain in losing]
-    alone = sorted(alone, key=lambda drop: -drop.value)
-    has_queries = bool(alone) and not math.isnan(alone[0].value)
+    of_queries = _known([plain for _, plain in losing], "query_only_relative_drop")
+    of_queries.sort(key=lambda drop: -drop.value)
     values = {
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
         "losing": [(block.title, of_row(plain, "relative_drop")) for block, plain in losing],
@@ -75,13 +74,13 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         **values,
         mixed=_known(compared, "corrupted_over_bgaugment"),
         looks=_known(compared, "ref_gain"),
-        of_queries=list(dict.fromkeys((alone[0], alone[-1]))) if has_queries else [],
+        of_queries=list(dict.fromkeys(of_queries[:1] + of_queries[-1:])),
     )
     return " ".join(prose.fill_macro(TEMPLATE, "headline", **values)), " ".join(details)
 
 
 def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock]]:
-    """Where plain training loses more than chance, the largest loss first; and where that is not shown."""
+    """Where plain training loses significantly, the largest drop first; and where it does not."""
     plain = [(block, model) for block in blocks for model in block.models if model["method"] == PLAIN]
     losing = [(block, model) for block, model in plain if model["relative_drop_low"] > 0]
     unshown = [block for block, model in plain if not model["relative_drop_low"] > 0]
@@ -102,7 +101,8 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
     levels = levels.merge(compared[[*MODEL, *changed]], on=MODEL, how="left")
     lost = _lost(study)
     several = levels["backbone"].nunique() > 1
-    for (dataset, backbone, loss), rows in levels.groupby(BLOCK, sort=False):
+    for _, rows in levels.groupby(BLOCK, sort=False):
+        dataset, backbone, loss = rows[BLOCK].iloc[0]
         title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
         own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
         classes = _classes(own, rows["method"].tolist())
@@ -110,7 +110,7 @@ def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
 
 
 def _lost(study: Study) -> pd.DataFrame:
-    """MAP@R of each model's classes, as they are and on other backgrounds, means over seeds, draws and photos."""
+    """MAP@R of each model's classes, on original photos and on other backgrounds, means over seeds, draws and photos."""
     columns = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
     queries = pd.read_parquet(study.files.at("all_queries"), columns=columns)
     own = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]
@@ -130,7 +130,7 @@ def _classes(own: pd.DataFrame, methods: list[str]) -> list[Row]:
     lost = (own[CLEAN] - own[RANDOM_BACKGROUND]).groupby([own["label"], own["method"]]).first().unstack()
     lost = lost.sort_values(methods[0], ascending=False, kind="stable")
     classes = own[own["method"] == methods[0]].set_index("label").loc[lost.index].reset_index()
-    return records(classes.assign(lost=lost[methods].to_numpy().tolist()))
+    return records(classes.assign(lost=pd.Series(lost[methods].to_numpy().tolist())))
 
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
@@ -139,8 +139,8 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
         gaining = [model for model in compared if of_row(model, "corrupted_difference").is_above]
-        lessening = [model for model in compared if of_row(model, "relative_drop_change").is_below]
-        best = max(gaining or lessening, key=lambda model: model["corrupted"], default=None)
+        reducing = [model for model in compared if of_row(model, "relative_drop_change").is_below]
+        best = max(gaining or reducing, key=lambda model: model["corrupted"], default=None)
         yield from prose.fill_macro(
             TEMPLATE,
             "advice",

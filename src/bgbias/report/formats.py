@@ -220,10 +220,12 @@ def _narrow(head: str) -> list[str]:
 @cache
 def _macros() -> Any:
     """The macros of ``formats.j2``."""
-    # LaTeX has braces of its own.
-    marks = ("<%", "%>", "<<", ">>", "<#", "#>")
     folder = Path(__file__).parent
-    environment = prose.environment(folder, *marks, trim_blocks=True, keep_trailing_newline=True)
+    environment = prose.environment(folder, trim_blocks=True, keep_trailing_newline=True)
+    # LaTeX has braces of its own.
+    environment.block_start_string, environment.block_end_string = "<%", "%>"
+    environment.variable_start_string, environment.variable_end_string = "<<", ">>"
+    environment.comment_start_string, environment.comment_end_string = "<#", "#>"
     environment.filters |= {
         "narrow": _narrow,
         "tex": escape,

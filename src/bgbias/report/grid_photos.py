@@ -14,7 +14,7 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, S
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources
 from bgbias.report.columns import Row, rounded
-from bgbias.report.comparisons import BLOCK, LossBlock, is_compared
+from bgbias.report.comparisons import BLOCK, LossBlock
 from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results import leak
 from bgbias.results.leak import Leak
@@ -125,7 +125,7 @@ def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> di
 
 def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[Field, list[str]]:
     """By whether backgrounds tell the class and whether models lose without them, the trainings that stand there and their drops,
-    dataset by dataset; nothing where a leak cannot be tested. A model leans on backgrounds if its drop is beyond chance.
+    dataset by dataset; nothing where a leak cannot be tested. A model leans on backgrounds if its drop is significant.
     """
     placed: dict[Field, list[str]] = {}
     for dataset, found in leaks.items():
@@ -135,8 +135,7 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
         drops: dict[str, list[Row]] = {}
         for model in (model for block in own for model in _trained(block)):
             if not math.isnan(model["relative_drop_low"]):
-                title = names.method(model["method"])
-                drops.setdefault(f"left after {title}" if is_compared(model) else title, []).append(model)
+                drops.setdefault(names.method(model["method"]), []).append(model)
         for leans in (True, False):
             parts = []
             for title, some in drops.items():
@@ -144,7 +143,7 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
                 if len(some) == len(there) == 1:
                     parts.append(f"{title} {rounded(there[0]['relative_drop'], 0)} %")
                 elif there:
-                    parts.append(f"{title} ({len(there)} of {len(some)} comparisons)")
+                    parts.append(f"{title} ({len(there)} of {len(some)} cases)")
             if parts:
                 text = f"{names.dataset(dataset)}: {'; '.join(parts)}"
                 placed.setdefault((found.found, leans), []).append(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -84,7 +84,7 @@ def style() -> AbstractContextManager[None]:
     return context(STYLE)
 
 
-def blank(width: float, height: float, layout: str | None = None) -> Figure:
+def blank(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
     """An empty figure of so many inches, ready to be drawn without a display; ``layout``: matplotlib's way to place axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

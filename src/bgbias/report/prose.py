@@ -50,14 +50,14 @@ def _parted(text: str) -> list[str]:
     return [" ".join(part.split()) for part in text.split("¶")]
 
 
-def environment(folders: Path | Sequence[Path], *marks: str, **options: Any) -> Environment:
-    """Jinja's environment of the templates in these folders, with the filters that all share; ``marks`` and
-    ``options`` are its own.
+def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
+    """Jinja's environment of the templates in these folders, with its own ``options`` and the filters that all
+    share.
     """
     import jinja2  # planning does without
 
     loader = jinja2.FileSystemLoader(folders)
-    environment = jinja2.Environment(*marks, loader=loader, undefined=jinja2.StrictUndefined, **options)
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, **options)
     environment.globals |= {"count": names.count}
     environment.filters |= {
         "dataset": names.dataset,

@@ -32,12 +32,6 @@ class AskedModel:
     embeddings: Embeddings
     levels: pd.DataFrame
 
-    @property
-    def lost(self) -> pd.Series:
-        """MAP@R that each query loses on other backgrounds, the greatest loss first."""
-        lost = (self.levels[CLEAN] - self.levels[RANDOM_BACKGROUND]).dropna()
-        return lost.sort_index().sort_values(ascending=False, kind="stable")
-
 
 @dataclass(frozen=True)
 class FoundPhoto:
@@ -51,7 +45,7 @@ class FoundPhoto:
 @dataclass(frozen=True)
 class Answer:
     """What a model makes of a query: MAP@R in 0..1, ``corrupted`` the mean over backgrounds, and what the query finds first, the
-    nearest first, as it is and in front of the first random background.
+    nearest first, on its own and on the first random background.
     """
 
     title: str
@@ -81,10 +75,12 @@ def shown(
     count: int = QUERIES,
 ) -> dict[str, list[ShownQuery]]:
     """``worst``: so many queries on which the first model loses most, none that loses nothing; ``doubtful``: the same of those
-    whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all by lot, against cherry-picking.
+    whose masks are ``unsure``, which are no part of the worst; ``random``: as many of all at random, against cherry-picking.
     ``names`` are those of the classes by number.
     """
-    lost = models[0].lost
+    levels = models[0].levels
+    lost = (levels[CLEAN] - levels[RANDOM_BACKGROUND]).dropna().sort_index()
+    lost = lost.sort_values(ascending=False, kind="stable")
     losing = lost.index[lost > 0]
     doubtful = losing.isin(list(unsure))
     of_queries = photos.table.rows(photos.table.frame["image_id"].isin(lost.index))

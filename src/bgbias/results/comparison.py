@@ -163,19 +163,17 @@ def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     )
 
 
-def differences(pairs: pd.DataFrame, best: str, name: str = "changed") -> dict[str, Estimate]:
-    """What each other model has more than ``best`` of a column of ``ModelComparison.pairs``, 0..1, with its
-    interval, and the p that is corrected for all pairs.
+def differences(pairs: pd.DataFrame, best: str) -> dict[str, Estimate]:
+    """What each other model has more than ``best`` on other backgrounds, MAP@R 0..1, from ``ModelComparison.pairs``, with
+    its interval, and the p that is corrected for all pairs.
     """
     found = {}
-    for row in pairs.to_dict("records"):
-        if best in (row["model"], row["other"]):
-            is_first = row["model"] == best
-            value, low, high = (
-                (-1 if is_first else 1) * row[f"{name}{end}"] for end in ("", "_low", "_high")
-            )
-            ends = (high, low) if is_first else (low, high)
-            found[row["other" if is_first else "model"]] = Estimate(value, *ends, row[f"{name}_p_holm"])
+    for row in rows.records(pairs):
+        more = rows.of_row(row, "changed")
+        if row["other"] == best:
+            found[row["model"]] = more
+        elif row["model"] == best:
+            found[row["other"]] = Estimate(-more.value, -more.high, -more.low, more.p)
     return found
 
 

@@ -1,6 +1,5 @@
 """Whether one number of a model tells another: rank correlation over models."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,14 +18,9 @@ def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.n
     NaN of fewer than ``FEWEST_MODELS``, or where all have the same number. It comes without an interval: models are alike in
     groups, other seeds of one method, and such groups are too few for an interval over them.
     """
-    from scipy.stats import rankdata
-
-    a, b = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    known = ~(np.isnan(a) | np.isnan(b))
-    ranks = [rankdata(values[known]) for values in (a, b)]
-    if known.sum() < FEWEST_MODELS or min(np.ptp(r) for r in ranks) == 0:
-        return math.nan
-    return round(float(np.corrcoef(*ranks)[0, 1]), 12)  # the same order gives 1, not nearly 1
+    numbers = pd.DataFrame({"first": first, "second": second})
+    rho = numbers.corr("spearman", min_periods=FEWEST_MODELS).to_numpy()[0, 1]
+    return round(float(rho), 12)  # the same order gives 1, not nearly 1
 
 
 def beside(table: pd.DataFrame, scores: pd.Series, levels: pd.DataFrame) -> pd.DataFrame:

@@ -8,7 +8,6 @@ Figure 2 of Kobs & Hotho (2022); docs/methods.md, section 3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,50 +37,37 @@ def draw(study: Study) -> look.Figure:
         frame = read_csv(read[f"attribution {cell.name}"].path(study), dtype={"image_id": str})
         scores[cell.method] = frame[frame["variant"] == "ref"].set_index("image_id")["score"].to_dict()
     ids = [i for i in maps["plain"] if all(i in m for m in maps.values())][:PHOTOS]
-    return figure_attribution(
-        [
-            AttributedPhoto(
-                photos.clean(i),
-                photos.mask(i),
-                {method: m[i].astype(np.float32) for method, m in maps.items()},
-                {method: float(s[i]) for method, s in scores.items()},
-            )
-            for i in ids
-        ]
-    )
+    rows = []
+    for i in ids:
+        of_photo = {method: of[i].astype(np.float32) for method, of in maps.items()}
+        rows.append(
+            pictures(photos.clean(i), photos.mask(i), of_photo, {m: float(s[i]) for m, s in scores.items()})
+        )
+    return figure_attribution(list(maps), rows)
 
 
-@dataclass(frozen=True)
-class AttributedPhoto:
-    """A photo uint8 [H, W, 3] as the model saw it, its soft mask [h, w] (uint8, or float in 0..1), and for
-    each method an attribution map [h, w] in 0..1 and its score (NaN: none).
-    """
-
-    photo: np.ndarray
-    mask: np.ndarray
-    maps: Mapping[str, np.ndarray]
-    scores: Mapping[str, float]
-
-
-def figure_attribution(examples: Sequence[AttributedPhoto]) -> look.Figure:
-    """A row a photo: the photo, the object's outline, then one map a method with its attribution score.
+def figure_attribution(methods: Sequence[str], rows: Sequence[Sequence[Picture]]) -> look.Figure:
+    """A row of ``pictures`` a photo: the photo, the object's outline, then one map a method with its attribution score.
 
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
     """
-    methods = list(examples[0].maps)
     heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.ink(m)) for m in methods)]
-    words = "number: attribution score      attribution: none"
-    return sheet(heads, [_pictures(example) for example in examples], words)
+    return sheet(heads, rows, "number: attribution score      attribution: none")
 
 
-def _pictures(example: AttributedPhoto) -> list[Picture]:
-    mask = np.asarray(example.mask, dtype=np.float64)
-    alpha = at_size(mask / 255 if example.mask.dtype == np.uint8 else mask, example.photo)
+def pictures(
+    photo: np.ndarray, mask: np.ndarray, maps: Mapping[str, np.ndarray], scores: Mapping[str, float]
+) -> list[Picture]:
+    """Of a photo uint8 [H, W, 3] as the model saw it, its soft mask [h, w] (uint8, or float in 0..1), and for each method an
+    attribution map [h, w] in 0..1 and its score (NaN: none).
+    """
+    soft = np.asarray(mask, dtype=np.float64)
+    alpha = at_size(soft / 255 if mask.dtype == np.uint8 else soft, photo)
     inside = look.square(alpha)
     # Everything around the object is dimmed.
-    lit = np.clip(example.photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
+    lit = np.clip(photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
     scored = (
-        Picture(overlay(example.photo, of), inside, 0.7, example.scores[method], look.ink(method))
-        for method, of in example.maps.items()
+        Picture(overlay(photo, of), inside, 0.7, scores[method], look.ink(method))
+        for method, of in maps.items()
     )
-    return [Picture(example.photo), Picture(lit, inside, 1.2), *scored]
+    return [Picture(photo), Picture(lit, inside, 1.2), *scored]

@@ -32,10 +32,7 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
 
 def wanted(study: Study) -> bool:
     """Whether there are toy datasets to compare, and trained models, whose drops it shows."""
-    return (
-        bool(plan.trained(study))
-        and len({d for d in plan.datasets(study) if study.datasets[d].kind == "toy"}) > 1
-    )
+    return bool(plan.trained(study)) and len(settings(study)["correlations"]) > 1
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def figure_calibration(
     losses = known.sort_values(ascending=False, kind="stable").index.tolist()
     with look.style():
         figure = look.blank(look.WIDTH, HEIGHT, layout="constrained")
-        left, right = figure.subplots(1, 2, width_ratios=(4, 3))
+        left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
             for method, line in of_loss.groupby("method", sort=False):
@@ -91,8 +88,18 @@ def figure_calibration(
             axes.yaxis.set_major_locator(MaxNLocator(5))
             axes.grid(axis="y")
         left.axhline(0, color=contact_sheet.MUTED, linewidth=0.6)
-        _name_lines(left, rows[rows["loss"] == losses[0]])
-        _legend(right, losses)
+        methods = dict.fromkeys(names.in_order(rows)["method"])
+        handles = [look.handle(names.method(method), color=look.colour(method)) for method in methods]
+        handles += [
+            look.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
+            look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
+        ]
+        if len(losses) > 1:
+            marked = zip(_panels.MARKERS * len(losses), losses, strict=False)
+            handles += [
+                look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked
+            ]
+        figure.legend(handles=handles, loc="outside right upper", handlelength=2.4)
     return figure
 
 
@@ -118,27 +125,3 @@ def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> 
 def _shifted(correlation: pd.Series, marker: str) -> np.ndarray:
     """Correlations moved a little for each further loss, so that intervals do not hide each other."""
     return correlation.to_numpy() + 0.03 * _panels.MARKERS.index(marker)
-
-
-def _name_lines(axes: look.Axes, line: pd.DataFrame) -> None:
-    """Each method's name at the right end of its line: no legend to look up."""
-    last = line[line["correlation"] == line["correlation"].max()].sort_values("relative_drop")
-    low, high = axes.get_ylim()
-    free = low
-    for method, y in zip(last["method"], last["relative_drop"], strict=True):
-        # Lines that end close together have their names moved apart.
-        place = max(y, free)
-        free = place + 0.075 * (high - low)
-        bold: dict[str, Any] = {"color": look.ink(method), "weight": "bold", "va": "center"}
-        axes.annotate(names.method(method), (1.02, place), xycoords=("axes fraction", "data"), **bold)
-
-
-def _legend(axes: look.Axes, losses: list[str]) -> None:
-    handles = [
-        look.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
-        look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
-    ]
-    if len(losses) > 1:
-        marked = zip(_panels.MARKERS * len(losses), losses, strict=False)
-        handles += [look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked]
-    axes.legend(handles=handles, loc="upper left", bbox_to_anchor=(1.02, 1.02), handlelength=2.4)

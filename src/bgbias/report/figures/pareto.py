@@ -6,6 +6,7 @@ photos are found there.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,16 +39,14 @@ def figure_pareto(table: pd.DataFrame, seeds: pd.DataFrame) -> look.Figure:
     ``seeds``: that of each training (``rows.of_each_seed``). Colours are methods, marks are losses; both axes have the same
     scale.
     """
-
-    def panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
-        _panel(axes, rows, seeds.merge(rows[MODEL], on=MODEL), losses)
-
+    panel = partial(_panel, of_seeds=seeds)
     return _panels.figure(table, panel, "clean MAP@R, %", "corrupted MAP@R, %")
 
 
-def _panel(axes: look.Axes, rows: pd.DataFrame, seeds: pd.DataFrame, losses: dict[str, str]) -> None:
+def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str], of_seeds: pd.DataFrame) -> None:
     from matplotlib.ticker import MaxNLocator
 
+    seeds = of_seeds.merge(rows[MODEL], on=MODEL)
     for row in seeds.to_dict("records"):
         axes.plot(row["clean"], row["corrupted"], **_panels.mark(row, losses, 3), linestyle="", zorder=4)
     for row in rows.to_dict("records"):

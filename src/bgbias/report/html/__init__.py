@@ -11,7 +11,6 @@ from markupsafe import Markup, escape
 
 from bgbias.report import prose
 from bgbias.report.columns import rounded as number
-from bgbias.report.columns import with_interval
 from bgbias.report.html.pictures import inside, outlined, url
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -26,6 +25,7 @@ def render(template: str, values: dict[str, object]) -> str:
         "inside": inside,
         "number": number,
         "outlined": outlined,
+        "share": environment.filters["percent"],
         "percent": percent,
         "pieces": pieces,
         "together": together,
@@ -58,11 +58,6 @@ def with_contents(body: Markup) -> Markup:
 def percent(value: float, digits: int = 1) -> str:
     """A share of 0..1 in percent."""
     return number(100 * value, digits)
-
-
-def interval(value: float, low: float, high: float, digits: int = 0, scale: float = 100) -> str:
-    """A number and its interval, shares in percent, as sentences say them; without an interval where there is none."""
-    return with_interval(scale * value, scale * low, scale * high, digits)
 
 
 def whole_intervals(table: str) -> str:
