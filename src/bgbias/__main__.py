@@ -8,9 +8,9 @@ def main() -> None:
     # Until the command has its own way to end, Ctrl-C ends the process without a traceback of what it imports.
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from bgbias.compute import cores
+    from bgbias.compute import processor
 
-    cores.share()  # before numpy and torch load the libraries that read it
+    processor.share()  # before numpy and torch load the libraries that read it
     from bgbias.cli import main as command
 
     command()

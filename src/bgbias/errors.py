@@ -27,11 +27,15 @@ def speak_of(study_file: str, other_files: Mapping[str, str] | None = None) -> N
 
 
 def for_this_study(text: str) -> str:
-    """A text with the study's file in the place of ``params.yaml``, and commands that name it."""
+    """A text with the study's file in the place of ``params.yaml``, or that of the first entry that it
+    names in full, and commands that name the study's.
+    """
     # Not what is a part of another path, nor what was named before, nor a command's own.
     usual = rf"(?<![\w./-]){re.escape(USUAL)}"
     named = rf"(?<!params[ =])(?<!params[ =]')({re.escape(_study_file)}|{usual})"
-    file = _file_of_entry(text)
+    entries = "|".join(re.escape(entry) for entry in sorted(_other_files, key=len, reverse=True))
+    first = re.search(rf"(?<![\w.])({entries})(?![\w-])", text) if entries else None
+    file = _other_files[first[1]] if first else _study_file
     text = re.sub(named, lambda _: file, text)
     if _study_file == USUAL:
         return text
@@ -46,13 +50,6 @@ def for_this_study(text: str) -> str:
         text,
     )
     return re.sub(r"python -m bgbias [\w-]+(?![\w-]| --params)", lambda m: f"{m[0]} --params {option}", text)
-
-
-def _file_of_entry(text: str) -> str:
-    """The file of the first entry that a text names in full; the study's file if it names none."""
-    entries = "|".join(re.escape(entry) for entry in sorted(_other_files, key=len, reverse=True))
-    first = re.search(rf"(?<![\w.])({entries})(?![\w-])", text) if entries else None
-    return _other_files[first[1]] if first else _study_file
 
 
 class UserError(Exception):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TextIO, TypeVar
 
+from rich import filesize
+
 T = TypeVar("T")
 SECONDS_BETWEEN_LINES = 20.0
 UNSEEN = ("Cc", "Cf", "Cs")  # Unicode's control and format characters, and bytes that are no text
@@ -26,10 +28,7 @@ def say(text: str, out: TextIO | None = None) -> None:
 
 def size(count: float) -> str:
     """Bytes: ``820 bytes``, ``12.3 MB``, ``4.0 GB``."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if count >= unit:
-            return f"{count / unit:.1f} {name}"
-    return f"{count:.0f} bytes"
+    return filesize.decimal(round(count))
 
 
 def minutes(seconds: float) -> str:

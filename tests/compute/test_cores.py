@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from bgbias.compute import cores
+from bgbias.compute import processor
 
 # The command `bgbias`, and then the libraries whose threads it is about, which say what they were told.
 COMMAND = """
 import sys
 from importlib.metadata import entry_points
-from bgbias.compute import cores
-cores.quota = lambda: GRANTED
+from bgbias.compute import processor
+processor.quota = lambda: GRANTED
 (command,) = entry_points(group="console_scripts", name="bgbias")
 sys.argv[1:] = ["--version"]
 try:
@@ -31,8 +31,8 @@ finally:
 MODULE = """
 import os, runpy
 import bgbias.cli
-from bgbias.compute import cores
-cores.quota = lambda: None
+from bgbias.compute import processor
+processor.quota = lambda: None
 bgbias.cli.main = lambda: print("spins", os.environ.get("GOMP_SPINCOUNT"))
 runpy.run_module("bgbias", run_name="__main__")
 """
@@ -41,7 +41,7 @@ OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [({}, cores.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    [({}, processor.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
 )
 def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) -> None:
     said = _run(COMMAND.replace("GRANTED", "None"), given | {"OMP_DISPLAY_ENV": "VERBOSE"})
@@ -49,7 +49,7 @@ def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) 
 
 
 def test_the_module_tells_openmp_before_its_command_begins() -> None:
-    assert f"spins {cores.SPINS}\n" in _run(MODULE)
+    assert f"spins {processor.SPINS}\n" in _run(MODULE)
     assert "spins 77\n" in _run(MODULE, {"GOMP_SPINCOUNT": "77"})
 
 
@@ -75,7 +75,7 @@ def test_quota_of_a_container_is_read_in_both_forms(
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert cores.quota(tmp_path) == granted
+    assert processor.quota(tmp_path) == granted
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_threads_are_no_more_than_the_containers_cores(
 ) -> None:
     monkeypatch.setattr(os, "environ", {"OMP_NUM_THREADS": given} if given else {})
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setattr(cores, "quota", lambda: granted)
-    cores.share()
+    monkeypatch.setattr(processor, "quota", lambda: granted)
+    processor.share()
     assert os.environ.get("OMP_NUM_THREADS") == threads
 
 

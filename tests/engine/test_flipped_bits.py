@@ -120,7 +120,8 @@ def test_what_is_damaged_or_cannot_vouch_for_itself_is_made_again(study: Study) 
     third, fourth = nodes["table table3"], nodes["figure drop"]
     table, figure = study.files.at("table_md", table="table3"), fourth.record(study)
     with flipped(table, 5), flipped(figure, 999):
-        stale = freshness.settle(study, deep=True).stale
+        settled = freshness.settle(study, deep=True)
+    stale = {f.node.label: f.why for f in settled if f.state == "stale"}
     assert stale == {third.label: f"{table} has changed", fourth.label: "its record is damaged"}
     # Records of earlier versions: what they tell of masks and durations still serves.
     kept = {k: v for k, v in records.read(figure).items() if k not in (sealed.SEAL, sealed.SEALED)}

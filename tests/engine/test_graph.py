@@ -63,7 +63,7 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     with graph.remembered():
         before = all_that_planning_asks(study)
     other = load(_study.write(tmp_path, 2))
-    assert graph.memory() is None
+    assert graph._memory is None
     assert len(graph.in_order(other)) == len(before[0]) - 2 * 4
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
     cell = graph.in_order(edited)[-1]

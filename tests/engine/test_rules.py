@@ -12,7 +12,7 @@ from small_study import described, load
 
 from bgbias import plugins
 from bgbias.engine import graph, rules
-from bgbias.engine.node import TOGETHER, Node
+from bgbias.engine.node import TOGETHER, Limits, Node
 from bgbias.engine.rules import Rules
 from bgbias.errors import UserError
 from bgbias.files import sealed
@@ -66,7 +66,7 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
         words = shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=False))
         assert words[0] == rule
         assert "--expect" in words
-        assert made.limits(rule)[0] >= node.limits.memory_mb
+        assert made.limits(rule)[0] >= getattr(node.declared, "LIMITS", Limits()).memory_mb
 
 
 def test_what_was_set_aside_makes_its_job_run_and_what_is_forced_draws_followers_along(made: Rules) -> None:

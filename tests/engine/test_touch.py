@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import edited_code
 import pretended
 import pytest
 from small_study import described, load
@@ -13,7 +14,6 @@ from small_study import described, load
 from bgbias import plugins
 from bgbias.engine import freshness, graph, records
 from bgbias.engine.node import Node
-from bgbias.files import code
 from bgbias.study.params import Study
 
 LOSS = """
@@ -33,17 +33,17 @@ def study(tmp_path: Path) -> Iterator[Study]:
     raw["losses"]["wide"] = {"default": {"pos_margin": 0.0, "neg_margin": 0.5}}
     raw["grids"]["small"]["cells"][0] |= {"losses": ["wide", "contrastive"], "methods": ["plain"]}
     study = load(tmp_path, raw)
-    code.look_again()
+    edited_code.look_again()
     pretended.run(study)
     yield study
     plugins.use()
-    code.look_again()
+    edited_code.look_again()
 
 
 def edit(folder: Path, before: str, after: str) -> None:
     path = folder / "mine" / "losses" / "wide.py"
     path.write_text(path.read_text().replace(before, after))
-    code.look_again()
+    edited_code.look_again()
 
 
 def states(study: Study) -> dict[str, str]:

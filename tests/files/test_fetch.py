@@ -14,7 +14,6 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.files import download
 from bgbias.files.archives import members
-from bgbias.files.checksums import Checksums
 from bgbias.files.fetch import Desk, Source, fetch
 from bgbias.images import pixels
 
@@ -33,7 +32,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     (tmp_path / "downloads").mkdir()
-    return Desk(tmp_path / "downloads", Checksums(tmp_path / "checksums.csv", tmp_path / "checksums.lock"))
+    return Desk(tmp_path / "downloads", tmp_path / "checksums.csv", tmp_path / "checksums.lock")
 
 
 def names(folder: Path) -> list[str]:
@@ -228,7 +227,7 @@ def test_checksum_nobody_published_is_pinned_on_first_use(server: Server, tmp_pa
     source = Source(place=server.url, file="birds.zip")
     for _ in range(2):
         fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-        lines = desk.checksums.path.read_text().splitlines()
+        lines = desk.checksums.read_text().splitlines()
         assert lines == ["dataset,part,file,bytes,sha256", f"birds,photos,birds.zip,{len(CONTENT)},{SHA256}"]
     server.content = CONTENT[:-1] + b"?"
     other = hashlib.sha256(server.content).hexdigest()
@@ -236,11 +235,11 @@ def test_checksum_nobody_published_is_pinned_on_first_use(server: Server, tmp_pa
         fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert SHA256 in str(told.value)
     assert other in str(told.value)
-    assert str(desk.checksums.path) in str(told.value)
+    assert str(desk.checksums) in str(told.value)
     assert (tmp_path / "photos").read_bytes() == CONTENT
-    assert desk.checksums.path.read_text().splitlines() == lines
+    assert desk.checksums.read_text().splitlines() == lines
     # Deleting the line accepts the new file.
-    desk.checksums.path.write_text(lines[0] + "\n")
+    desk.checksums.write_text(lines[0] + "\n")
     fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
     assert (tmp_path / "photos").read_bytes() == server.content
 
@@ -249,20 +248,20 @@ def test_published_checksum_and_own_files_are_not_pinned(server: Server, tmp_pat
     (tmp_path / "own.zip").write_bytes(CONTENT)
     fetch((Source(place=server.url, sha256=SHA256),), tmp_path / "a", "birds", part="photos", desk=desk)
     fetch((Source(place=str(tmp_path / "own.zip")),), tmp_path / "b", "birds", part="photos", desk=desk)
-    assert not desk.checksums.path.exists()
+    assert not desk.checksums.exists()
 
 
 def test_pins_of_several_files_stand_in_sorted_order(desk: Desk) -> None:
     for file in ("c", "a", "b"):
-        desk.checksums.pin("birds", "photos", file, 1, file * 64)
-    assert [line.split(",")[2] for line in desk.checksums.path.read_text().splitlines()[1:]] == [
+        desk.pin("birds", "photos", file, 1, file * 64)
+    assert [line.split(",")[2] for line in desk.checksums.read_text().splitlines()[1:]] == [
         "a",
         "b",
         "c",
     ]
-    desk.checksums.path.write_text("something else\n")
+    desk.checksums.write_text("something else\n")
     with pytest.raises(UserError, match="must have the columns dataset, part, file, bytes, sha256"):
-        desk.checksums.pin("birds", "photos", "d", 1, "d" * 64)
+        desk.pin("birds", "photos", "d", 1, "d" * 64)
 
 
 def test_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
@@ -276,7 +275,7 @@ def test_beginning_of_a_checksum_is_compared_and_the_whole_is_pinned(tmp_path: P
     (desk.downloads / "net-1234.pth").write_bytes(CONTENT)
     source = Source(file="net-1234.pth", sha256=SHA256[:8])
     fetch((source,), tmp_path / "net", "net", part="net", desk=desk)
-    assert SHA256 in desk.checksums.path.read_text()
+    assert SHA256 in desk.checksums.read_text()
     wrong = source.model_copy(update={"sha256": f"{int(SHA256[:8], 16) ^ 1:08x}"})
     with pytest.raises(UserError, match="wrong checksum"):
         fetch((wrong,), tmp_path / "net", "net", part="net", desk=desk)

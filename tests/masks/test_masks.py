@@ -121,7 +121,7 @@ def test_masks_that_came_without_their_cache_are_kept_before_they_are_replaced(
     shutil.rmtree(Path(study.paths.work) / "mask_cache")  # `dvc pull` brings declared outputs only
     photos(tmp_path / "mine", ["class2/new.png"])
     study = folder_study(tmp_path, raw)
-    assert "out of date: fetch mine" in str(freshness.settle(study))
+    assert "out of date: fetch mine" in freshness.out_of_date(freshness.settle(study))
     assert make(study)["metrics"]["reused"] == 18
     assert red.masked == [18, 1]
 

@@ -22,7 +22,7 @@ from bgbias.files import code
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code.PLANNED)
+PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code.RULES["planned"])
 # They say what is to be done, move files that checksums verify, or speak to people.
 WITHOUT_NUMBERS = {
     *(f"engine/{m}" for m in ("accept", "graph", "inputs", "node", "records")),

@@ -69,7 +69,7 @@ def test_curves_have_at_most_200_points() -> None:
     assert sum(map(vitals.shown, range(1, 1001))) == 181
 
 
-def test_a_look_at_what_did_not_change_gives_the_same_objects_and_opens_no_finished_record(
+def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_record(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain(project)
@@ -94,12 +94,12 @@ def test_a_look_at_what_did_not_change_gives_the_same_objects_and_opens_no_finis
     second = found.entries()
     assert second.keys() - first.keys() == {f"demo/segment/{NAME}"}
     assert [p.name for p in read] == ["segment.json"]
-    assert all(second[key] is entry for key, entry in first.items() if entry.node != "cell")
+    assert all(second[key] == entry for key, entry in first.items() if entry.node != "cell")
 
     # Samples of a node at work make its entry another one, and no other's.
     (project.data / "vitals.csv").write_text("elapsed_seconds\n1.0\n")
     third = found.entries()
-    assert [k for k, entry in third.items() if second.get(k) is not entry] == ["demo/score/another"]
+    assert [k for k, entry in third.items() if second.get(k) != entry] == ["demo/score/another"]
     (project.data / "work/running/score.json").unlink()
     assert "demo/score/another" not in found.entries()
     assert [p.name for p in read] == ["segment.json"]

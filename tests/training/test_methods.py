@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import edited_code
 import numpy as np
 import pytest
 import torch
@@ -15,7 +16,6 @@ from small_study import data_nodes, described, history, load
 from bgbias import plugins, seeds
 from bgbias.engine import digests, graph
 from bgbias.errors import UserError
-from bgbias.files import code
 from bgbias.images.composite import replaced
 from bgbias.models import inference
 from bgbias.models import model as models
@@ -143,10 +143,10 @@ def test_other_code_of_a_file_is_another_training_of_its_methods_alone(
     study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
     before, file = trained(), folder / "methods" / "gained.py"
     file.write_text(f"# One reason more.\n{file.read_text()}")
-    code.look_again()
+    edited_code.look_again()
     assert trained() == before
     file.write_text(f"{file.read_text()}\n\nSTRONGER = 2\n")
-    code.look_again()
+    edited_code.look_again()
     after = trained()
     assert {n for n in names if after[n] != before[n]} == {"gained", "gained+bgaugment", "weak"}
 

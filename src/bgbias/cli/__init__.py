@@ -17,6 +17,7 @@ import typer
 
 from bgbias import __version__
 from bgbias.cli import audit, maskers, nodes, reproduce, tools
+from bgbias.cli.arguments import WORDS
 from bgbias.engine import records
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -27,33 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-# What a person types, by occasion, in a line each; all other commands are steps, which Snakemake runs.
-PANELS = {
-    "Your model, your photos": {
-        "audit": "Measure what is lost when only the background changes.",
-        "compare": "Which of several audited models to take.",
-        "leaderboard": "One page for many audited models.",
-        "explain": "Draw by which places photos are compared.",
-        "doctor": "What an audit or a study would leave out of photos.",
-    },
-    "A study": {
-        "data": "What every dataset still needs.",
-        "forecast": "Estimate hours, memory and disk space of a grid.",
-        "status": "What is current, stale or missing, and why.",
-        "resume": "Resume an interrupted run.",
-        "show": "Print a grid's tables.",
-        "report": "Write a finished grid as one HTML page.",
-        "ui": "Compare models in MLflow's pages.",
-        "track": "Rebuild MLflow's store from the records.",
-        "restore": "Verify what DVC brought.",
-        "reproduce": "Make published results again, and compare.",
-        "publish": "Copy a finished grid's results into docs/results.",
-    },
-    "Segmentation models": {
-        "train-masker": "Fine-tune U²-Net on your drawn masks.",
-        "toy-masker": "Train the demo's small U²-Net-p.",
-    },
-}
+PANELS: dict[str, dict[str, str]] = WORDS["panels"]
 STEPS = "Steps that Snakemake runs"
 for _commands in (audit, tools, reproduce, maskers, nodes):
     app.add_typer(_commands.app)
@@ -64,13 +39,6 @@ for _commands in (audit, tools, reproduce, maskers, nodes):
 
 CRASHED = os.EX_SOFTWARE  # 1 is what an audit says of a drop (--fail-above)
 GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
-# What the core does without, and the extra of the package that brings it.
-EXTRAS = {
-    **dict.fromkeys(("alembic", "dvc", "mlflow", "snakemake", "sqlalchemy"), "workflow"),
-    "pycocotools": "masks",
-    "h5py": "persons",
-    "onnxruntime": "onnx",
-}
 
 
 def _say_version(asked: bool) -> None:
@@ -92,9 +60,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _end)
     # A shell's script ignores it in the background.
     if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _interrupt)
+        signal.signal(signal.SIGINT, _end)
     if not sys.stderr.isatty():
-        say(f"$ {_typed()}")
+        # ``python -m bgbias`` runs a file of the package.
+        by_module = Path(sys.argv[0]).name == "__main__.py"
+        say(f"$ {records.command() if by_module else shlex.join(['bgbias', *sys.argv[1:]])}")
     try:
         told(app)
     except Exception:
@@ -102,28 +72,16 @@ def main() -> None:
         sys.exit(CRASHED)
 
 
-def _typed() -> str:
-    """The command as it was typed, for the logs of nodes; ``python -m bgbias`` runs a file of the package."""
-    by_module = Path(sys.argv[0]).name == "__main__.py"
-    return records.command() if by_module else shlex.join(["bgbias", *sys.argv[1:]])
-
-
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """A terminated step must mark its record, as an interrupted one does, whoever else tells it to end."""
-    signal.signal(number, signal.SIG_IGN)
-    _end_soon(number)
-    sys.exit(128 + number)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    _end_soon(number)
-    raise KeyboardInterrupt
-
-
-def _end_soon(number: int) -> None:
-    """End this process in a while, come what may: the signal may have left a lock taken for which its own end waits."""
+    """A terminated step must mark its record, as an interrupted one does, whoever else tells it to end. This process ends in a
+    while, come what may: the signal may have left a lock taken for which its own end waits.
+    """
     signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + number))
     signal.alarm(GRACE_SECONDS)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(128 + number)
 
 
 def told(command: typer.Typer) -> None:
@@ -136,7 +94,7 @@ def told(command: typer.Typer) -> None:
     except UserError as error:
         text = str(error)
     except ModuleNotFoundError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        extra = WORDS["extras"].get((error.name or "").partition(".")[0])
         if extra is None:
             raise
         text = f"this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'"

@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands take, and the words of help for commands and steps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from bgbias.settings import read_yaml
 
 Grid = Annotated[str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.")]
 Params = Annotated[Path, typer.Option(help="The study's file.")]
@@ -15,3 +17,4 @@ Device = Annotated[
 ImageColumn = Annotated[str, typer.Option(help="A table's column of photos; path, image, file, ...")]
 LabelColumn = Annotated[str, typer.Option(help="A table's column of classes; class, label, category.")]
 DEFAULT = Path("params.yaml")
+WORDS = read_yaml(Path(__file__).with_name("words.yaml"))

@@ -55,6 +55,7 @@ def train_masker(
     from bgbias.masks.fine_tuning import Recipe
     from bgbias.masks.predictor import find_weights
     from bgbias.masks.u2net import NETS
+    from bgbias.report import prose
 
     if out.suffix != ".safetensors":
         raise UserError(f"Weights are written as .safetensors; {out} is not called so. Correct --out.")
@@ -67,21 +68,19 @@ def train_masker(
     saliency.load_weights(net, source(start) if start else find_weights(kind, "--start"), kind)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
     cross_validation.write(judged, report)
-    print(judged.rows.to_string(index=False, float_format="{:.3f}".format))
-    print(
-        "Mean IoU of photos that took part in neither the training nor the choice of their fold. Standard errors are over photos,"
-        " and too small, as folds share photos that they train on; gains and losses are more than Student's t allows them at 5 %:"
+    is_written = judged.helps or always
+    text = prose.lines(
+        "judged_masker.j2",
+        rows=judged.rows.to_string(index=False, float_format="{:.3f}".format),
+        sentences=list(cross_validation.said(judged.rows)),
+        shares=judged.shares.to_string(index=False, float_format="{:.3f}".format),
+        helps=judged.helps,
+        is_written=is_written,
+        out=out,
     )
-    for line in cross_validation.said(judged.rows):
-        print(f"  {line}")
-    print("What each share (blend) of new weights does to the mean IoU of held-out photos:")
-    print(judged.shares.to_string(index=False, float_format="{:.3f}".format))
+    print(text)
     say(f"figures and pictures of every photo: {report}/folds.csv, shares.csv, folds.png")
-    if not judged.helps:
-        print("This does not help: held-out photos gain no more than chance would give, or some group loses.")
-    if not (judged.helps or always):
-        kept = f"; {out}, from before, is as it was" if out.exists() else ""
-        print(f"No weights were written{kept}. Use the masker as it is, draw more masks, or add --always.")
+    if not is_written:
         return
     blend = judged.blend or cross_validation.choice(judged.changes, judged.blends, always=True)
     tuned = fine_tuning.fine_tune(pairs, net, recipe, network_device)

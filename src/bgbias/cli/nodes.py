@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bgbias import plugins
-from bgbias.cli.arguments import DEFAULT, Device, Grid, Params
+from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params
 from bgbias.compute import gpu_slots
 from bgbias.engine import digests, records
 from bgbias.engine.node import Node, step
@@ -24,23 +24,8 @@ from bgbias.study.sources import parts_of
 
 app = typer.Typer()
 
-# Of a node's subject, by the name that its file gives it.
-SUBJECTS = {
-    "dataset": "Name under `datasets` in params.yaml.",
-    "part": "One of the dataset's files; all of them if not given.",
-    "masker": "Name under `maskers`; the dataset's own if not given.",
-    "backbone": "Name under `backbones` in params.yaml.",
-    "pool": "Name under `backgrounds` in params.yaml.",
-    "owner": "A backbone of params.yaml, or maskers/<name>; its weights: published or a URL.",
-    "run": "Seed of initialisation, batches and views; 0-fold2 is seed 0 in fold 2 of four.",
-    "table": "table1, table2, ...: what the grid has.",
-    "figure": "retrieval, attribution, drop, photos, masks, ...: what the grid has.",
-    "loss": "Name under `losses` in params.yaml; `none` for pretrained features.",
-    "method": "plain, bgaugment, ... or `pretrained`.",
-}
 # A model is named by its parts, and a seed.
 PARTS = ("dataset", "backbone", "loss", "method")
-SEED = "Seed of initialisation, batches and crops; 0-fold2 is seed 0 in fold 2 of four."
 EXPECT = "Digest that the plan had; an edited params.yaml or code is noticed."
 
 
@@ -133,9 +118,9 @@ def _declare(
     for place, key in enumerate(subject):
         for part in PARTS if key == "cell" else (key,):
             default = None if is_optional and place else required
-            given[part] = (Annotated[str, typer.Argument(help=SUBJECTS.get(part))], default)
+            given[part] = (Annotated[str, typer.Argument(help=WORDS["subjects"].get(part))], default)
         if key == "cell":
-            given["seed"] = (Annotated[str, typer.Option(help=SEED)], "0")
+            given["seed"] = (Annotated[str, typer.Option(help=WORDS["subjects"]["seed"])], "0")
     given["grid"] = (Grid, None)
     given["params"] = (Params, DEFAULT)
     given["expect"] = (Annotated[str | None, typer.Option(help=EXPECT)], None)

@@ -157,20 +157,16 @@ def _list_results() -> str:
     from bgbias.report import pages
     from bgbias.results import publication
 
-    rows = []
+    published: list[tuple[str, str, str, dict[str, Any]]] = []
     for grid in publication.grids():
         shown = pages.pages_with(rf'\w+\("{grid}"')
-        rows.append((grid, shown, f"bgbias reproduce {grid}", *_birth(publication.read(grid).origin)))
+        published.append((grid, shown, f"bgbias reproduce {grid}", publication.read(grid).origin))
     for kind, noted in publication.noted_tables().items():
         shown = pages.pages_with(rf'evidence\("{kind}"')
-        for table, origin in noted["tables"].items():
-            rows.append((table, shown, noted["command"], *_birth(origin)))
+        published += [(table, shown, noted["command"], of) for table, of in noted["tables"].items()]
+    rows = [(*what, of["minutes"], of["commit"][:8], _machine(of)) for *what, of in published]
     heads = ["results", "shown in", "made again by", "minutes", "commit", "machine"]
     return pd.DataFrame(rows, columns=heads).to_string(index=False)
-
-
-def _birth(origin: dict[str, Any]) -> tuple[float, str, str]:
-    return origin["minutes"], origin["commit"][:8], _machine(origin)
 
 
 def _machine(origin: dict[str, Any]) -> str:

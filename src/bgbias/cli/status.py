@@ -3,21 +3,13 @@
 import shlex
 from collections import Counter
 
+from bgbias.cli.arguments import WORDS
 from bgbias.engine.freshness import ARCHIVES, Finding
 from bgbias.errors import for_this_study
 from bgbias.report import prose
 from bgbias.study.params import Study
 
 STATES = ("current", "stale", "behind", "missing")
-# Targets of the workflow by what they make; of other steps, their record.
-TARGETS = {
-    **dict.fromkeys(("index", "backgrounds"), "data"),
-    "masks": "all_masks",
-    **dict.fromkeys(("textures", "pretrain", "train"), "models"),
-    **dict.fromkeys(
-        ("score", "attribute", "segment", "cross", "cure", "attack", "sanity", "probe"), "scores"
-    ),
-}
 
 
 def format_status(study: Study, findings: list[Finding], deep: bool = False) -> str:
@@ -28,7 +20,9 @@ def format_status(study: Study, findings: list[Finding], deep: bool = False) -> 
     """
     counts = Counter((f.node.name, f.state) for f in findings)
     missing = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]
-    targets = dict.fromkeys(TARGETS.get(n.name) or shlex.quote(str(n.record(study))) for n in missing)
+    targets = dict.fromkeys(
+        WORDS["targets"].get(n.name) or shlex.quote(str(n.record(study))) for n in missing
+    )
     text = prose.lines(
         "status.j2",
         study=study,

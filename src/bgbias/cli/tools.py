@@ -21,6 +21,7 @@ from bgbias.progress import say
 from bgbias.study.params import load
 
 app = typer.Typer()
+Uri = Annotated[str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")]
 
 
 @app.command("data")
@@ -88,9 +89,7 @@ def track(
     grid: Grid = None,
     params: Params = DEFAULT,
     follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.")] = None,
-    uri: Annotated[
-        str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
-    ] = None,
+    uri: Uri = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
     from bgbias.tracking import follow as mirror
@@ -111,9 +110,7 @@ def ui(
         str | None, typer.Argument(help="Which grid; the one that ran last if not given.")
     ] = None,
     port: Annotated[int, typer.Option(help="Where MLflow answers, on this machine alone.")] = 5000,
-    uri: Annotated[
-        str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")
-    ] = None,
+    uri: Uri = None,
 ) -> None:
     """Compare models in MLflow's pages: prints the address of the charts, and serves them until Ctrl-C."""
     from bgbias.tracking import follow as mirror

@@ -58,9 +58,10 @@ def ahead(things: Iterable[T], device: str) -> Iterator[T]:
             if arrival is not None:
                 user = torch.cuda.current_stream(device)
                 user.wait_event(arrival)
-                for tensor in _tensors(thing):
-                    # Its memory goes back to the other stream, which must not write into it before this one has read it.
-                    tensor.record_stream(user)
+                for tensor in [thing] if isinstance(thing, Tensor) else vars(thing).values():
+                    if isinstance(tensor, Tensor):
+                        # Its memory goes back to the other stream, which must not write into it before this one has read it.
+                        tensor.record_stream(user)
             yield thing
 
 
@@ -90,9 +91,3 @@ def _stream(device: str) -> torch.cuda.Stream:
 def _arrived(copy: Tensor, done: torch.cuda.Event) -> Tensor:
     done.synchronize()
     return copy.clone()  # pinned memory is scarce
-
-
-def _tensors(thing: object) -> list[Tensor]:
-    if isinstance(thing, Tensor):
-        return [thing]
-    return [value for value in vars(thing).values() if isinstance(value, Tensor)]

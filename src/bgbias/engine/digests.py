@@ -18,11 +18,11 @@ from bgbias.study.params import Study
 
 def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
-    node, memory = step(name, **subject), graph.memory()
-    known = memory.digests if memory else {}
-    if node not in known:
-        known[node] = code.hashed(json.dumps(spec(study, name, **subject), sort_keys=True, default=str))
-    return known[node]
+
+    def find() -> str:
+        return code.hashed(json.dumps(spec(study, name, **subject), sort_keys=True, default=str))
+
+    return graph.once(("digest", step(name, **subject)), find)
 
 
 def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _left(
     from bgbias.engine import freshness
 
     if current is None:
-        current = {found.node for found in freshness.examine(study) if found.state == "current"}
+        current = freshness.current(freshness.examine(study))
     left: dict[str, list[float]] = {}
     paces: Paces = {}
     sides = _sides(study)
@@ -165,15 +165,10 @@ def _prepared(study: Study) -> Cost:
     sides = _sides(study)
     photographed = {(d, sides[c.backbone]) for c in plan.cells(study) for d in plan.photographed(study, c)}
     behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
-    total = NONE
-    for dataset, side in photographed:
-        number, unknown = photos_of(study, dataset)
-        total += Cost(number, disk=number * side**2 * PREPARED_BYTES, unknown=unknown, nodes=0)
-    for pool, side in behind:
-        counted = _backgrounds(study, pool)
-        number = counted or 0
-        total += Cost(number, disk=number * side**2 * BACKGROUND_BYTES, unknown=counted is None, nodes=0)
-    return total
+    kept = [(photos_of(study, dataset), side**2 * PREPARED_BYTES) for dataset, side in photographed]
+    kept += [(_backgrounds(study, pool), side**2 * BACKGROUND_BYTES) for pool, side in behind]
+    costs = (Cost(n, disk=n * each, unknown=unknown, nodes=0) for (n, unknown), each in kept)
+    return sum(costs, NONE)
 
 
 def _sides(study: Study) -> dict[str, int]:
@@ -188,14 +183,16 @@ def side_of(study: Study, backbone: str) -> int:
     return backbones.facts(named.kind, named.params()).resize
 
 
-def _backgrounds(study: Study, pool: str) -> int | None:
-    """Photos of a background set's three pools: as counted when they were made, else as params.yaml tells, else None."""
+def _backgrounds(study: Study, pool: str) -> tuple[int, bool]:
+    """Photos of a background set's three pools: as counted when they were made, else as params.yaml tells; and whether nobody
+    knows.
+    """
     counted = records.of_now(study, step("backgrounds", pool=pool)).get("metrics", {})
     if counted:
-        return sum(int(counted[f"photos_{role}"]) for role in pools.ROLES)
+        return sum(int(counted[f"photos_{role}"]) for role in pools.ROLES), False
     numbers = [pools.expected(source) for source in study.backgrounds[pool].pools.values() if source]
-    known = [number for number in numbers if number is not None]
-    return sum(known) if numbers and len(known) == len(numbers) else None
+    unknown = not numbers or None in numbers
+    return (0 if unknown else sum(filter(None, numbers))), unknown
 
 
 def photos_of(study: Study, dataset: str, *splits: str) -> tuple[int, bool]:

@@ -14,7 +14,7 @@ import shutil
 import stat
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -47,19 +47,6 @@ class Finding:
     def __str__(self) -> str:
         texts = {"missing": "is missing", "behind": "was made from what is out of date"}
         return f"{self.node.label} {texts.get(self.state) or f'is {self.state} ({self.why})'}"
-
-
-@dataclass
-class Report:
-    """What was set aside: steps that are stale, with reasons; how many read from them; and the steps that are current."""
-
-    stale: dict[str, str] = field(default_factory=dict)
-    followers: int = 0
-    current: frozenset[Node] = frozenset()
-
-    def __str__(self) -> str:
-        lines = [f"out of date: {label} ({why})" for label, why in self.stale.items()]
-        return "\n".join(lines + ([f"and {self.followers} that read from them"] if self.followers else []))
 
 
 def examine(study: Study, deep: bool = False) -> list[Finding]:
@@ -97,16 +84,11 @@ def _examine(study: Study, deep: bool) -> Iterator[Finding]:
         yield Finding(node, "stale" if why else "current", why)
 
 
-def settle(study: Study, deep: bool = False) -> Report:
+def settle(study: Study, deep: bool = False) -> list[Finding]:
     """Set aside the grid's records that do not match the plan, with their followers', and put back those that match again."""
-    report = Report()
-    for finding in examine(study, deep):
-        node, path = finding.node, finding.node.record(study)
-        if finding.state == "current":
-            report.current |= {node}
-        elif finding.state in ("stale", "behind"):
-            report.followers += finding.state == "behind"
-            report.stale |= {node.label: finding.why} if finding.why else {}
+    findings = examine(study, deep)
+    for finding in findings:
+        path = finding.node.record(study)
         # Somebody else may be doing the same for this plan.
         with suppress(FileNotFoundError):
             if finding.state == "current" and path.exists():
@@ -114,8 +96,21 @@ def settle(study: Study, deep: bool = False) -> Report:
             elif finding.state == "current":
                 sealed.aside(path).rename(path)
             elif finding.state in ("stale", "behind") and path.exists():
-                _set_aside(study, node)
-    return report
+                _set_aside(study, finding.node)
+    return findings
+
+
+def out_of_date(findings: Collection[Finding]) -> str:
+    """A line for each step that is stale, with the reason, and how many read from them; empty if none is."""
+    states = [finding.state for finding in findings]
+    lines = [f"out of date: {f.node.label} ({f.why})" for f in findings if f.state == "stale"]
+    more = [f"and {states.count('behind')} that read from them"] if "behind" in states else []
+    return "\n".join(lines + more)
+
+
+def current(findings: Iterable[Finding]) -> set[Node]:
+    """The steps that need not run."""
+    return {finding.node for finding in findings if finding.state == "current"}
 
 
 def accept(study: Study) -> list[str]:
@@ -156,10 +151,10 @@ def lacking(findings: Iterable[Finding]) -> Finding | None:
 
 def to_run(study: Study) -> Iterator[Node]:
     """The steps that have to run for the grid's goals, each before those that it reads from."""
-    current = {finding.node for finding in examine(study) if finding.state == "current"}
+    done = current(examine(study))
     needed = set(graph.goals(study))
     for node in reversed(graph.in_order(study)):
-        if node in needed and node not in current:
+        if node in needed and node not in done:
             needed.update(graph.reads_from(study, node))
             yield node
 

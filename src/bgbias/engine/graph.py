@@ -3,54 +3,47 @@
 Whoever plans a whole grid asks the same again and again: within ``remembered`` it is found out once.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bgbias import plugins
 from bgbias.engine.node import Made, Node, step
 from bgbias.study.params import Study
 
-
-@dataclass
-class Memory:
-    """What is known of one study's nodes: what they read, their digests, and their order."""
-
-    reads: dict[Node, dict[str, Made]] = field(default_factory=dict)
-    digests: dict[Node, str] = field(default_factory=dict)
-    order: list[Node] = field(default_factory=list)
-
-
-_memory: Memory | None = None
+T = TypeVar("T")
+_memory: dict[Hashable, Any] | None = None
 
 
 @contextmanager
-def remembered(memory: Memory | None = None) -> Iterator[Memory]:
+def remembered(memory: dict[Hashable, Any] | None = None) -> Iterator[dict[Hashable, Any]]:
     """Within it everything about a node of one study is looked up once (or taken from ``memory``, or from
     that of the block around this one): while nothing changes of what nodes and digests are made of.
     """
     global _memory
     before = _memory
-    _memory = memory or before or Memory()
+    known = before if memory is None else memory
+    _memory = {} if known is None else known
     try:
         yield _memory
     finally:
         _memory = before
 
 
-def memory() -> Memory | None:
-    """What is known within ``remembered``; nothing outside of it."""
-    return _memory
+def once(what: Hashable, find: Callable[[], T]) -> T:
+    """What ``find`` gives; within ``remembered``, what it gave before for the same ``what``."""
+    if _memory is None:
+        return find()
+    if what not in _memory:
+        _memory[what] = find()
+    found: T = _memory[what]
+    return found
 
 
 def made_for(study: Study, reader: Node) -> dict[str, Made]:
     """Role to file: what ``reader`` reads."""
-    known = _memory.reads if _memory else {}
-    if reader not in known:
-        known[reader] = reader.reads(study)
-    return known[reader]
+    return once(("reads", reader), lambda: reader.reads(study))
 
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
@@ -74,8 +67,8 @@ def goals(study: Study) -> list[Node]:
 
 def in_order(study: Study, ends: Iterable[Node] | None = None) -> list[Node]:
     """Every node of the study's grid once, or of what ``ends`` are made of, each after those it reads from."""
-    if ends is None and _memory and _memory.order:
-        return list(_memory.order)
+    if ends is None:
+        return list(once("order", lambda: in_order(study, goals(study))))
     ordered: dict[Node, None] = {}
 
     def visit(reader: Node) -> None:
@@ -84,8 +77,6 @@ def in_order(study: Study, ends: Iterable[Node] | None = None) -> list[Node]:
                 visit(upstream)
             ordered[reader] = None
 
-    for goal in goals(study) if ends is None else ends:
-        visit(goal)
-    if ends is None and _memory:
-        _memory.order = list(ordered)
+    for end in ends:
+        visit(end)
     return list(ordered)

@@ -115,12 +115,6 @@ class Node:
         return (self.declared.__name__, *(m.__name__ for m in used))
 
     @property
-    def limits(self) -> Limits:
-        """Memory and time that it may take."""
-        limits: Limits = getattr(self.declared, "LIMITS", Limits())
-        return limits
-
-    @property
     def takes_device(self) -> bool:
         """Whether it can run on a GPU."""
         return "device" in inspect.signature(getattr(self.declared, self.name)).parameters

@@ -8,14 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import digests, forecast, freshness, graph, resume
 from bgbias.engine.checks import Checks, emulated_precisions
-from bgbias.engine.node import GPU_THREADS, TOGETHER, Node, step
+from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
 from bgbias.photos.folds import seed_and_fold
@@ -27,7 +27,6 @@ STEPS = {
     "evaluate": TOGETHER,
     "evaluate_untrained": TOGETHER[:-1],
 }  # a backbone as it comes may not be asked where it looks
-COMMANDS = {"evaluate_untrained": "evaluate"}
 
 
 class Rules:
@@ -49,8 +48,8 @@ class Rules:
                 f" or begin with a copy of {project}/params.yaml, with the grids/ and data/ beside it"
             )
         self.study: Study = load(Path(self.params), config.get("grid"))
-        self._current: frozenset[Node] = frozenset()
-        self._memory = graph.Memory()
+        self._current: set[Node] = set()
+        self._memory: dict[Hashable, Any] = {}
         self._checks = Checks(self.study)
         plan.checked_cells(self.study)
 
@@ -63,9 +62,13 @@ class Rules:
             return occupied
         accepted = freshness.accept(self.study) if touched else []
         with graph.remembered(self._memory):
-            report = freshness.settle(self.study)
-            self._current = report.current
-            lines = [*accepted, str(report), emulated_precisions(self.study, self._current)]
+            findings = freshness.settle(self.study)
+            self._current = freshness.current(findings)
+            lines = [
+                *accepted,
+                freshness.out_of_date(findings),
+                emulated_precisions(self.study, self._current),
+            ]
         return "\n".join(filter(None, lines))
 
     def start_mirror(self) -> None:
@@ -140,7 +143,7 @@ class Rules:
         nodes = [self.step(name, wildcards) for name in _steps(rule)]
         with graph.remembered(self._memory):
             expected = ",".join(digests.digest(self.study, n.name, **n.keywords) for n in nodes)
-        words = [COMMANDS.get(rule, rule)]
+        words = [rule.removesuffix("_untrained")]
         if nodes[0].cell:
             *parts, seed = nodes[0].wildcards.values()
             words += [*parts, "--seed", str(seed)]
@@ -161,7 +164,7 @@ class Rules:
 
     def limits(self, rule: str) -> tuple[int, int]:
         """Memory (MB) and minutes that a job may take when it is first tried."""
-        limits = [step(name).limits for name in _steps(rule)]
+        limits = [getattr(step(name).declared, "LIMITS", Limits()) for name in _steps(rule)]
         return max(one.memory_mb for one in limits), sum(one.minutes for one in limits)
 
     def records(self, *names: str) -> list[str]:

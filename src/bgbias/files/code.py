@@ -4,7 +4,7 @@ The code of a module is its syntax tree and that of every module that it imports
 are entered only where their file is named: ``plugins.load`` is no import, so that a loss is part of
 the models that are trained with it and of no others. Left out is what no number depends on:
 
-* modules that plan, fetch bytes that checksums verify, or speak to people (``NO_NUMBERS``);
+* modules that plan, fetch bytes that checksums verify, or speak to people (``code.yaml``);
 * comments, layout, docstrings, the words of errors, and descriptions of settings;
 * how nodes, tables and figures are planned (that is in digests already), and what losses, methods
   and datasets are called.
@@ -29,48 +29,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from bgbias import plugins
-from bgbias.files.atomic import write_json
 
 ROOT = Path(__file__).parents[1]
-NO_NUMBERS = (
-    "cli", "engine", "errors", "plugins", "progress", "settings", "study", "tracking",
-    "files.atomic", "files.checksums", "files.code", "files.download", "files.fetch",
-    "files.fingerprint", "files.locks", "files.places", "files.sealed", "compute.gpu_slots",
-    "compute.vitals",
-)  # fmt: skip
-# Of packages that make none, but for these.
-NUMBERS = ("study.album", "study.methods", "study.training")
-# Folders whose files say how their work is planned, and by which names.
-PLANNED = ("nodes", "tables", "figures")
-PLANNING = {
-    "SUBJECT", "OUTPUTS", "COLLECTION", "CURVE", "PLACE", "ABOUT", "reads", "settings", "uses", "cost",
-    "goals", "subjects", "keep", "wanted", "sources_are_elsewhere", "LIMITS", "threads",
-}  # fmt: skip
-# Folders whose files say what tables call them, which is in the digests of what prints it.
-NAMED, NAMES = ("losses", "methods", "datasets"), {"TITLE", "PLACE", "ENTRIES"}
-# Who imports it gets numbers from it: import name to distributions of which one is installed.
-LIBRARIES = {
-    "torch": ("torch",), "torchvision": ("torchvision",), "timm": ("timm",), "numpy": ("numpy",),
-    "pandas": ("pandas",), "scipy": ("scipy",), "PIL": ("pillow",), "matplotlib": ("matplotlib",),
-    "cv2": ("opencv-python-headless", "opencv-python"), "onnxruntime": ("onnxruntime",),
-    "pytorch_metric_learning": ("pytorch-metric-learning",),
-    "faiss": ("faiss-gpu", "faiss-cpu", "faiss-gpu-cu12"),
-}  # fmt: skip
+RULES: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+PLANNING, NAMES = frozenset(RULES["planning"]), frozenset(RULES["names"])
 NECK = "neck:"  # what a method puts into the model by its name, without an import
 FILE_NAME = re.compile(r"[\w-][\w. -]*\.(?!py$)\w+")
-# What was parsed before, by the bytes that were parsed and those of this file.
-MEMORY = ROOT / "__pycache__" / "code.json"
-MOST_REMEMBERED = 5000
-RULES = hashlib.sha256(Path(__file__).read_bytes()).digest()
 
 
 class Module(NamedTuple):
     """A module's source: its fingerprint, and what it imports of ours and of others."""
 
     fingerprint: str
-    imports: tuple[str, ...]
-    libraries: tuple[str, ...]
+    imports: list[str]
+    libraries: set[str]
 
 
 @cache
@@ -100,28 +75,22 @@ def hashed(text: str) -> str:
 def carries_numbers(name: str) -> bool:
     """Whether numbers come from a module, by its full name."""
     own = name.removeprefix("bgbias.")
-    return own == name or _below(own, NUMBERS) or not (own == "bgbias" or _below(own, NO_NUMBERS))
-
-
-def look_again() -> None:
-    """Forget what was read: files may have been edited since this process started."""
-    for cached in (modules, fingerprint, libraries, _followed, _module, _memory, _file, _version):
-        cached.cache_clear()
+    return (
+        own == name
+        or _below(own, RULES["numbers"])
+        or not (own == "bgbias" or _below(own, RULES["no_numbers"]))
+    )
 
 
 @cache
 def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
     """These modules and all that they import, directly or not, as far as they carry numbers."""
-    remembered = len(_memory())
     seen: dict[str, None] = {}
     waiting = list(names)
     while waiting:
         if (name := waiting.pop()) not in seen:
             seen[name] = None
             waiting += filter(carries_numbers, _targets(name))
-    if len(_memory()) > remembered:
-        with suppress(OSError):  # an installation that is not ours to write to
-            write_json(MEMORY, _memory())
     return tuple(seen)
 
 
@@ -141,23 +110,14 @@ def _module(name: str) -> Module:
     path = _file(name)
     if path is None:
         raise ModuleNotFoundError(f"no source of {name} can be found")
-    source, memory = path.read_bytes(), _memory()
-    key = hashlib.sha256(RULES + str(path).encode() + source).hexdigest()[:32]
-    if key not in memory:
-        memory[key] = _parsed(source, name, is_package=path.name == "__init__.py")
+    tree = ast.parse(path.read_bytes())
+    strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    beside = [path.parent / text for text in sorted(filter(FILE_NAME.fullmatch, strings))]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in beside if file.is_file()]
 
-    text, imports, others, named = memory[key]
-    beside = [path.parent / file for file in named if (path.parent / file).is_file()]
-    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in beside]
-    return Module(hashed("\n".join([text, *sums])) if sums else text, tuple(imports), tuple(others))
-
-
-@cache
-def _memory() -> dict[str, Any]:
-    with suppress(OSError, ValueError):
-        memory = dict(json.loads(MEMORY.read_text(encoding="utf-8")))
-        return memory if len(memory) < MOST_REMEMBERED else {}
-    return {}
+    reader = _Reader(name, path.name == "__init__.py")
+    text = hashed(_text(reader.visit(tree)))
+    return Module(hashed("\n".join([text, *sums])) if sums else text, reader.imports, reader.libraries)
 
 
 @cache
@@ -185,7 +145,7 @@ def _label(name: str) -> str:
 
 @cache
 def _version(library: str) -> str:
-    for distribution in LIBRARIES[library]:
+    for distribution in RULES["libraries"][library]:
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(distribution).partition("+")[0]
     return "none"
@@ -193,20 +153,6 @@ def _version(library: str) -> str:
 
 def _below(name: str, places: Iterable[str]) -> bool:
     return any(name == place or name.startswith(f"{place}.") for place in places)
-
-
-def _parsed(source: bytes, name: str, is_package: bool) -> tuple[str, list[str], list[str], list[str]]:
-    """A source's fingerprint, its imports of ours and others, and strings that may name files."""
-    tree = ast.parse(source)
-    strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    reader = _Reader(name, is_package)
-    text = _text(reader.visit(tree))
-    return (
-        hashed(text),
-        reader.imports,
-        sorted(reader.libraries),
-        sorted(filter(FILE_NAME.fullmatch, strings)),
-    )
 
 
 def _text(value: Any) -> str:
@@ -227,7 +173,8 @@ class _Reader(ast.NodeTransformer):
         self.libraries: set[str] = set()
         self._package = name if is_package else name.rpartition(".")[0]
         folder = self._package.rpartition(".")[2]
-        self._planning = PLANNING if folder in PLANNED else NAMES if folder in NAMED else set()
+        named = NAMES if folder in RULES["named"] else frozenset()
+        self._planning = PLANNING if folder in RULES["planned"] else named
 
     def visit(self, node: ast.AST) -> Any:
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -289,7 +236,7 @@ class _Reader(ast.NodeTransformer):
 
     def _note(self, module: str, name: str) -> None:
         top = module.partition(".")[0]
-        if top in LIBRARIES:
+        if top in RULES["libraries"]:
             self.libraries.add(top)
         elif top in ("bgbias", self._package.partition(".")[0]):
             self.imports.append(name)

@@ -1,9 +1,11 @@
 """From a source to a verified local file: a file the user got, a URL, another local file, or a folder that is packed."""
 
+import csv
 import errno
 import hashlib
 import shutil
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
@@ -11,13 +13,15 @@ from pydantic import Field
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.atomic import link_or_copy, replacing
-from bgbias.files.checksums import Checksums, checksum, sha256
-from bgbias.files.packing import pack
+from bgbias.files.atomic import link_or_copy, replacing, write_text
+from bgbias.files.checksums import checksum, sha256
+from bgbias.files.locks import locked
+from bgbias.files.store import pack
 from bgbias.progress import say
 from bgbias.settings import Strict
 
 WHOLE_SHA256 = 64
+COLUMNS = ("dataset", "part", "file", "bytes", "sha256")  # of data/checksums.csv
 
 
 class WrongFileError(UserError):
@@ -76,10 +80,45 @@ class Source(Strict):
 
 @dataclass(frozen=True)
 class Desk:
-    """Where a project keeps files that people fetched by hand, and the checksums nobody publishes."""
+    """Where a project keeps files that people fetched by hand, and checksums that nobody publishes: the
+    sha256 of the first copy seen, which every later copy must have.
+
+    ``checksums`` (data/checksums.csv) is small and meant to be committed, so that all who work on a study
+    have the same files; ``lock`` keeps two fetches from writing at once.
+    """
 
     downloads: Path
-    checksums: Checksums
+    checksums: Path
+    lock: Path
+
+    def pin(self, dataset: str, part: str, file: str, size: int, sha256: str) -> None:
+        """Write a file's checksum down, or compare it with the one written down; another one is an error with both."""
+        key, facts = (dataset, part, file), (str(size), sha256)
+        with locked(self.lock):
+            pinned = self._read()
+            if key not in pinned:
+                text = StringIO()
+                rows = sorted((pinned | {key: facts}).items())
+                csv.writer(text, lineterminator="\n").writerows([COLUMNS, *(k + v for k, v in rows)])
+                write_text(self.checksums, text.getvalue())
+            elif pinned[key] != facts:
+                wanted_size, wanted = pinned[key]
+                raise UserError(
+                    f"{file} ({dataset}/{part}) is not the file that was used before: its sha256 is {sha256} ({size} bytes),"
+                    f" and {self.checksums} has {wanted} ({wanted_size} bytes). Get the same file again; or, if the new one is"
+                    f" right, delete its line from {self.checksums} and run: python -m bgbias fetch {dataset} {part}"
+                )
+
+    def _read(self) -> dict[tuple[str, ...], tuple[str, ...]]:
+        if not self.checksums.exists():
+            return {}
+        with self.checksums.open(encoding="utf-8", newline="") as file:
+            head, *rows = list(csv.reader(file)) or [[]]
+        if tuple(head) != COLUMNS:
+            raise UserError(
+                f"{self.checksums} must have the columns {', '.join(COLUMNS)}; restore it or delete it."
+            )
+        return {tuple(row[:3]): tuple(row[3:]) for row in rows if row}
 
 
 def fetch(
@@ -203,6 +242,6 @@ def _check(path: Path, source: Source, name: str, part: str, desk: Desk | None) 
             )
     if desk is not None and len(source.sha256 or "") != WHOLE_SHA256:
         try:
-            desk.checksums.pin(name, part, source.called, size, sha256(path))
+            desk.pin(name, part, source.called, size, sha256(path))
         except UserError as error:
             raise WrongFileError(f"{source.place}: {error}") from error

@@ -9,8 +9,7 @@ from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Limits, step
 from bgbias.files import fetch as fetching
-from bgbias.files import packing, pictures, places
-from bgbias.files.checksums import Checksums
+from bgbias.files import pictures, places, store
 from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.progress import say
 from bgbias.study.params import Study
@@ -40,7 +39,7 @@ def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
 
 def uses(study: Study, dataset: str, part: str) -> list[ModuleType]:
     """How a folder is packed. What is fetched is verified, whatever code brings it."""
-    return [packing]
+    return [store]
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
@@ -61,8 +60,8 @@ def fetch(study: Study, dataset: str, part: str) -> None:
     sources = sources_of(study, dataset, part)
     with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
         target = made.outputs["part"]
-        sums = Checksums(Path(study.paths.checksums), study.files.at("locks", name="checksums"))
-        desk = fetching.Desk(Path(study.paths.downloads), sums)
+        lock = study.files.at("locks", name="checksums")
+        desk = fetching.Desk(Path(study.paths.downloads), Path(study.paths.checksums), lock)
         used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
         made.notes["source"] = used.model_dump()
         origin = places.source(used.place or "")

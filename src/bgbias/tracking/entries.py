@@ -21,7 +21,7 @@ MODEL_RUN = "cell"
 PICTURES = frozenset({".png", ".svg", ".pdf", ".md", ".tex", ".html"})
 # The steps whose CSV files are read by people; those of the others have a row a photo.
 REPORT = frozenset({"collect", "table", "figure"})
-PICTURE_BYTES = 5_000_000
+PICTURE_BYTES = 5_000_000  # small enough to be copied into a store
 # MLflow's limits on the length of a value, and the characters it takes in a name.
 PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
@@ -29,13 +29,6 @@ DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
 # Columns of a history that say how much time an epoch took; its processor's seconds are no time that passes.
 PASSED = ("train_seconds", "validate_seconds")
-# MLflow's own names where they mean the same; its pages show them apart, over time.
-SYSTEM = {
-    "cpu_percent": "system/cpu_utilization_percentage",
-    "memory_mb": "system/process_memory_megabytes",
-    "gpu_percent": "system/gpu_0_utilization_percentage",
-    "gpu_memory_mb": "system/gpu_0_memory_usage_megabytes",
-}
 
 
 @dataclass(frozen=True)
@@ -113,7 +106,7 @@ class Entry:
         points: list[Point] = []
         for number, row in enumerate(_rows(self.vitals), 1):
             time = self.started + round(1000 * row.pop("elapsed_seconds"))
-            points += [Point(SYSTEM[name], value, time, number) for name, value in row.items()]
+            points += [Point(views.SYSTEM[name], value, time, number) for name, value in row.items()]
         return points
 
     def fingerprint(self) -> str:
@@ -145,7 +138,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         **(record.get("metrics") or {}),
         **{k: record.get(k) for k in ("seconds", "peak_memory_mb")},
     }
-    small = [path for path in map(Path, outputs) if _is_small(path)]
+    small = [p for p in map(Path, outputs) if p.is_file() and p.stat().st_size <= PICTURE_BYTES]
     suffixes = PICTURES | {".csv"} if node in REPORT else PICTURES
     weights = [(Path(name), sum_) for name, sum_ in outputs.items() if name.endswith("model.safetensors")]
     return Entry(
@@ -207,13 +200,6 @@ def _rows(text: str) -> Iterator[dict[str, float]]:
         if len(fields) == len(head):
             row = {name: float(field) for name, field in zip(head, fields, strict=True) if field}
             yield {name: value for name, value in row.items() if math.isfinite(value)}
-
-
-def _is_small(path: Path) -> bool:
-    """Whether a file is there, and small enough to be copied into a store."""
-    with suppress(OSError):
-        return path.stat().st_size <= PICTURE_BYTES
-    return False
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:

@@ -79,7 +79,7 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
             continue
         try:
             begun = time.process_time()
-            fresh = {key: e for key, e in records.entries().items() if shown.get(key) is not e}
+            fresh = {key: e for key, e in records.entries().items() if shown.get(key) != e}
             _write(fresh.values(), uri, grid)
             # MLflow's imports come once.
             pause = min((time.process_time() - begun) / SHARE, LONGEST_REST) if shown else 0.0

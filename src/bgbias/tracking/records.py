@@ -59,27 +59,20 @@ class Records:
 
     def entries(self) -> dict[str, Entry]:
         """The latest entry of each of the grid's steps by key, oldest first, then the models'; a damaged record is skipped with a
-        warning. What did not change is the same object as the last time.
+        warning. Where no record has changed it is the same object as the last time.
         """
         before = self._read
         self._read = {path: self._look(path) for folder in self._folders for path in _records_below(folder)}
         if before.keys() != self._read.keys() or any(before[p] is not r for p, r in self._read.items()):
-            self._entries = {e.key: self._unless_equal(e) for e in self._together()}
+            entries = sorted((read.entry for read in self._read.values() if read.entry), key=_order)
+            latest = {e.key: e for e in entries if e.tags.get("grid", self.grid) == self.grid}
+            finished = {entry.digest: entry for entry in entries if entry.status == "FINISHED"}
+            steps = [
+                replace(entry, datasets=collections_behind(entry, finished))
+                for entry in sorted(latest.values(), key=_order)
+            ]
+            self._entries = {entry.key: entry for entry in [*steps, *models_of(steps)]}
         return self._entries
-
-    def _unless_equal(self, entry: Entry) -> Entry:
-        before = self._entries.get(entry.key)
-        return before if before is not None and before == entry else entry
-
-    def _together(self) -> list[Entry]:
-        entries = sorted((read.entry for read in self._read.values() if read.entry), key=_order)
-        latest = {e.key: e for e in entries if e.tags.get("grid", self.grid) == self.grid}
-        finished = {entry.digest: entry for entry in entries if entry.status == "FINISHED"}
-        steps = [
-            replace(entry, datasets=collections_behind(entry, finished))
-            for entry in sorted(latest.values(), key=_order)
-        ]
-        return [*steps, *models_of(steps)]
 
     def _look(self, path: Path) -> _Read:
         """A record as it was read before, or is now if its step is at work or the file has changed."""
@@ -152,15 +145,11 @@ def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:
             by_model.setdefault(entry.tags["subject"], []).append(entry)
     for entries in by_model.values():
         chain: list[Entry] = []
-        for entry in sorted(entries, key=_place):
+        for entry in sorted(entries, key=lambda e: (*BEGINNINGS, e.node).index(e.node)):
             if _belongs(entry, chain):
                 chain.append(entry)
         if chain:
             yield _joined(chain)
-
-
-def _place(entry: Entry) -> int:
-    return BEGINNINGS.index(entry.node) if entry.node in BEGINNINGS else len(BEGINNINGS)
 
 
 def _belongs(entry: Entry, chain: list[Entry]) -> bool:

@@ -23,6 +23,7 @@ WRITTEN = "bgbias.note"
 CURRENT = "bgbias.superseded"
 
 _PAGES = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+SYSTEM: dict[str, str] = _PAGES["system"]
 # As MLflow's table calls them.
 RUN_NAME, CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
 
@@ -48,12 +49,7 @@ def described(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, 
     heads = [head for head, *_ in measured] or [NOTHING]
     values = [html.number(factor * metrics[key], digits) for _, key, factor, digits in measured] or [NOTHING]
     table = [f"| {' | '.join(line)} |" for line in (heads, ["---:"] * len(heads), values)]
-    about = (
-        f"One training; the tables have means over seeds: `bgbias show --grid {grid}`. Its training curve and"
-        " scores are below *Artifacts*; a run of its own for each step has the command that repeats it, and"
-        f" those called *figure* and *table* hold the grid's; all on one page: `bgbias report {grid}`."
-    )
-    note = "\n".join([f"**{title}**", "", *table, "", about])
+    note = "\n".join([f"**{title}**", "", *table, "", _PAGES["about_run"].format(grid=grid)])
     return {NOTE: note, WRITTEN: _mark(note)}
 
 
@@ -78,10 +74,7 @@ def page(experiment: str, view: str = "cell") -> str:
 def note(experiment: str) -> str:
     """The experiment's description; its first line, which stands above the runs, links to the views."""
     links = " · ".join(f"[{title}]({page(experiment, view)})" for view, title in _PAGES["titles"].items())
-    return (
-        f"Compare models: {links}.\n\nOne run a node, and one a model (`cell`) that joins what its nodes found. Runs whose"
-        f' settings have changed since are called `(superseded)`; `tags."{CURRENT}" = "no"` leaves them out.'
-    )
+    return f"Compare models: {links}.\n\n{_PAGES['about']}"
 
 
 def tags() -> dict[str, str]:
