@@ -49,9 +49,7 @@ class Findings:
     queries: pd.DataFrame
 
 
-def of_labelled(
-    embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()
-) -> Findings:
+def of_labelled(embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     shown = list(dict.fromkeys(condition for condition, _ in embeddings.views))
