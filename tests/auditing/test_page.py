@@ -60,7 +60,7 @@ def test_the_page_says_the_numbers_of_the_json(page: Path, read: Reader) -> None
         said = ", ".join(f"{100 * row[end]:.1f}" for end in ("low", "high"))
         assert f"{100 * row['value']:.1f} [{said}]".replace("-", "−") in text
     paragraph = text.partition("Following Kobs & Hotho (2022)")[2].partition("Settings")[0]
-    assert f"in front of {told['asked']['draws']} random backgrounds each" in paragraph
+    assert f"onto {told['asked']['draws']} random backgrounds each" in paragraph
     assert f"{told['model']['name']} ({told['model']['dim']} dimensions)" in paragraph
     alone = told["background_alone"]
     assert f"{100 * alone['value']:.1f} [{100 * alone['low']:.1f}, {100 * alone['high']:.1f}]" in text

@@ -38,7 +38,7 @@ def labelled(
     by_chance: float = 0.1,
     without_a_lender: int = 0,
 ) -> Any:
-    """What an audit of photos with classes found: the first of two classes loses more than half."""
+    """What an audit of photos with classes found: the first of two classes loses more than half of their MAP@R."""
     levels = [
         {"setting": setting, "condition": condition, "metric": metric} | ends(value)
         for setting in ("query", "symmetric")
@@ -130,10 +130,12 @@ def test_without_classes_the_verdict_is_what_moves() -> None:
 def test_the_verdict_says_the_drop_and_the_first_match() -> None:
     assert text.verdict(an_audit(labelled())) == (
         "MAP@R falls by 20 % [10, 30] when only the query's background changes: from 50.0 to 30.0. The first match is"
-        " right for 69 of 100 queries instead of 84. 1 of 5 classes loses more than half."
+        " right for 69 of 100 queries instead of 84. 1 of 5 classes loses more than half of their MAP@R."
     )
     left_out = text.verdict(an_audit(labelled(first=(0.5, math.nan)), collection=Photos(near_duplicates=3)))
-    assert left_out.endswith("loses more than half. Left out as near-duplicates: 3 of 103 photos.")
+    assert left_out.endswith(
+        "loses more than half of their MAP@R. Left out as near-duplicates: 3 of 103 photos."
+    )
     assert "first match" not in left_out
 
 
@@ -223,19 +225,19 @@ def test_evidence_says_the_drop_without_unclear_masks() -> None:
         (None, "Numbers alone cannot tell. All masks that were made are clear (0.85 or more).", False),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
-            "Numbers alone cannot tell. 95 of 100 queries have a clear mask; of these the drop is 15 % [5, 25]."
+            "Numbers alone cannot tell. 95 of 100 queries have a clear mask; for these, the drop is 15 % [5, 25]."
             " Of these alone the drop is significant.",
             False,
         ),
         (
             slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
-            "In part. 80 of 100 queries have a clear mask; of these the drop is 15 % [−5, 35]. Of these alone the drop"
+            "In part. 80 of 100 queries have a clear mask; for these, the drop is 15 % [−5, 35]. Of these alone the drop"
             " is not significant.",
             True,
         ),
         (
             slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
-            "In part. 35 of 40 queries have a clear mask, and 60 are drawn; of these the drop is 15 % [5, 25].",
+            "In part. 35 of 40 queries have a clear mask, and 60 are drawn; for these, the drop is 15 % [5, 25].",
             True,
         ),
         (slices.SurelyMasked(0, 100, UNKNOWN), "No. None of 100 queries have a clear mask.", True),
@@ -275,7 +277,7 @@ def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: 
     better = (slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1), drawn=7),)
     audit = an_audit(labelled(), better=better, masker="birefnet_lite")
     small = (
-        "Without the third whose masks are smallest (below 21 % of what the model sees) the drop is"
+        "Leaving out the third of all queries with the smallest masks (below 21 % of what the model sees), the drop is"
         f" 4 % [{100 * low:.0f}, 10] (67 queries; those drawn by hand (7) stay).".replace("-", "−")
     )
     assert small in text.verdict(audit)
@@ -408,8 +410,7 @@ def test_remarks_of_masks_count_what_is_lost() -> None:
     assert remarks() == []
     guessed, lost, unseen = remarks(guesses="A guess", lost=3, empty=1, absent=2, unseen=1)
     assert guessed.startswith("A guess. If masks lie beside the objects")
-    assert lost == (
-        "3 of 9 photos are not used as queries, because the object is not known: 1 whose mask is empty, 2 without one"
-    )
-    assert unseen.startswith("of 1 photo the model sees next to nothing")
-    assert "2 whose mask covers the whole photo" in remarks(lost=2, full=2)[0]
+    assert lost == "3 of 9 photos are not used as queries (empty mask: 1, no mask: 2)"
+    assert unseen.startswith("in 1 photo the object lies almost entirely outside")
+    assert "(mask of the whole photo: 2)" in remarks(lost=2, full=2)[0]
+    assert remarks(lost=1, empty=1) == ["1 of 9 photos is not used as query (empty mask: 1)"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pandas as pd
@@ -97,12 +98,16 @@ def test_an_order_that_other_classes_would_change_is_not_trusted() -> None:
     assert stable is not None
     assert stable.is_trusted
     assert stable.of_classes.value == pytest.approx(1)
-    assert stable.of_draws == pytest.approx(1)
+    assert stable.of_draws.value == pytest.approx(1)
     alike = {name: model(0.8, 0.5, 0.3, key) for key, name in enumerate("abcdefgh")}
     unstable = compare(alike).stability
     assert unstable is not None
     assert not unstable.is_trusted
     assert unstable.of_classes.low < 0 < unstable.of_classes.high
+    assert unstable.of_draws.low < unstable.of_draws.value < unstable.of_draws.high
+    first = compare({name: frame[frame["draw"] == 0] for name, frame in alike.items()}).stability
+    assert first is not None
+    assert math.isnan(first.of_draws.value)
     assert compare({"a": apart["a"], "b": apart["b"]}).stability is None
 
 

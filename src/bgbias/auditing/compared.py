@@ -86,8 +86,9 @@ class ComparedAudits:
             "choice": vars(found.choice),
             "stability": found.stability
             and {
-                "of_classes": found.stability.of_classes.value,
-                "of_draws": found.stability.of_draws,
+                f"{name}{end}": getattr(tau, field)
+                for name, tau in vars(found.stability).items()
+                for end, field in (("", "value"), ("_low", "low"), ("_high", "high"))
             },
             "models": records(self.models),
             "pairs": records(found.pairs),
@@ -168,7 +169,14 @@ class ComparedAudits:
             on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
             fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
             stability=self.comparison.stability,
+            trusted_tau=comparison.TRUSTED_TAU,
         )
+
+    @property
+    def guessed(self) -> list[str]:
+        """That the preparation of photos was assumed, of which models; nothing where it is known of all."""
+        names = [name for name, audit in self.audits.items() if audit.numbers["model"]["guesses"]]
+        return prose.fill_macro(SENTENCES, "guessed", names=names)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

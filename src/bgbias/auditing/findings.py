@@ -1,6 +1,6 @@
 """What an audit finds: from embeddings of all views to a drop, what it is made of, and which classes lose most.
 
-The verdict speaks of changed queries in an unchanged catalogue, a shop's case; both settings are given.
+The verdict speaks of changed queries in an unchanged gallery, a shop's case; both settings are given.
 """
 
 import math

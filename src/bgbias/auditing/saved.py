@@ -203,7 +203,7 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         "audit": audit,
         "model": workplace.without_folders(audit.model.name),
         "command": workplace.without_folders(audit.question.command),
-        "verdict": text.verdict(audit),
+        "verdict": text.sentences(audit, "verdict"),
         "evidence": text.sentences(audit, "evidence"),
         "trusted": text.sentences(audit, "masks"),
         "advice": text.sentences(audit, "advice"),

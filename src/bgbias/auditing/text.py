@@ -79,7 +79,7 @@ class AuditFacts:
         return self.estimate("drops", setting=setting, unit=unit)
 
     def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
-        """A metric in a condition; by default MAP@R with queries and catalogue alike."""
+        """A metric in a condition; by default MAP@R with queries and gallery alike."""
         return self.estimate("levels", metric=metric, setting=setting, condition=condition)
 
     def step(self, name: str, setting: str = QUERY_ONLY) -> Estimate:

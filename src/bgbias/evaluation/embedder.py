@@ -1,4 +1,4 @@
-"""A trained model as a function from photos to embeddings, for whoever searches a catalogue with it.
+"""A trained model as a function from photos to embeddings, for whoever searches a gallery with it.
 
 MLflow loads it by this module's name (``mlflow.pyfunc.load_model("models:/<name>@current")``); nothing is unpickled. Photos are
 decoded, resized, cropped and normalised as evaluation does it.

@@ -49,16 +49,17 @@ class Choice:
 @dataclass(frozen=True)
 class Stability:
     """Whether the order of the drops holds: Kendall's tau, -1..1, of two random halves of the classes,
-    its mean and 95 % range over splits, and of two halves of the backgrounds; NaN where there is one.
+    its mean and 95 % range over splits, and of two halves of the backgrounds, with its 95 % bootstrap interval over
+    classes; NaN where there is one background.
     """
 
     of_classes: Estimate
-    of_draws: float
+    of_draws: Estimate
 
     @property
     def is_trusted(self) -> bool:
         """Whether neither is low."""
-        return not (self.of_classes.value < TRUSTED_TAU or self.of_draws < TRUSTED_TAU)
+        return not (self.of_classes.value < TRUSTED_TAU or self.of_draws.value < TRUSTED_TAU)
 
 
 @dataclass(frozen=True)
@@ -186,17 +187,24 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
         return float(kendalltau(*drops).statistic)
 
     over_draws, classes = sums.mean(axis=2), sums.shape[-1]
-    generator = seeds.generator("rank stability")
-    taus = []
-    for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
-        order = generator.permutation(classes)
-        taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
-    known = np.array(taus)[np.isfinite(taus)]
-    ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-    of_classes = Estimate(float(known.mean()) if len(known) else np.nan, *map(float, ends))
     half = sums.shape[2] // 2
-    of_draws = tau(sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)) if half else np.nan
-    return Stability(of_classes, of_draws)
+    one, other = sums[:, :, : half or 1].mean(2), sums[:, :, half:].mean(2)
+    split, resampled = seeds.generator("rank stability"), seeds.generator("rank stability", "backgrounds")
+    of_classes, of_draws = [], []
+    for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
+        order, chosen = split.permutation(classes), resampled.integers(classes, size=classes)
+        of_classes.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
+        of_draws.append(tau(one[..., chosen], other[..., chosen]))
+    mean = float(np.nanmean(of_classes)) if np.isfinite(of_classes).any() else np.nan
+    between = Estimate(tau(one, other), *_range(of_draws)) if half else uncertainty.UNKNOWN
+    return Stability(Estimate(mean, *_range(of_classes)), between)
+
+
+def _range(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of the middle 95 % of the known values."""
+    known = np.array(values)[np.isfinite(values)]
+    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    return float(low), float(high)
 
 
 def _sums(frame: pd.DataFrame) -> np.ndarray:

@@ -48,7 +48,7 @@ def together(text: str) -> Markup:
 def with_contents(body: Markup) -> Markup:
     """A page's body with links to its sections at the end of its header."""
     sections = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body, re.DOTALL)
-    if not sections:
+    if len(sections) < 2:
         return body
     links = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in sections)
     contents = f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n'
