@@ -96,6 +96,15 @@ class ComparedAudits:
         }
         return cast("dict[str, Any]", without_nan(told))
 
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of ``FILES``, but for the page."""
+        return {
+            "comparison.json": as_json(self.numbers),
+            "models.csv": self.models.to_csv(index=False),
+            "pairs.csv": self.comparison.pairs.to_csv(index=False),
+        }
+
     def disputed(self) -> list[dict[str, Any]]:
         """The queries on which the model to take and the next one differ most on other backgrounds; none where there is one
         model alone.
@@ -198,9 +207,8 @@ class ComparedAudits:
     def save(self, folder: Path | str) -> None:
         """The files of ``FILES``, the page last."""
         folder = Path(folder)
-        write_text(folder / "comparison.json", as_json(self.numbers))
-        write_text(folder / "models.csv", self.models.to_csv(index=False))
-        write_text(folder / "pairs.csv", self.comparison.pairs.to_csv(index=False))
+        for name, file in self.files.items():
+            write_text(folder / name, file)
         write_text(folder / FILES[0], render([self]))
 
 
