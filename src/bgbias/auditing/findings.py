@@ -102,9 +102,7 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
             values = seen(queries, MODEL, views_in(setting, shown), metric, others)
             for condition in shown:
                 named = {"setting": setting, "condition": condition, "metric": metric}
-                known = values.has_queries_with(values, [condition])
-                estimate = values.estimate([condition]) if known else UNKNOWN
-                found = interval(_known(values, [condition], estimate))
+                found = interval(_known(values, [condition], values.estimate([condition])))
                 # A share; Student's t does not know its ends.
                 lines.append(
                     named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
