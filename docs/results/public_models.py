@@ -26,11 +26,13 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 import bgbias
-from bgbias import plugins, seeds
+from bgbias import plugins
 from bgbias.models import adapters
 from bgbias.models.adapters import Adapted, Options
+from bgbias.report.columns import with_interval
 from bgbias.report.figures.models import figure_models
 from bgbias.report.pages import markdown
+from bgbias.results import comparison
 from bgbias.results.publication import note_tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +44,6 @@ COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products",
 OTHER_MASKS = "birds_isnet"  # its weights lie below
 ISNET = ROOT / "data/downloads/isnet.onnx"
 PICTURE = TABLES / "models.png"
-RESAMPLED = 2000  # times, the classes
 TFLITE = {
     "MobileNetV1 1.0/224": "mobilenet_v1_1.0_224_quant_embedding_extractor",
     "MobileNetV1 0.75/192": "mobilenet_v1_0.75_192_quant",
@@ -263,13 +264,16 @@ def agreement(one: str, other: str) -> str:
         ]
         return float(kendalltau(*drops).statistic)
 
-    generator = seeds.generator("public models", one, other)
-    taus = []
-    for _ in range(RESAMPLED):
-        chosen = [generator.integers(len(of.columns), size=len(of.columns)) for of in both]
-        taus.append(tau([chosen[0]] * 2 if other == OTHER_MASKS else chosen))
-    low, high = np.quantile(taus, [0.025, 0.975])
-    return f"{tau([np.arange(len(of.columns)) for of in both]):.2f} [{low:.2f}, {high:.2f}]"
+    every = [np.arange(len(of.columns)) for of in both]
+    value = tau(every)
+    if other == OTHER_MASKS:
+        without = [[tau([np.delete(every[0], c)] * 2) for c in every[0]]]
+    else:
+        without = [
+            [tau([np.delete(of, c) if of is side else of for of in every]) for c in side] for side in every
+        ]
+    found = comparison.jackknifed(value, *without)
+    return with_interval(found.value, found.low, found.high, 2)
 
 
 def leaderboard(collection: str) -> pd.DataFrame:
@@ -284,7 +288,7 @@ def leaderboard(collection: str) -> pd.DataFrame:
 def in_percent(own: pd.DataFrame, column: str) -> list[str]:
     """A column of shares of a collection's models, with intervals."""
     ends = zip(own[column], own[f"{column}_low"], own[f"{column}_high"], strict=True)
-    return [f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]" for v, low, high in ends]
+    return [with_interval(100 * v, 100 * low, 100 * high, 1) for v, low, high in ends]
 
 
 def other_masks() -> pd.DataFrame:
@@ -309,7 +313,7 @@ def stability() -> pd.DataFrame:
             ("half of the classes and the other", "of_classes"),
         ):
             tau, low, high = (row[f"stability.{of}{end}"] for end in ("", "_low", "_high"))
-            rows.append((f"{name}: {title}", f"{tau:.2f} [{low:.2f}, {high:.2f}]"))
+            rows.append((f"{name}: {title}", with_interval(tau, low, high, 2)))
     if is_audited(OTHER_MASKS):
         rows.append(("birds: masks of U²-Net-p and of IS-Net", agreement("birds", OTHER_MASKS)))
     for one, other in combinations(names, 2):

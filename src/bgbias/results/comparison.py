@@ -49,7 +49,7 @@ class Choice:
 @dataclass(frozen=True)
 class Stability:
     """Whether the order of the drops holds: Kendall's tau, -1..1, of two random halves of the classes,
-    its mean and 95 % range over splits, and of two halves of the backgrounds, with its 95 % bootstrap interval over
+    its mean and 95 % range over splits, and of two halves of the backgrounds, with its 95 % interval over
     classes; NaN where there is one background.
     """
 
@@ -187,24 +187,31 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
         return float(kendalltau(*drops).statistic)
 
     over_draws, classes = sums.mean(axis=2), sums.shape[-1]
-    half = sums.shape[2] // 2
-    one, other = sums[:, :, : half or 1].mean(2), sums[:, :, half:].mean(2)
-    split, resampled = seeds.generator("rank stability"), seeds.generator("rank stability", "backgrounds")
-    of_classes, of_draws = [], []
+    split, taus = seeds.generator("rank stability"), []
     for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
-        order, chosen = split.permutation(classes), resampled.integers(classes, size=classes)
-        of_classes.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
-        of_draws.append(tau(one[..., chosen], other[..., chosen]))
-    mean = float(np.nanmean(of_classes)) if np.isfinite(of_classes).any() else np.nan
-    between = Estimate(tau(one, other), *_range(of_draws)) if half else uncertainty.UNKNOWN
-    return Stability(Estimate(mean, *_range(of_classes)), between)
+        order = split.permutation(classes)
+        taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
+    known = np.array(taus)[np.isfinite(taus)]
+    ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
+    of_classes = Estimate(float(known.mean()) if len(known) else np.nan, *map(float, ends))
+    if not (half := sums.shape[2] // 2):
+        return Stability(of_classes, uncertainty.UNKNOWN)
+    one, other = sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)
+    without = [tau(np.delete(one, c, axis=-1), np.delete(other, c, axis=-1)) for c in range(classes)]
+    return Stability(of_classes, jackknifed(tau(one, other), without))
 
 
-def _range(values: Sequence[float]) -> tuple[float, float]:
-    """The ends of the middle 95 % of the known values."""
-    known = np.array(values)[np.isfinite(values)]
-    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-    return float(low), float(high)
+def jackknifed(tau: float, *without: Sequence[float]) -> Estimate:
+    """Kendall's tau with its 95 % interval over classes, from its values without each class, of one set of classes or of
+    several that are independent: the delete-one-class jackknife with Student's t, as for all intervals (``uncertainty``).
+    """
+    from scipy.stats import t as student
+
+    if min(map(len, without)) < uncertainty.FEWEST_CLASSES:
+        return Estimate(tau)
+    variance = sum((len(of) - 1) * float(np.var(of)) for of in without)
+    reach = float(student.ppf(0.975, min(map(len, without)) - 1)) * math.sqrt(variance)
+    return Estimate(tau, max(tau - reach, -1.0), min(tau + reach, 1.0))
 
 
 def _sums(frame: pd.DataFrame) -> np.ndarray:
