@@ -88,13 +88,18 @@ def load(family: str, name: str) -> ModuleType:
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
             f" A new one is a file {own}/{file}.py{named}."
         )
-    module = _checked(family, _places(family, _folders)[file])
+    module = member(family, file)
     variants = getattr(module, "VARIANTS", "")
     if variants and not NAME.fullmatch(rest):
         raise UserError(f"'{name}' in {family} needs {variants} behind a colon, of letters, digits and _ - .")
     if colon and not variants:
         raise UserError(f"'{name}' in {family}: '{file}' takes nothing behind a colon.")
     return module
+
+
+def member(family: str, name: str) -> ModuleType:
+    """The module behind the part of an option before its colon, which must exist."""
+    return _checked(family, _places(family, _folders)[name])
 
 
 class _Place(NamedTuple):
@@ -201,8 +206,8 @@ def _checked(family: str, place: _Place) -> ModuleType:
         shared, module = module, ModuleType(module.__name__)
         vars(module).update(vars(shared) | shared.MEMBERS[place.member])
     label = getattr(module, "__file__", None) or place.label
-    required = REQUIRED[family]
-    offered = list(required["offers"])
+    required = REQUIRED.get(family, {})
+    offered = list(required.get("offers", ()))
     for condition, says_something in (("if", True), ("unless", False)):
         for fact, names in required.get(condition, {}).items():
             offered += names if bool(getattr(module, fact, None)) is says_something else []

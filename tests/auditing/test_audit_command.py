@@ -85,7 +85,7 @@ def test_a_guessed_preparation_stands_beside_the_verdict(audited: tuple[Path, st
     assert "assumed: ImageNet's mean, ImageNet's std" in guess
     assert text.splitlines()[1] == guess
     page = html.unescape(re.sub('<span class="nowrap">|</span>', "", (out / "audit.html").read_text()))
-    assert f"Model: {guess}" in page.partition("<main>")[0]
+    assert f"<strong>Check first:</strong> {guess}" in page.partition("<main>")[0]
     assert f'What to do</h2>\n<ul class="plain"><li>{guess}' in page
 
 

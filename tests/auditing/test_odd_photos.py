@@ -148,7 +148,7 @@ def test_a_large_class_beside_pairs_counts_as_one_class(photos: Path) -> None:
 def test_masks_that_show_nothing_are_a_reason(photos: Path) -> None:
     for mask in (photos.parent / "masks").rglob("*.png"):
         Image.fromarray(np.zeros_like(np.asarray(Image.open(mask)))).save(mask)
-    with pytest.raises(UserError, match=r"30 whose mask is empty.*by masker=.*by masks="):
+    with pytest.raises(UserError, match=r"empty mask: 30.*by masker=.*by masks="):
         bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
 
 

@@ -17,8 +17,8 @@ from scipy.io import savemat
 
 from bgbias.datasets import cuhk03, market1501
 from bgbias.errors import UserError
-from bgbias.files.checksums import Checksums
-from bgbias.files.fetch import Desk, fetch
+from bgbias.files.checksums import Desk
+from bgbias.files.fetch import fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 
@@ -224,7 +224,7 @@ def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(tmp_path
     (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
     assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
     assert list(cuhk03.parts(cuhk03.Params(source=str(release), protocol="classic"))) == ["photos"]
-    desk = Desk(tmp_path / "downloads", Checksums(tmp_path / "checksums.csv", tmp_path / "lock"))
+    desk = Desk(tmp_path / "downloads", tmp_path / "checksums.csv", tmp_path / "lock")
     with pytest.raises(UserError, match=r"Get cuhk-03\.mat .*\n.*given to researchers"):
         fetch(cuhk03.parts(cuhk03.Params())["photos"], tmp_path / "none", "cuhk", part="photos", desk=desk)
 

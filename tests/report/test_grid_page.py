@@ -20,6 +20,7 @@ from small_study import described, load
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
+from bgbias.photos.table import ImageTable
 from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
 from bgbias.report.columns import Row
 from bgbias.report.comparisons import LossBlock
@@ -443,7 +444,7 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     frame = pd.DataFrame({"image_id": names, "label": 0, "class_name": "class", "split": "test"})
     frame = frame.assign(key_set="toys", key_item=names)
     masks = pd.DataFrame({"image_id": names, "clarity": [0.2, 0.95, 0.85, 0.84, np.nan, 1.0]})
-    photos = SimpleNamespace(table=SimpleNamespace(frame=frame))
+    photos = SimpleNamespace(table=ImageTable(frame))
     of: Any = [queries.AskedModel("", cast(Any, None), levels)], photos, {0: "class"}
     shown = queries.shown(*of, queries.unsure(masks), 3)
     assert (shown["worst"], shown["doubtful"]) == (["b", "c", "e"], ["a", "d"])

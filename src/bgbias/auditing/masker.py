@@ -161,7 +161,7 @@ def trusted(
     if len(usable) < 2:
         lost = " ".join(prose.fill_macro(SENTENCES, "lost_masks", **of_lost))
         raise UserError(
-            f"Of {count} photos {len(usable)} have a mask that can be trusted: {lost}. Name another masker by --masker, or draw"
+            f"Of {count} photos {len(usable)} have a mask that can be trusted ({lost}). Name another masker by --masker, or draw"
             " masks and name their folder by --masks."
         )
     unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)

@@ -240,6 +240,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         )
     if trains(study, cell):
         trained_as(study, cell)
+        plugins.load("losses", cell.loss)  # before its settings are looked for
         loss_params(study, cell)
         chosen = method(study, cell)
         chosen.params()

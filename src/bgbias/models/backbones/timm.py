@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import re
 import sys
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 from pydantic import Field
 
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import PAGE, asked, named
+from bgbias.models.adapters._library import named
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
@@ -25,7 +25,6 @@ VARIANTS = "the name of a model of timm"
 # As in vit_tiny_patch16_224 and convnext_base.fb_in22k_ft_in1k_384; and what most models have that do not say it.
 SIZE = re.compile(r"_(\d{3})(?!\d)")
 USUAL_SIZE, USUAL_CROP = 224, 0.9
-OFFLINE = "Fetch it where there is a network, and name a file of its weights as `weights` in params.yaml."
 
 
 class Params(Pretrained):
@@ -98,16 +97,22 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     if not published_config(variant).has_weights:
         raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
     with_quick_gelu(variant, is_published=True)
-    # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
-    get = partial(timm.create_model, variant, pretrained=True)
-    network = asked(f"The weights of timm:{variant}", published_source(variant), get, OFFLINE)
+    try:
+        # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
+        network = timm.create_model(variant, pretrained=True)
+    except Exception as error:  # of the hub's client, of the network or of the file
+        words = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"timm could not fetch the weights of {variant} ({words}). It looks for them at {published_source(variant)}."
+        ) from error
     return network.state_dict()  # type: ignore[no-any-return]
 
 
 def published_source(variant: str) -> str:
     """The page or address that timm fetches weights from."""
     config = published_config(variant)
-    return f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else config.url or ""
+    page = f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else ""
+    return " or ".join(filter(None, (page, config.url)))
 
 
 def create(name: str, pretrained: bool = False, **options: Any) -> Any:
