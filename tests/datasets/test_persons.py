@@ -17,8 +17,7 @@ from scipy.io import savemat
 
 from bgbias.datasets import cuhk03, market1501
 from bgbias.errors import UserError
-from bgbias.files.checksums import Desk
-from bgbias.files.fetch import fetch
+from bgbias.files.fetch import Desk, fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 
