@@ -15,12 +15,17 @@ from bgbias.tracking import follow, views
 from bgbias.tracking import store as mlflow_store
 
 HERE = Path(__file__).parent
+CORRUPTED, DROP, CLEAN = (
+    "MAP at R corrupted",
+    "Drop percent",
+    "MAP at R clean",
+)  # as tracking/views.yaml has them
 # A picture: the view, what stands in the page when it is drawn, and the window's width and height.
 PICTURES = {
-    "models": ("cell", (views.CORRUPTED, views.DROP), 1500, 620),
-    "compare": ("compare", ("Clean and corrupted", f"{views.CLEAN} vs. {views.CORRUPTED}"), 1400, 1010),
+    "models": ("cell", (CORRUPTED, DROP), 1500, 620),
+    "compare": ("compare", ("Clean and corrupted", f"{CLEAN} vs. {CORRUPTED}"), 1400, 1010),
     "settings": ("compare", ("Settings and results", "Parallel Coordinates", "What differs"), 1400, 1040),
-    "curves": ("train", ("Training curves", views.VALIDATION), 1400, 780),
+    "curves": ("train", ("Training curves", "epoch/validation MAP at R"), 1400, 780),
 }
 # Pages load their charts one after the other, and say nothing when the last one is there.
 SECONDS_TO_DRAW = 4.0

@@ -40,7 +40,7 @@ TABLES = Path("docs/results/public_models")
 AUDITS = ROOT / "data/report/public_models"
 PHOTOS = 250  # of each collection
 DRAWS = {"birds": 5, "birds_isnet": 5, "products": 2, "groceries": 2}  # backgrounds of each photo
-COLLECTIONS = {"birds": "CUB-200-2011, classes 26–50", "products": "Products", "groceries": "Groceries"}
+COLLECTIONS = ("birds", "products", "groceries")
 OTHER_MASKS = "birds_isnet"  # its weights lie below
 ISNET = ROOT / "data/downloads/isnet.onnx"
 PICTURE = TABLES / "models.png"
@@ -257,22 +257,16 @@ def agreement(one: str, other: str) -> str:
         [of.xs(level, level="level").loc[models].to_numpy() for level in ("clean", "changed")] for of in both
     ]
 
-    def tau(chosen: Sequence[np.ndarray]) -> float:
+    def tau(*chosen: np.ndarray) -> float:
         drops = [
             1 - changed[:, those].sum(-1) / clean[:, those].sum(-1)
-            for (clean, changed), those in zip(levels, chosen, strict=True)
+            for (clean, changed), those in zip(levels, chosen * (2 // len(chosen)), strict=True)
         ]
         return float(kendalltau(*drops).statistic)
 
-    every = [np.arange(len(of.columns)) for of in both]
-    value = tau(every)
-    if other == OTHER_MASKS:
-        without = [[tau([np.delete(every[0], c)] * 2) for c in every[0]]]
-    else:
-        without = [
-            [tau([np.delete(of, c) if of is side else of for of in every]) for c in side] for side in every
-        ]
-    found = comparison.jackknifed(value, *without)
+    found = comparison.over_classes(
+        tau, *(len(of.columns) for of in both[: 1 if other == OTHER_MASKS else 2])
+    )
     return with_interval(found.value, found.low, found.high, 2)
 
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 from bgbias import plugins
 from bgbias.compute import device
+from bgbias.models.settings import How
 from bgbias.nodes._models import fresh_model
 from bgbias.report import names
 from bgbias.report.pages import markdown
@@ -62,7 +63,8 @@ def plain(study: Study, dataset: str, loss: str) -> Cell:
 def validation(study: Study, album: Album) -> Validation:
     """What scores a model on the clean validation photos."""
     shown = album.evaluation(album.table("val"), (), "val")
-    return Validation(shown, "clean", device.pick(), study.train.precision, study.evaluation.batch_size)
+    how = How(device.pick(), study.train.precision, study.evaluation.batch_size)
+    return Validation(shown, "clean", how)
 
 
 def trained(study: Study, cell: Cell, name: str) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bgbias.auditing import exported, workplace
+from bgbias.auditing.question import OF_CLASSES, Asked
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.adapters import Options, load
@@ -65,3 +66,8 @@ def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path
     workplace.check_exported("question")
     with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
         exported.looking(Options(size=32), clean)
+
+
+def test_photos_without_classes_are_seen_in_no_condition_that_needs_them() -> None:
+    assert {name for name, _ in Asked().views(labelled=True)} >= OF_CLASSES
+    assert not {name for name, _ in Asked().views(labelled=False)} & OF_CLASSES

@@ -14,7 +14,7 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import AP_OTHERS, OTHERS
 from bgbias.evaluation.whole_gallery import WholeRanking, among, first_ranks, of_photos, rankings
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 
 PHOTOS, PERSONS, DIM = 90, 9, 6
 DISTRACTOR = 0

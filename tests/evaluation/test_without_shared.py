@@ -12,7 +12,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.left_out import without_shared
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 from bgbias.results import decomposition, rows, uncertainty
 
 CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3

@@ -60,8 +60,12 @@ def test_models_of_one_seed_are_called_so() -> None:
 def test_a_missing_draw_is_told() -> None:
     values = queries()
     lacking = values[~((values["condition"] == "mixed_same") & (values["draw"] == 1) & (values["seed"] == 2))]
-    with pytest.raises(UserError, match="toy/tiny/contrastive/plain lacks values a query for mixed_same"):
-        decomposition.table(lacking, SHOWN)
+    # Also if all of one model lack it that another one has.
+    is_plain = values["method"] == "plain"
+    in_no_seed = values[~((values["condition"] == "mixed_same") & (values["draw"] == 1) & is_plain)]
+    for wrong in (lacking, in_no_seed):
+        with pytest.raises(UserError, match="toy/tiny/contrastive/plain lacks values a query for mixed_same"):
+            decomposition.table(wrong, SHOWN)
 
 
 def test_chance_is_the_mean_over_random_orders() -> None:

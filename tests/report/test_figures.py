@@ -147,8 +147,9 @@ def test_right_and_wrong_are_framed_and_marked(tmp_path: Path) -> None:
 
 
 def test_each_neighbour_needs_a_mark() -> None:
-    with pytest.raises(ValueError, match="shorter"):
-        figure_retrieval({"plain": [Retrieval(photo(0), [photo(1), photo(2)], [True])]})
+    for marks in ([True], [True, False, True]):
+        with pytest.raises(ValueError, match=r"shorter|longer"):
+            figure_retrieval({"plain": [Retrieval(photo(0), [photo(1), photo(2)], marks)]})
 
 
 def test_attribution_scores_are_printed_with_a_true_minus() -> None:

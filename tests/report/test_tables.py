@@ -235,8 +235,11 @@ def test_table_2_shows_similarity_where_it_was_asked_for(known: pd.DataFrame, tm
 
 def test_a_variant_without_scores_is_named() -> None:
     rows = attribution({("plain", 0): [0.1, 0.2]})
-    with pytest.raises(UserError, match=r"triplet/plain lacks values a query for robust"):
+    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
         where_models_look.table(rows[rows["variant"] == "ref"])
+    rows.loc[rows["variant"] == "robust", "score"] = math.nan
+    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
+        where_models_look.table(rows)
 
 
 def test_one_seed_has_no_spread_over_seeds() -> None:

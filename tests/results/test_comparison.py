@@ -8,10 +8,11 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import kendalltau
 
 from bgbias import seeds
 from bgbias.results import comparison, uncertainty
-from bgbias.results.comparison import compare
+from bgbias.results.comparison import compare, over_classes
 from tests.support.asked_models import IDS, LABELS, model
 
 
@@ -109,6 +110,24 @@ def test_an_order_that_other_classes_would_change_is_not_trusted() -> None:
     assert first is not None
     assert math.isnan(first.of_draws.value)
     assert compare({"a": apart["a"], "b": apart["b"]}).stability is None
+
+
+def test_the_interval_of_an_order_narrows_with_classes_and_holds_what_so_many_give_on_average() -> None:
+    """Ten models whose drops on two backgrounds differ by class and by chance."""
+    generator = seeds.generator("intervals of orders")
+    every = 0.3 + 0.05 * generator.normal(size=(10, 1)) + 0.1 * generator.normal(size=(2, 10, 3000))
+
+    def tau(rows: np.ndarray) -> float:
+        return float(kendalltau(*every[..., rows].mean(-1)).statistic)
+
+    widths, held = {}, 0
+    for count in (20, 200):
+        samples = generator.choice(3000, (40, count))
+        found = [over_classes(lambda part, rows=rows: tau(rows[part]), count) for rows in samples]
+        widths[count] = np.mean([estimate.high - estimate.low for estimate in found])
+        held += sum(estimate.low <= np.mean([e.value for e in found]) <= estimate.high for estimate in found)
+    assert widths[200] < 0.6 * widths[20]
+    assert held >= 0.9 * 80
 
 
 def test_paired_intervals_cover_the_true_difference_with_unequal_classes() -> None:

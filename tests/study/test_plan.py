@@ -403,6 +403,7 @@ def test_planning_imports_nothing_heavy() -> None:
 import sys
 from pathlib import Path
 from bgbias import cli
+print(*{"pandas"} & set(sys.modules))
 from bgbias.engine import digests
 from bgbias.study import plan
 from bgbias.study.cell import Cell

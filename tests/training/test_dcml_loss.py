@@ -162,7 +162,7 @@ def test_without_environments_and_attention_the_loss_is_plain(kind: str) -> None
 
 @pytest.mark.parametrize("loss", ["arcface", "cosface", "normalized_softmax"])
 def test_logits_are_those_of_the_loss(loss: str) -> None:
-    from bgbias.training.losses import class_logits
+    from bgbias.training.losses._terms import class_logits
 
     module = plugins.load("losses", loss)
     settings = (

@@ -267,5 +267,5 @@ def test_methods_get_their_pass_before_each_epoch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", plugins.names("methods"))
 def test_facts_of_every_method_are_stated(name: str) -> None:
     module = plugins.load("methods", name)
-    assert set(plugins.REQUIRED["methods"]["needs"]) >= set(module.NEEDS)
+    assert set(plugins.REQUIRED["methods"].needs) >= set(module.NEEDS)
     assert hasattr(module, "Method") == module.TRAINS

@@ -26,7 +26,7 @@ from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import UNSURE, ShownQuery

@@ -21,7 +21,6 @@ from bgbias.auditing.findings import SETTINGS, interval, without_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
 from bgbias.auditing.measured import Measured
-from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
@@ -183,7 +182,6 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "version": VERSION,
         "files": files,
-        "queries": [],
         "samples": Attribution().samples,
         "maps": [
             {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_coloured(m), SMALL), "of": m}
@@ -200,7 +198,7 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
         return {}
     short = without_common_folder(found.classes["class_name"])
     steps = {setting: [audit.step(name, setting) for name in audit.step_titles] for setting in SETTINGS}
-    parts = dict(zip(STEPS, steps[QUERY_ONLY], strict=False))
+    parts = {name: audit.step(name) for name in STEPS}
     least = audit.drop().low
     tested = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     is_tested = not any(math.isnan(part.low) for part in parts.values())

@@ -6,7 +6,6 @@ from collections import Counter
 from bgbias.cli.arguments import WORDS
 from bgbias.engine.freshness import ARCHIVES, Finding
 from bgbias.errors import for_this_study
-from bgbias.report import prose
 from bgbias.study.params import Study
 
 STATES = ("current", "stale", "behind", "missing")
@@ -18,6 +17,8 @@ def format_status(study: Study, findings: list[Finding], deep: bool = False) -> 
     ``findings``: what ``freshness.examine`` gave, ``deep`` or not. What only a deep look finds, `restore` has to set aside, since
     nothing else tells Snakemake of it.
     """
+    from bgbias.report import prose  # with pandas, which other commands do without
+
     counts = Counter((f.node.name, f.state) for f in findings)
     missing = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]
     targets = dict.fromkeys(

@@ -8,93 +8,132 @@ import gc
 import math
 import mmap
 import multiprocessing
-import os
+import pickle
 import signal
-import threading
+import traceback
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkProcess
 
 import numpy as np
 
-Make = Callable[[int], Iterable[np.ndarray]]
 AHEAD = 2**23  # bytes that each process makes before they are asked for, or two numbers' if these are more
-MOST = 16  # numbers that it makes ahead, however small they are
-_task: tuple[Make, np.ndarray]  # of a process that makes pictures: how, and the places where it leaves them
+MOST = 16  # numbers that it makes ahead: messages that nobody has read yet have to fit into the pipe
 
 
-def forked(make: Make, count: int, shape: tuple[int, ...], processes: int) -> Iterator[np.ndarray]:
+def forked(
+    make: Callable[[int], Iterable[np.ndarray]], count: int, shape: tuple[int, ...], processes: int
+) -> Iterator[np.ndarray]:
     """The pictures of ``make(0)`` to ``make(count - 1)``, uint8 of this shape for each number, by so many processes.
 
-    What ``make`` raises is raised here when its turn comes; pictures of another shape or kind are a ValueError, and a process
-    that was killed is a RuntimeError. ``make`` must not touch a GPU, which a forked process cannot use, and no other thread may
-    make pictures while this begins: a lock that it holds in that moment stays locked in the new process.
+    Process k of P makes those of k, k + P, k + 2 P ... What ``make`` raises is raised here when its turn comes; pictures of
+    another shape or kind are a ValueError, and a process that was killed is a RuntimeError. ``make`` must not touch a GPU, which
+    a forked process cannot use, and no other thread may make pictures while this begins: a lock that it holds in that moment
+    stays locked in the new process.
     """
     size = math.prod(shape)
     if not (count and size):
         return
-    places = min(count, processes * min(max(2, AHEAD // size), MOST))
+    slots = min(max(2, AHEAD // size), MOST, -(-count // processes))
     # Not in /dev/shm, of which containers have little.
-    memory = np.frombuffer(mmap.mmap(-1, places * size), np.uint8).reshape(places, *shape)
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("fork"), _begin, (make, memory))
+    memory = np.frombuffer(mmap.mmap(-1, processes * slots * size), np.uint8)
+    places = memory.reshape(processes, slots, *shape)
+    fork = multiprocessing.get_context("fork")
+    workers: list[tuple[ForkProcess, Connection]] = []
     try:
-        with _forking():
-            coming = deque(pool.submit(_fill, number, number) for number in range(places))
+        for number in range(processes):
+            ours, theirs = fork.Pipe()
+            numbers, open_here = range(number, count, processes), [ours, *(pipe for _, pipe in workers)]
+            given = (make, numbers, places[number], theirs, open_here)
+            worker = fork.Process(target=_work, args=given, daemon=True)
+            with warnings.catch_warnings(), _without_collection():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
+                worker.start()
+            theirs.close()
+            workers.append((worker, ours))
         for number in range(count):
-            coming.popleft().result()
-            made = memory[number % places].copy()
-            if number + places < count:
-                coming.append(pool.submit(_fill, number + places, number % places))
+            turn, which = divmod(number, processes)
+            worker, pipe = workers[which]
+            _wait(worker, pipe)
+            made = places[which, turn % slots].copy()
+            if number + slots * processes < count:
+                with suppress(OSError):  # of one that has ended, whose last words are still to be read
+                    pipe.send_bytes(b"")
             yield made
-    except BrokenProcessPool as error:
-        raise RuntimeError(
-            "A process that made pictures was killed or broke. If memory was short, give fewer threads (OMP_NUM_THREADS):"
-            " there are two processes fewer than threads."
-        ) from error
     finally:
-        pool.shutdown(cancel_futures=True)
+        for worker, pipe in workers:
+            worker.kill()
+            pipe.close()
+        for worker, _ in workers:
+            worker.join()
 
 
 @contextmanager
-def _forking() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Garbage stays where it is: to collect what belongs to a GPU would end a forked process."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
-            yield
+        yield
     finally:
         if collects:
             gc.enable()
 
 
-def _begin(make: Make, memory: np.ndarray) -> None:
-    global _task
-    _task = make, memory
+def _wait(worker: ForkProcess, pipe: Connection) -> None:
+    """Until the next pictures are there."""
+    try:
+        told = pipe.recv()
+    except (EOFError, OSError):
+        worker.join()
+        raise RuntimeError(
+            f"A process that made pictures was killed or broke (exit code {worker.exitcode}). If memory was short, give fewer"
+            " threads (OMP_NUM_THREADS): there are two processes fewer than threads."
+        ) from None
+    if told is not None:
+        error, where = told
+        error.add_note(where)
+        raise error
+
+
+def _work(
+    make: Callable[[int], Iterable[np.ndarray]],
+    numbers: range,
+    slots: np.ndarray,
+    pipe: Connection,
+    inherited: list[Connection],
+) -> None:
     gc.freeze()  # what the other process left behind is not this one's to collect
     gc.enable()
+    # Open in a process that waits, these would keep others from noticing that nobody is at the other end.
+    for end in inherited:
+        end.close()
     # The process that forked this one ends it, and may handle signals in its own way.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError, ConnectionError):  # nobody waits any more
+        for turn, number in enumerate(numbers):
+            if turn >= len(slots):
+                pipe.recv_bytes()
+            try:
+                for place, picture in zip(slots[turn % len(slots)], make(number), strict=True):
+                    if picture.shape != place.shape or picture.dtype != place.dtype:
+                        found = f"{picture.dtype} {list(picture.shape)}"
+                        raise ValueError(f"a picture is {found}, not {place.dtype} {list(place.shape)}")
+                    place[...] = picture
+            except BaseException as error:
+                pipe.send(_sendable(error))
+                return
+            pipe.send(None)
 
 
-def _end_with_parent() -> None:
-    """End this process when the one that forked it was killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _fill(number: int, place: int) -> None:
-    make, memory = _task
-    for target, picture in zip(memory[place], make(number), strict=True):
-        if picture.shape != target.shape or picture.dtype != target.dtype:
-            kind = f"{picture.dtype} {list(picture.shape)}"
-            raise ValueError(f"a picture is {kind}, not {target.dtype} {list(target.shape)}")
-        target[...] = picture
+def _sendable(error: BaseException) -> tuple[BaseException, str]:
+    """The error and where it came from; one that cannot be sent becomes its words."""
+    where = f"In a process of its own:\n{traceback.format_exc()}"
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception_only(error)).strip()), where
+    return error, where

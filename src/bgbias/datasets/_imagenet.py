@@ -143,8 +143,6 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {"train": 0, "val": 0, "test": facts["each"] * len(CLASSES)}
 
     return {
-        "__doc__": facts["doc"],
-        "TITLE": facts["title"],
         "PHOTO_BYTES": facts["bytes"],
         "Params": CorruptedParams if key == "imagenet_c" else ImageNetParams,
         "parts": parts,
@@ -153,4 +151,29 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-MEMBERS = {key: _to_test(key, facts) for key, facts in SETS.items()}
+MEMBERS: dict[str, dict[str, Any]] = {
+    "imagenet_c": {
+        "__doc__": "ImageNet-C: ImageNet's validation photos, corrupted in one of 19 ways, each in five severities (Hendrycks and"
+        " Dietterich, ICLR 2019); those of ImageNet-100's classes in one way and severity, to test alone.",
+        "TITLE": "ImageNet-C",
+        **_to_test("imagenet_c", SETS["imagenet_c"]),
+    },
+    "imagenet_r": {
+        "__doc__": "ImageNet-R: renditions, from paintings to toys, of 200 of ImageNet's classes (Hendrycks et al., ICCV 2021);"
+        " those of ImageNet-100's classes that it has, to test alone.",
+        "TITLE": "ImageNet-R",
+        **_to_test("imagenet_r", SETS["imagenet_r"]),
+    },
+    "imagenet_sketch": {
+        "__doc__": "ImageNet-Sketch: drawings of ImageNet's classes (Wang et al., NeurIPS 2019); those of ImageNet-100's, to test"
+        " alone.",
+        "TITLE": "ImageNet-Sketch",
+        **_to_test("imagenet_sketch", SETS["imagenet_sketch"]),
+    },
+    "imagenet_stylized": {
+        "__doc__": "Stylized-ImageNet: ImageNet's validation photos in the styles of paintings (Geirhos et al., ICLR 2019); those"
+        " of ImageNet-100's classes, to test alone.",
+        "TITLE": "Stylized-ImageNet",
+        **_to_test("imagenet_stylized", SETS["imagenet_stylized"]),
+    },
+}

@@ -24,7 +24,8 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.models.settings import USUAL, How
-from bgbias.photos.table import Given, ImageTable
+from bgbias.photos.given import Given
+from bgbias.photos.table import ImageTable
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel

@@ -10,7 +10,7 @@ import numpy as np
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}

@@ -15,7 +15,7 @@ from bgbias.evaluation import metrics
 from bgbias.evaluation.left_out import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 
 DEEPEST_CMC = 10
 

@@ -94,7 +94,7 @@ def _identity(stat: os.stat_result) -> str:
 
 
 def _asked(database: Path, question: str, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-    """The answer to a question, or to the same one of each of several rows, which are written."""
+    """The answer to a question with these parameters; of several ``rows`` of them it is asked once for each, to write."""
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
         with closing(sqlite3.connect(database, timeout=PATIENCE)) as files, files:

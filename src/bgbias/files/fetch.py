@@ -16,7 +16,7 @@ from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing, write_text
 from bgbias.files.checksums import checksum, sha256
 from bgbias.files.locks import locked
-from bgbias.files.store import pack
+from bgbias.files.packing import pack
 from bgbias.progress import say
 from bgbias.settings import Strict
 
@@ -113,12 +113,13 @@ class Desk:
         if not self.checksums.exists():
             return {}
         with self.checksums.open(encoding="utf-8", newline="") as file:
-            head, *rows = list(csv.reader(file)) or [[]]
-        if tuple(head) != COLUMNS:
-            raise UserError(
-                f"{self.checksums} must have the columns {', '.join(COLUMNS)}; restore it or delete it."
-            )
-        return {tuple(row[:3]): tuple(row[3:]) for row in rows if row}
+            rows = csv.DictReader(file)
+            if tuple(rows.fieldnames or ()) != COLUMNS:
+                raise UserError(
+                    f"{self.checksums} must have the columns {', '.join(COLUMNS)}; restore it or delete it."
+                )
+            named = [tuple(row[column] for column in COLUMNS) for row in rows]
+        return {row[:3]: row[3:] for row in named}
 
 
 def fetch(

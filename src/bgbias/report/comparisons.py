@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -31,6 +32,17 @@ class LossBlock:
     classes: list[Row]
 
 
+class Effects(NamedTuple):
+    """What methods do significantly: of how many comparisons, in how many they ``reduce`` the drop, raise MAP@R on other
+    backgrounds, and ``lower`` it on original photos.
+    """
+
+    cases: int
+    reduce: int
+    raise_: int
+    lower: int
+
+
 def is_compared(model: Row) -> bool:
     """Whether Table 3 compares a model with plain training."""
     return not math.isnan(model.get(CHANGES[0], math.nan))
@@ -45,19 +57,17 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     of_methods: dict[str, list[Row]] = {}
     for model in compared:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
-    # What methods do significantly: of how many comparisons, in how many they reduce the drop, raise MAP@R on other backgrounds,
-    # and lower it on original photos.
-    effects: dict[tuple[int, int, int, int], list[str]] = {}
+    effects: dict[Effects, list[str]] = {}
     for title, own in of_methods.items():
         corrupted, clean, drop = ([of_row(model, name) for model in own] for name in CHANGES)
-        does = (
+        does = Effects(
             len(own) if len(losing) > 1 else 1,
             sum(change.is_below for change in drop),
             sum(change.is_above for change in corrupted),
             sum(change.is_below for change in clean),
         )
         effects.setdefault(does, []).append(title)
-    helping = {does: titles for does, titles in effects.items() if does[1] or does[2]}
+    helping = {does: titles for does, titles in effects.items() if does.reduce or does.raise_}
     of_queries = _known([plain for _, plain in losing], "query_only_relative_drop")
     of_queries.sort(key=lambda drop: -drop.value)
     values = {

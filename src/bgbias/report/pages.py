@@ -16,6 +16,7 @@ question, ``<!-- {{ ... }} -->answer<!-- end -->``, and ``bgbias publish`` write
 dataset/backbone/loss/method that no other row has.
 """
 
+import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,16 +52,17 @@ LABELS: dict[str, Callable[[str], str]] = {
 
 def answer(question: str, macros: Mapping[str, Callable[..., str]]) -> str:
     """What a question such as ``table("demo", "table1")`` asks for. Raises UserError if it is none that is known."""
-    import jinja2
-
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     try:
-        text = environment.compile_expression(question, undefined_to_none=False)(macros)
-    except (jinja2.TemplateError, TypeError):
-        text = None
-    if not isinstance(text, str):
-        raise UserError(f"'{question}' is not written like any that src/bgbias/report/pages.py explains.")
-    return text
+        call = ast.parse(question, mode="eval").body
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+            raise SyntaxError("no call")
+        macro = macros[call.func.id]
+        arguments = [ast.literal_eval(argument) for argument in call.args]
+    except (SyntaxError, ValueError, KeyError) as error:
+        raise UserError(
+            f"'{question}' is not written like any that src/bgbias/report/pages.py explains."
+        ) from error
+    return macro(*arguments)
 
 
 def filled_readme(text: str) -> str:

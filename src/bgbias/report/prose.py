@@ -43,7 +43,7 @@ def lines(template: str, **values: Any) -> str:
     """The lines of a template as they stand there: for a terminal, whose columns are made of spaces."""
     environment = _environment().overlay(trim_blocks=True, lstrip_blocks=True)
     filled = environment.get_template(template).render(values)
-    return "\n".join(line.rstrip() for line in filled.splitlines()).strip()
+    return "\n".join(line.rstrip() for line in filled.splitlines()).strip("\n")
 
 
 def _parted(text: str) -> list[str]:

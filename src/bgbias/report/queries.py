@@ -11,7 +11,7 @@ import pandas as pd
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.photos.table import Given
+from bgbias.photos.given import Given
 from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind

@@ -102,7 +102,15 @@ def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
 
 
 def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:
-    """Each model with its rows, in the paper's order: plain comes before what is compared with it."""
+    """Each model with its rows, in the paper's order: plain comes before what is compared with it.
+
+    Raises UserError if one was seen in a condition fewer times than others.
+    """
     by_model = values.groupby(rows.MODEL, sort=False, observed=True)
+    if {"condition", "draw"} <= set(values):
+        draws = values.groupby([*rows.MODEL, "condition"], observed=True)["draw"].nunique()
+        few = draws[draws < draws.groupby("condition", observed=True).transform("max")]
+        for *model, condition in few.index:
+            raise UserError(f"{'/'.join(model)} lacks values a query for {condition}. {rows.NEXT}")
     for model in names.in_order(values[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
         yield model, by_model.get_group(model)

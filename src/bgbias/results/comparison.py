@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,9 +187,10 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
         return float(kendalltau(*drops).statistic)
 
     over_draws, classes = sums.mean(axis=2), sums.shape[-1]
-    split, taus = seeds.generator("rank stability"), []
+    generator = seeds.generator("rank stability")
+    taus = []
     for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
-        order = split.permutation(classes)
+        order = generator.permutation(classes)
         taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
     known = np.array(taus)[np.isfinite(taus)]
     ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
@@ -197,21 +198,27 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
     if not (half := sums.shape[2] // 2):
         return Stability(of_classes, uncertainty.UNKNOWN)
     one, other = sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)
-    without = [tau(np.delete(one, c, axis=-1), np.delete(other, c, axis=-1)) for c in range(classes)]
-    return Stability(of_classes, jackknifed(tau(one, other), without))
+    return Stability(
+        of_classes, over_classes(lambda chosen: tau(one[..., chosen], other[..., chosen]), classes)
+    )
 
 
-def jackknifed(tau: float, *without: Sequence[float]) -> Estimate:
-    """Kendall's tau with its 95 % interval over classes, from its values without each class, of one set of classes or of
-    several that are independent: the delete-one-class jackknife with Student's t, as for all intervals (``uncertainty``).
+def over_classes(tau: Callable[..., float], *classes: int) -> Estimate:
+    """Kendall's tau with its 95 % interval over classes: ``tau`` of the numbers of those that are taken, of each of so many
+    ``classes`` that are independent.
+
+    By the delete-half jackknife with Student's t: tau is a step function of classes, for which deleting one of them is
+    inconsistent, and half of them is not (Shao & Wu 1989). It is of what so many classes give: of few, noise lowers tau itself.
     """
     from scipy.stats import t as student
 
-    if min(map(len, without)) < uncertainty.FEWEST_CLASSES:
-        return Estimate(tau)
-    variance = sum((len(of) - 1) * float(np.var(of)) for of in without)
-    reach = float(student.ppf(0.975, min(map(len, without)) - 1)) * math.sqrt(variance)
-    return Estimate(tau, max(tau - reach, -1.0), min(tau + reach, 1.0))
+    value = tau(*map(np.arange, classes))
+    if min(classes) < uncertainty.FEWEST_CLASSES:
+        return Estimate(value)
+    generator = seeds.generator("halves of classes")
+    halves = [tau(*(generator.permutation(count)[: count // 2] for count in classes)) for _ in range(SPLITS)]
+    reach = float(student.ppf(0.975, min(classes) - 1)) * float(np.nanstd(halves))
+    return Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0))
 
 
 def _sums(frame: pd.DataFrame) -> np.ndarray:

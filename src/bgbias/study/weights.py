@@ -59,11 +59,11 @@ def published(study: Study, owner: str) -> Published:
     return Published(named, sources)
 
 
-def file(study: Study, network: Named) -> Path | None:
+def file(study: Study, named: Named) -> Path | None:
     """The file that holds the network's weights, whether it is there or not; None where they are random."""
-    if network.is_fetched:
-        return study.files.at("weights", owner=network.owner)
-    return places.source(network.weights) if network.weights else None
+    if named.is_fetched:
+        return study.files.at("weights", owner=named.owner)
+    return places.source(named.weights) if named.weights else None
 
 
 def network(study: Study, owner: str) -> Named:
@@ -77,12 +77,12 @@ def network(study: Study, owner: str) -> Named:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def own_weights(study: Study, network: Named, before: str = "") -> str:
+def own_weights(study: Study, named: Named, before: str = "") -> str:
     """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
 
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
     """
-    own = None if network.is_fetched else file(study, network)
+    own = None if named.is_fetched else file(study, named)
     return (known_by(own, study.files.at("known_files")) or before) if own else ""
 
 

@@ -138,7 +138,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         **(record.get("metrics") or {}),
         **{k: record.get(k) for k in ("seconds", "peak_memory_mb")},
     }
-    small = [p for p in map(Path, outputs) if p.is_file() and p.stat().st_size <= PICTURE_BYTES]
+    small = [path for path in map(Path, outputs) if _is_small(path)]
     suffixes = PICTURES | {".csv"} if node in REPORT else PICTURES
     weights = [(Path(name), sum_) for name, sum_ in outputs.items() if name.endswith("model.safetensors")]
     return Entry(
@@ -200,6 +200,13 @@ def _rows(text: str) -> Iterator[dict[str, float]]:
         if len(fields) == len(head):
             row = {name: float(field) for name, field in zip(head, fields, strict=True) if field}
             yield {name: value for name, value in row.items() if math.isfinite(value)}
+
+
+def _is_small(path: Path) -> bool:
+    """Whether a file is there, and small enough to be copied into a store."""
+    with suppress(OSError):
+        return path.stat().st_size <= PICTURE_BYTES
+    return False
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:

@@ -233,7 +233,8 @@ class _Losses:
 
     def means(self) -> dict[str, float]:
         """By the number of steps that an epoch has."""
-        self._look()
+        if len(self._losses) % self._every:
+            self._look()
         steps = self._settings.iterations_per_epoch
         return {name: float(total) / steps for name, total in self._sums.items()}
 

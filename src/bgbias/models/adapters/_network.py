@@ -33,7 +33,7 @@ def adapted(
     """The network, which is moved to the device and into evaluation mode, behind its preparation.
 
     ``embedding`` says what its output is, if it is known to be vectors; else the output is pooled as ``options`` say. ``batch``:
-    the only number of pictures that it takes at once, if there is one.
+    1 if it takes one picture at a time; another fixed number is an error.
     """
     if batch not in (None, 1):
         raise UserError(

@@ -19,7 +19,7 @@ from bgbias.models.backbones.timm import (
     create,
     input_size,
     published_config,
-    published_source,
+    sources,
     with_quick_gelu,
 )
 from bgbias.models.look import Look
@@ -39,7 +39,7 @@ def adapt(which: str, options: Options) -> Adapted:
     """The network with its own pooling, or the one that is asked for."""
     name = f"timm:{which}"
     elsewhere = which.startswith(ELSEWHERE)
-    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else published_source(which)
+    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else next(iter(sources(which)), "")
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
     guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     network = _created(which, source, options)

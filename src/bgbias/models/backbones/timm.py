@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import named
+from bgbias.models.adapters._library import PAGE, named
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
@@ -103,16 +103,16 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     except Exception as error:  # of the hub's client, of the network or of the file
         words = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"timm could not fetch the weights of {variant} ({words}). It looks for them at {published_source(variant)}."
+            f"timm could not fetch the weights of {variant} ({words}). It looks for them at {' or '.join(sources(variant))}."
         ) from error
     return network.state_dict()  # type: ignore[no-any-return]
 
 
-def published_source(variant: str) -> str:
-    """The page or address that timm fetches weights from."""
+def sources(variant: str) -> list[str]:
+    """The page and the address where timm looks for published weights, in this order, as far as it has them."""
     config = published_config(variant)
-    page = f"https://huggingface.co/{config.hf_hub_id}" if config.hf_hub_id else ""
-    return " or ".join(filter(None, (page, config.url)))
+    page = f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else ""
+    return [place for place in (page, config.url) if place]
 
 
 def create(name: str, pretrained: bool = False, **options: Any) -> Any:

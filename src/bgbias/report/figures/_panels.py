@@ -13,8 +13,8 @@ from bgbias.study.methods import ON_REPLACED
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS = 3
-# Inches: about the width of a legend, the height of its lines, and that of titles and labels above and below a panel.
-LEGEND, LINE, AROUND = 1.9, 0.15, 0.45
+# Inches: the height of a legend's lines, and that of titles and labels above and below a panel or beside it.
+LINE, AROUND = 0.15, 0.45
 
 # Draws the rows of one dataset and backbone into axes, each loss with its mark.
 Panel = Callable[[Any, pd.DataFrame, dict[str, str]], None]
@@ -33,12 +33,16 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
     handles += [look.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
     down = -(-len(panels) // across)
-    side, beside = (look.WIDTH - LEGEND) / max(across, 2), LINE * (len(handles) + 4)
-    if len(panels) == 1:  # many points have the room that their legend takes
-        side = min(max(side, beside - AROUND), look.WIDTH - LEGEND)
-    width, height = across * side + LEGEND, max(down * (side + AROUND), beside)
+    beside = LINE * (len(handles) + 4)
     with look.style():
-        drawn = look.blank(width, height, layout="constrained")
+        drawn = look.blank(look.WIDTH, beside, layout="constrained")
+        legend = drawn.legend(handles=handles, loc="outside right upper")
+        drawn.draw_without_rendering()
+        taken = legend.get_window_extent().width / drawn.dpi + AROUND
+        side = max(look.WIDTH - taken, across) / max(across, 2)  # inches, one at least however long names are
+        if len(panels) == 1:  # many points have the room that their legend takes
+            side = max(side, min(beside - AROUND, look.WIDTH - taken))
+        drawn.set_size_inches(across * side + taken, max(down * (side + AROUND), beside))
         for number, (name, rows) in enumerate(panels):
             axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
             panel(axes, rows, losses)
@@ -46,7 +50,6 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
             axes.set_xlabel(across_axis)
             if number % across == 0:
                 axes.set_ylabel(up_axis)
-        drawn.legend(handles=handles, loc="outside right upper")
     return drawn
 
 

@@ -119,7 +119,7 @@ def _row(row: Retrieval, panels: Sequence[look.Axes]) -> None:
         look.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
     for axes in neighbours[len(row.retrieved) :]:
         axes.set_axis_off()
-    for axes, (image, correct) in zip(neighbours, zip(row.retrieved, row.correct, strict=True), strict=False):
+    for (image, correct), axes in zip(zip(row.retrieved, row.correct, strict=True), neighbours, strict=False):
         # A tick or a cross: the frame's message for those who see no green and red.
         mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
         look.photo(axes, image, frame=colour, line=2.4)

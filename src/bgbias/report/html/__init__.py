@@ -25,8 +25,7 @@ def render(template: str, values: dict[str, object]) -> str:
         "inside": inside,
         "number": number,
         "outlined": outlined,
-        "share": environment.filters["percent"],
-        "percent": percent,
+        "in_percent": in_percent,
         "pieces": pieces,
         "together": together,
         "with_contents": with_contents,
@@ -55,7 +54,7 @@ def with_contents(body: Markup) -> Markup:
     return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
 
 
-def percent(value: float, digits: int = 1) -> str:
+def in_percent(value: float, digits: int = 1) -> str:
     """A share of 0..1 in percent."""
     return number(100 * value, digits)
 

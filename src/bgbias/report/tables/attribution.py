@@ -5,11 +5,13 @@ The paper's Table 2 (Kobs & Hotho 2022).
 """
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bgbias.errors import UserError
 from bgbias.report import sources
 from bgbias.report.columns import Column, Row, interval, number, published_number
 from bgbias.report.tables import _captions as sentences
@@ -76,6 +78,10 @@ def table(
     lines: list[dict[str, Any]] = []
     for model, own in sources.models(attribution):
         scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
+        for variant, seed in product(variants, own["seed"].unique().tolist()):
+            if (variant, seed) not in scores or scores[variant, seed].isna().all():
+                name = f"{'/'.join(model)}/seed{seed}"
+                raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
         values = rows.Values.of_kinds(model, own, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)

@@ -10,7 +10,7 @@ from pytorch_metric_learning.losses import WeightRegularizerMixin
 from pytorch_metric_learning.reducers import MeanReducer
 from torch import Tensor, nn
 
-from bgbias.training.losses import mean_of_violations
+from bgbias.training.losses._terms import mean_of_violations
 
 
 class FullPrecision(nn.Module):

@@ -18,7 +18,7 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.models.necks import attention
 from bgbias.settings import Strict
-from bgbias.training.losses import class_logits
+from bgbias.training.losses._terms import class_logits
 from bgbias.training.methods import BaseMethod, Batch, Passes, Task
 
 if TYPE_CHECKING:

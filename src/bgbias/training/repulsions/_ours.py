@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bgbias.compute.lazy import F, Tensor, torch
-from bgbias.training.losses import class_logits, mean_of_violations
-from bgbias.training.repulsions import Further
+from bgbias.training.losses._terms import class_logits, mean_of_violations
+
+if TYPE_CHECKING:  # so that an option more among them is not in the digest of each
+    from bgbias.training.repulsions import Further
 
 ALPHA = True
 
