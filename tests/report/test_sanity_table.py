@@ -70,7 +70,10 @@ def test_scores_are_compared_with_those_of_a_network_that_forgot() -> None:
 def test_the_caption_says_what_fails() -> None:
     table = sanity.table(values(), levels())
     said = sanity.caption(selected(), table, {})
-    assert "Of 2 models, the score of 1 is significantly more than that of their copy that forgot everything" in said
+    assert (
+        "Of 2 models, the score of 1 is significantly more than that of their copy that forgot everything"
+        in said
+    )
     assert "that of 1 lies above the centre prior's" in said
     assert "maps of 1 are significantly more faithful than the centre prior" in said
     assert "toy · tiny rho −1.00, 10 models in 2 rows" in said
