@@ -149,7 +149,7 @@ def test_command_writes_a_figure(
     told = capsys.readouterr()
     assert told.out == f"made/{name}\n"
     # What maps cannot show is said, with the command that measures it.
-    assert "not what would be found in front of another background" in told.err
+    assert "not what would be found on another background" in told.err
     assert "bgbias audit PHOTOS --model model.safetensors" in told.err
     written = (folder / "made" / name).read_bytes()
     if name.endswith("pdf"):

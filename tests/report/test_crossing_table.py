@@ -90,7 +90,7 @@ def test_shares_are_compared_with_drops_over_all_trainings() -> None:
     assert "rho 1.00, 12 models in 4 rows" in crossing.caption(selected(), table, {})
     few = crossing.table(queries(), shares(), levels().head(9))
     assert few["rho"].isna().all()
-    assert "not told, of 9 models" in crossing.caption(selected(), few, {})
+    assert "unknown, of 9 models" in crossing.caption(selected(), few, {})
 
 
 def test_components_below_0_are_told() -> None:

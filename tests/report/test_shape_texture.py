@@ -90,7 +90,7 @@ def test_negatives_are_told_where_there_are_some() -> None:
     said = shape_texture.caption(selected(evaluation=SimpleNamespace(draws=DRAWS)), with_, {"toy": 3})
     assert "40 queries" in said
     assert "2 draws each" in said
-    assert "are no queries: toy 3" in said
+    assert "are not used as queries: toy 3" in said
     page = formats.markdown(with_, "table14", said)
     assert "| patches | 2 |" in page
     said = shape_texture.caption(selected(evaluation=SimpleNamespace(draws=DRAWS)), without, {})

@@ -29,7 +29,7 @@ ROLES = {
 # A model that is biased can have maps that lie on the object.
 NOT_SHOWN = (
     "The maps show where these photos are compared, each up to its own most: not how much a place counts beside another photo's,"
-    " not what counts against, and not what would be found in front of another background. A model that loses most of what it"
+    " not what counts against, and not what would be found on another background. A model that loses most of what it"
     " finds there can still have maps on the object."
 )
 # What can be had of a model instead.
