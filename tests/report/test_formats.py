@@ -84,9 +84,7 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     ]
     # A list of tables has room for a sentence; the rest stands below the rows.
     (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
-    assert caption.startswith(
-        "Retrieval on random backgrounds, and on the photos' own: two training seeds"
-    )
+    assert caption.startswith("Retrieval on random backgrounds, and on the photos' own: two training seeds")
     assert caption.index(".") == len(caption) - 1
     assert "selected" in text[text.index(r"\end{tabular}") :]
     assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
