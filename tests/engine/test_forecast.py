@@ -75,8 +75,8 @@ def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: P
 def test_the_table_adds_up(own: Path) -> None:
     study = params.load(own, "paper")
     lines = forecast.told(study).splitlines()
-    assert "time left: about" in lines[-1]
-    nodes = [int(line.split()[1]) for line in lines[2:-1]]
+    assert lines[0].startswith("forecast of grid paper: about ")
+    nodes = [int(line.split()[1]) for line in lines[3:]]
     assert nodes[-1] == sum(nodes[:-1]) > 600
     assert all(len(line) <= 100 for line in lines)
 
@@ -98,12 +98,12 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     # All others are done in no time, and a third of the trainings took 100 s each.
     finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
     finished |= {node.record(study): 100.0 for node in trains[::3]}
-    assert forecast.told(study, kept()).splitlines()[-1] == (
-        "  time left: about 27 min for one step after the other (estimate)"
+    assert forecast.told(study, kept()).splitlines()[0] == (
+        "forecast of grid demo: about 27 min for one step after the other (estimate)"
     )
     assert forecast.seconds_each(study, kept()) == {"train": pytest.approx(100.0)}
     finished |= {node.record(study): 1.0 for node in graph.in_order(study)}
-    assert "time left" not in forecast.told(study, kept())
+    assert forecast.told(study, kept()).startswith("forecast of grid demo: nothing is left\n")
     # What is there and out of date has to run again, and tells how long that takes.
     stale = set(trains[:2])
     finished |= {node.record(study): 90.0 for node in stale}

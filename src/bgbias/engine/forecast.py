@@ -96,8 +96,12 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
     each = _each(study)
     costs = _summed(study, each)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
+    left, paces = _left(study, each, current)
+    seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
+    takes = f"about {minutes(seconds)} for one step after the other (estimate)" if left else "nothing is left"
     lines = [
-        f"forecast of grid {study.grid} (trainings end early: from .. to)",
+        f"forecast of grid {study.grid}: {takes}",
+        "trainings end early: from .. to",
         row.format("step", "nodes", "images", "forward passes", "of these backward", "disk"),
     ]
     total = sum(costs.values(), NONE)
@@ -109,10 +113,6 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
             "  +?: and those of datasets and backgrounds that are not counted yet;"
             f" `snakemake --cores all --config grid={study.grid} -- data` counts them"
         )
-    left, paces = _left(study, each, current)
-    if left:
-        seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
-        lines.append(f"  time left: about {minutes(seconds)} for one step after the other (estimate)")
     return for_this_study("\n".join(lines))
 
 
