@@ -92,59 +92,6 @@ def test_the_demo_loses_what_its_page_says() -> None:
     assert rows.loc[("demo_00", "contrastive", "plain"), "relative_drop"] < 0
 
 
-COLLECTIONS = ("birds", "groceries", "products")
-
-
-def published(collection: str) -> pd.DataFrame:
-    return table("public_models", f"{collection}_models").set_index("model")
-
-
-def test_no_published_network_is_significantly_better_than_that_of_deep_sort() -> None:
-    name = "MobileNetV2 (deep-sort)"
-    said(
-        "public_models.md",
-        "it is first on groceries, second on products. No other network is significantly better on either",
-    )
-    for place, collection in enumerate(("groceries", "products")):
-        assert published(collection).index[place] == name
-        assert not difference_from_others(name, collection)["is_worse"].any()
-
-
-def difference_from_others(name: str, collection: str) -> pd.DataFrame:
-    """A row for each other network: whether this one is significantly better, or worse, on other backgrounds."""
-    pairs = table("public_models", f"{collection}_pairs")
-    own = pairs[(pairs["model"] == name) | (pairs["other"] == name)]
-    ahead = own["changed"] * own["model"].eq(name).map({True: 1, False: -1})
-    is_significant = own["changed_p_holm"] < SIGNIFICANT
-    return pd.DataFrame({"is_better": is_significant & (ahead > 0), "is_worse": is_significant & (ahead < 0)})
-
-
-def test_the_network_of_birds_is_best_on_birds_alone() -> None:
-    name = "MobileNetV2 iNat birds"
-    said("public_models.md", "first of fourteen on birds, significantly ahead of all others")
-    said("public_models.md", "On groceries and on products it is last but one")
-    assert [list(published(c).index).index(name) for c in COLLECTIONS] == [0, 12, 12]
-    better = difference_from_others(name, "birds")["is_better"]
-    assert len(better) == 13
-    assert better.all()
-
-
-def test_every_published_network_loses_and_pasting_is_not_the_reason() -> None:
-    said(
-        "public_models.md",
-        "All fourteen lose MAP@R on other backgrounds, on all three collections: 13 to 81 %",
-    )
-    said("public_models.md", "By itself it changes MAP@R by less than two points")
-    said("public_models.md", "most of nearly every drop is what typical backgrounds of a class contributed")
-    every = pd.concat(published(c) for c in COLLECTIONS)
-    assert len(every) == 42
-    assert (every["drop_low"] > 0).all()
-    assert [f"{100 * every['drop'].agg(end):.0f}" for end in ("min", "max")] == ["13", "81"]
-    assert (every["pasting"].abs() < 0.02).all()
-    parts = every[["pasting", "own_background", "class_background"]]
-    assert (parts.idxmax(axis=1) == "class_background").mean() > 0.9
-
-
 def gains(grid: str, *, alone: bool = True) -> pd.DataFrame:
     """Table 3 of a grid without plain training; ``alone``: without methods that are added to BGAugment."""
     rows = table(grid, "table3").dropna(subset="corrupted_difference")
@@ -260,10 +207,10 @@ def test_on_toys_bgaugment_gains_with_each_loss_and_of_other_cures_the_fraction_
 
 
 def test_on_toys_sam_gains_nothing_significant_nor_does_what_is_added_to_bgaugment() -> None:
-    said("rivals.md", "**SAM gains nothing significant**, in retrieval as in one-shot segmentation")
+    said("rivals.md", "SAM gains nothing significant, in retrieval as in one-shot segmentation")
     said(
         "rivals.md",
-        "**On top of BGAugment nothing is gained significantly** by the attribution fraction or DCML",
+        "On top of BGAugment nothing is gained significantly by the attribution fraction or DCML",
     )
     said(
         "rivals.md", "BGAugment with the fraction costs 15 points on original photos, against plain training"
@@ -284,3 +231,56 @@ def test_on_toys_sam_gains_nothing_significant_nor_does_what_is_added_to_bgaugme
     assert (added[over].stack() >= SIGNIFICANT).all()
     costs = added.loc[significant(added, "clean_difference"), "clean_difference"].round().to_dict()
     assert costs == {"attr_frac+bgaugment": -15}
+
+
+COLLECTIONS = ("birds", "groceries", "products")
+
+
+def published(collection: str) -> pd.DataFrame:
+    return table("public_models", f"{collection}_models").set_index("model")
+
+
+def test_no_published_network_is_significantly_better_than_that_of_deep_sort() -> None:
+    name = "MobileNetV2 (deep-sort)"
+    said(
+        "public_models.md",
+        "it is first on groceries, second on products. No other network is significantly better on either",
+    )
+    for place, collection in enumerate(("groceries", "products")):
+        assert published(collection).index[place] == name
+        assert not difference_from_others(name, collection)["is_worse"].any()
+
+
+def difference_from_others(name: str, collection: str) -> pd.DataFrame:
+    """A row for each other network: whether this one is significantly better, or worse, on other backgrounds."""
+    pairs = table("public_models", f"{collection}_pairs")
+    own = pairs[(pairs["model"] == name) | (pairs["other"] == name)]
+    ahead = own["changed"] * own["model"].eq(name).map({True: 1, False: -1})
+    is_significant = own["changed_p_holm"] < SIGNIFICANT
+    return pd.DataFrame({"is_better": is_significant & (ahead > 0), "is_worse": is_significant & (ahead < 0)})
+
+
+def test_the_network_of_birds_is_best_on_birds_alone() -> None:
+    name = "MobileNetV2 iNat birds"
+    said("public_models.md", "first of fourteen on birds, significantly ahead of all others")
+    said("public_models.md", "On groceries and on products it is last but one")
+    assert [list(published(c).index).index(name) for c in COLLECTIONS] == [0, 12, 12]
+    better = difference_from_others(name, "birds")["is_better"]
+    assert len(better) == 13
+    assert better.all()
+
+
+def test_every_published_network_loses_and_pasting_is_not_the_reason() -> None:
+    said(
+        "public_models.md",
+        "All fourteen lose MAP@R on other backgrounds, on all three collections: 13 to 81 %",
+    )
+    said("public_models.md", "By itself it changes MAP@R by less than two points")
+    said("public_models.md", "most of nearly every drop is what typical backgrounds of a class contributed")
+    every = pd.concat(published(c) for c in COLLECTIONS)
+    assert len(every) == 42
+    assert (every["drop_low"] > 0).all()
+    assert [f"{100 * every['drop'].agg(end):.0f}" for end in ("min", "max")] == ["13", "81"]
+    assert (every["pasting"].abs() < 0.02).all()
+    parts = every[["pasting", "own_background", "class_background"]]
+    assert (parts.idxmax(axis=1) == "class_background").mean() > 0.9
