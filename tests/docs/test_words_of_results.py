@@ -284,3 +284,11 @@ def test_every_published_network_loses_and_pasting_is_not_the_reason() -> None:
     assert (every["pasting"].abs() < 0.02).all()
     parts = every[["pasting", "own_background", "class_background"]]
     assert (parts.idxmax(axis=1) == "class_background").mean() > 0.9
+
+
+def test_another_segmentation_model_changes_a_drop_by_about_a_point() -> None:
+    said("public_models.md", "each drop is the same to about a point, and their order is the same")
+    both = pd.concat([published("birds")["drop"], published("birds_isnet")["drop"]], axis=1).dropna()
+    assert len(both) == 8
+    assert (100 * both.diff(axis=1).iloc[:, 1].abs()).max() < 1.1
+    assert (both.rank().diff(axis=1).iloc[:, 1] == 0).all()

@@ -19,10 +19,11 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import figures as every_figure
 from bgbias.report import look as figures
+from bgbias.report.figures import _panels
 from bgbias.report.figures.attribution import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
+from bgbias.report.figures.change import figure_change
 from bgbias.report.figures.drop import figure_drop
-from bgbias.report.figures.pareto import figure_pareto
 from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
 from bgbias.report.maps import Picture, overlay
@@ -84,6 +85,22 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+CHANGES = ("clean_difference", "corrupted_difference")
+LOSSES = {"contrastive": "Contrastive", "arcface": "ArcFace"}
+
+
+def changes() -> pd.DataFrame:
+    """The table with what methods change of plain training: a cost on original photos that is not significant, and a gain."""
+    frame = table()
+    is_plain = frame["method"] == "plain"
+    for column, value, p in (("clean_difference", -2.0, 0.2), ("corrupted_difference", 9.0, 0.01)):
+        numbers = {"": value, "_low": value - 3, "_high": value + 4, "_p_holm": p}
+        frame = frame.assign(
+            **{f"{column}{end}": np.where(is_plain, np.nan, n) for end, n in numbers.items()}
+        )
+    return frame
+
+
 def seeds() -> pd.DataFrame:
     """Three trainings of every model, whose mean is the table's."""
     rows = []
@@ -97,11 +114,11 @@ def seeds() -> pd.DataFrame:
 
 
 MADE = {
+    "change": lambda: figure_change(changes()),
     "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
     "attribution": lambda: figure_attribution(METHODS, attribution()),
     "calibration": lambda: figure_calibration(table(), CORRELATIONS, seeds()),
     "drop": lambda: figure_drop(table()),
-    "pareto": lambda: figure_pareto(table(), seeds()),
     "photos": lambda: figure_photos([[photo(i) for i in range(4)]] * 3),
 }
 
@@ -199,52 +216,43 @@ def test_calibration_needs_two_correlations() -> None:
         figure_calibration(table(), {"toy90": 0.9}, seeds())
 
 
-def test_pareto_has_a_point_a_seed_where_it_was_found_and_means_with_their_intervals() -> None:
-    figure = figure_pareto(table(), seeds())
+def test_change_has_a_line_a_method_with_both_points_and_their_intervals() -> None:
+    figure = figure_change(changes())
     assert [axes.get_title("left") for axes in figure.axes] == [f"{d} · toynet" for d in CORRELATIONS]
     for dataset, axes in zip(CORRELATIONS, figure.axes, strict=True):
-        own, means = (frame[frame["dataset"] == dataset] for frame in (seeds(), table()))
-        heights = []
-        for size, found in ((8, means), (3, own)):
-            drawn = [line for line in axes.lines if line.get_markersize() == size]
-            # A mean's colour is that of its rim.
-            colours = [line.get_markeredgecolor() if size == 8 else line.get_color() for line in drawn]
-            points = {
-                (line.get_xdata()[0], line.get_ydata()[0], colour, line.get_marker())
-                for line, colour in zip(drawn, colours, strict=True)
-            }
-            heights += [{line.get_zorder() for line in drawn}]
-            marks = {"contrastive": "o", "arcface": "D"}
-            assert points == {
-                (row["clean"], row["corrupted"], figures.colour(row["method"]), marks[row["loss"]])
-                for row in found.to_dict("records")
-            }
-        # No seed lies below a mean.
-        assert max(heights[0]) < min(heights[1])
-        ends = {tuple(end) for bars in axes.collections for path in bars.get_paths() for end in path.vertices}
-        for row in means.to_dict("records"):
-            assert {(row[f"clean_{e}"], row["corrupted"]) for e in ("low", "high")} <= ends
-            assert {(row["clean"], row[f"corrupted_{e}"]) for e in ("low", "high")} <= ends
-        # Both axes have one scale, and every point and interval has room in it.
-        assert axes.get_xlim() == axes.get_ylim()
-        assert axes.get_xlim()[0] < min(own[["clean", "corrupted"]].min(axis=None), *map(min, ends))
-        assert axes.get_xlim()[1] > max(own[["clean", "corrupted"]].max(axis=None), *map(max, ends))
+        compared = changes()[changes()["dataset"] == dataset].dropna(subset="corrupted_difference")
+        called = [label.get_text() for label in axes.get_yticklabels()]
+        assert called == [f"BGAugment, {LOSSES[loss]}" for loss in compared["loss"]]
+        drawn = [line for line in axes.lines if line.get_marker() == "o"]
+        for place, row in enumerate(compared.to_dict("records")):
+            lines = drawn[2 * place : 2 * place + 2]
+            for line, column in zip(lines, ("clean_difference", "corrupted_difference"), strict=True):
+                assert line.get_xdata()[0] == row[column]
+                assert round(line.get_ydata()[0]) == place
+                is_significant = row[f"{column}_p_holm"] < 0.05
+                assert line.get_color() == (figures.PALETTE[1] if is_significant else figures.MUTED)
+                assert (line.get_markerfacecolor() == "none") == (column == "clean_difference")
+        ends = {end[0] for bars in axes.collections for path in bars.get_paths() for end in path.vertices}
+        assert ends == set(
+            compared[[f"{c}_{e}" for c in CHANGES for e in ("low", "high")]].to_numpy().ravel()
+        )
+        low, high = axes.get_xlim()
+        assert low < min(0, *ends)
+        assert high > max(0, *ends)
     figure.draw_without_rendering()
-    assert figure.axes[0].yaxis.label.get_window_extent().x0 > 0
-    assert all(tick == int(tick) for axes in figure.axes for tick in axes.get_xticks())
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == ["Plain", "BGAugment", "Contrastive", "ArcFace"]
-    assert figure.legends[0].get_window_extent().x0 > figure.axes[-1].get_window_extent().x1
+    assert figure.axes[0].get_yticklabels()[0].get_window_extent().x0 > 0
+
+
+def test_change_calls_no_loss_where_there_is_one() -> None:
+    figure = figure_change(changes()[changes()["loss"] == "contrastive"])
+    assert {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()} == {"BGAugment"}
 
 
 def test_the_legend_of_long_names_stays_beside_the_panels() -> None:
     long = {"method": {"bgaugment": "attr_frac+bgaugment"}}
     for datasets in (1, 3):
-        some = [
-            frame[frame["dataset"].isin([*CORRELATIONS][:datasets])].replace(long)
-            for frame in (table(), seeds())
-        ]
-        figure = figure_pareto(*some)
+        some = table()[table()["dataset"].isin([*CORRELATIONS][:datasets])].replace(long)
+        figure = _panels.figure(some, lambda *_: None, "clean", "corrupted")
         figure.draw_without_rendering()
         legend = figure.legends[0].get_window_extent()
         assert max(axes.get_window_extent().x1 for axes in figure.axes[:3]) < legend.x0
@@ -252,17 +260,18 @@ def test_the_legend_of_long_names_stays_beside_the_panels() -> None:
 
 
 def test_the_legend_explains_no_mark_where_one_loss_was_trained_with() -> None:
-    figure = figure_pareto(*(frame.replace({"loss": {"arcface": "none"}}) for frame in (table(), seeds())))
+    of_one_loss = table().replace({"loss": {"arcface": "none"}})
+    figure = _panels.figure(of_one_loss, lambda *_: None, "clean", "corrupted")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Plain", "BGAugment"]
 
 
 @pytest.mark.parametrize(("methods", "wanted"), [(["plain"], False), (["plain", "bgaugment"], True)])
-def test_pareto_is_wanted_where_several_methods_are_trained(
+def test_change_is_wanted_where_a_method_is_trained_beside_plain(
     tmp_path: Path, small_plugins: None, methods: list[str], wanted: bool
 ) -> None:
     raw = described(tmp_path)
     raw["grids"]["small"]["cells"][0] |= {"methods": methods, "pretrained": True}
-    assert ("pareto" in every_figure.wanted(load(tmp_path, raw))) == wanted
+    assert ("change" in every_figure.wanted(load(tmp_path, raw))) == wanted
 
 
 def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:

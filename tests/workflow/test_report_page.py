@@ -95,7 +95,7 @@ def test_page_says_what_the_study_is_and_how_each_result_is_made_again(report: P
     results = json.loads(re.search(r"var results = (\{.*\});", text)[1])  # type: ignore[index]
     assert {p.rpartition("/")[2] for p in results} == {
         *("table1.html", "table2.html", "table3.html"),
-        *("photos.png", "masks.png", "retrieval.png", "attribution.png", "pareto.png", "drop.png"),
+        *("photos.png", "masks.png", "retrieval.png", "attribution.png", "change.png", "drop.png"),
     }
     for path, result in results.items():
         name = Path(path).stem

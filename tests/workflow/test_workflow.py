@@ -179,7 +179,7 @@ def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
     for name in ("table1", "table2", "table3"):
         assert all((report / f"{name}.{form}").stat().st_size for form in ("csv", "md", "tex", "html"))
     figures = {p.stem for p in (report / "figures").glob("*.png")}
-    assert figures == {"photos", "masks", "retrieval", "attribution", "pareto", "drop"}
+    assert figures == {"photos", "masks", "retrieval", "attribution", "change", "drop"}
     assert figures == {p.stem for p in (report / "figures").glob("*.pdf")}
 
 

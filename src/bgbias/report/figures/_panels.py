@@ -58,17 +58,6 @@ def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[st
     return {"marker": losses[row["loss"]], "markersize": size} | _face(row["method"])
 
 
-def pale(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[str, Any]:
-    """The same, light enough for points that lie on it to be seen."""
-    from matplotlib.colors import to_rgb
-
-    solid = mark(row, losses, size)
-    colour = solid.pop("color")
-    rim = solid["markeredgecolor"] if ON_REPLACED in row["method"] else colour
-    light = tuple(1 - 0.3 * (1 - part) for part in to_rgb(colour))
-    return solid | {"markerfacecolor": light, "markeredgecolor": rim, "markeredgewidth": 1.1}
-
-
 def bars(axes: look.Axes, x: Any, y: Any, low: Any, high: Any, colour: str) -> None:
     """Intervals of points, thin and pale: they are many."""
     axes.errorbar(x, y, [y - low, high - y], fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.6)
