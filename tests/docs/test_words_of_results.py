@@ -296,6 +296,45 @@ def test_on_birds_adversarial_training_gains_little_and_withstands_no_strong_att
     assert plain["plain+stax@0.01"] / plain["plain"] == pytest.approx(0.5, abs=0.02)
 
 
+def test_on_toys_negatives_of_no_class_gain_nothing_alone_and_take_from_bgaugment() -> None:
+    said(
+        "negatives.md",
+        "alone gain nothing significant on other backgrounds, where BGAugment gains 39 points of MAP@R",
+    )
+    said("negatives.md", "Added to BGAugment they take 14 to 18 points of it away")
+    said(
+        "negatives.md",
+        "moves attribution to the object, by 0.26. It does not reduce the relative drop significantly",
+    )
+    said("negatives.md", "patches 15, background alone 26 to 27. BGAugment costs 13.5 there (p = 0.049)")
+    rows = gains("negatives").set_index("method")
+    for difference, changed in (
+        ("corrupted_difference", {"bgaugment": 39}),
+        ("clean_difference", {"bgaugment": -13, "patch_ns": -15, "bgneg": -26, "bgneg_rect": -27}),
+    ):
+        assert rows.loc[significant(rows, difference), difference].round().to_dict() == changed
+    assert rows.loc["bgaugment", "clean_difference"] == pytest.approx(-13.5, abs=0.05)
+    assert rows.loc["bgaugment", "clean_difference_p_holm"] == pytest.approx(0.049, abs=0.0005)
+    drops = significant(rows, "relative_drop_change")
+    assert drops[drops].index.tolist() == ["bgaugment"]
+    looks = rows.loc[significant(rows, "ref_gain"), "ref_gain"].drop("bgaugment").round(2)
+    assert looks.to_dict() == {"bgneg": 0.26, "bgneg_rect": 0.26}
+    added = gains("negatives", alone=False).dropna(subset="corrupted_over_bgaugment")
+    assert significant(added, "corrupted_over_bgaugment").all()
+    assert sorted(added["corrupted_over_bgaugment"].round()) == [-18, -14]
+
+
+def test_on_a_network_with_batch_norms_negatives_of_no_class_do_otherwise() -> None:
+    said("negatives.md", "There background alone gains 14 points on other backgrounds, and textures lose 20")
+    said("negatives.md", "neither patches nor background alone take points away significantly")
+    rows = table("papers", "table3").query("loss == 'contrastive'").set_index("method")
+    for method, changed in (("bgneg", 14), ("texture_ns", -20)):
+        assert significant(rows, "corrupted_difference")[method]
+        assert round(rows.loc[method, "corrupted_difference"]) == changed
+    for method in ("patch_ns+bgaugment", "bgneg+bgaugment"):
+        assert not significant(rows, "corrupted_over_bgaugment")[method]
+
+
 COLLECTIONS = ("birds", "groceries", "products")
 
 
