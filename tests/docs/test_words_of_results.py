@@ -335,6 +335,33 @@ def test_on_a_network_with_batch_norms_negatives_of_no_class_do_otherwise() -> N
         assert not significant(rows, "corrupted_over_bgaugment")[method]
 
 
+def test_patches_take_texture_away_and_no_shape_is_seen_to_come_for_it() -> None:
+    said("shape_texture.md", "10 % instead of 30 % find the texture's class")
+    said("shape_texture.md", "The silhouette's class is found by 7.0 % [0.0, 14.0], chance finds 6.0 %")
+    said("shape_texture.md", "is 41 % [10, 72] with such patches, 13 % without")
+    said("shape_texture.md", "MAP@R on original photos falls by 36 to 56 points")
+    said("shape_texture.md", "reduce the relative drop and MAP@R on original photos by 4 points each")
+    said("shape_texture.md", "They reduce the relative drop by 40 points and cost 34 on original photos")
+    said("shape_texture.md", "MAP@R on original photos is 41 %, of random weights 60 %")
+    looks = table("shape_texture", "table14").query("method == 'pretrained'").set_index("backbone")
+    patches = ["tiny_moco_patches", "tiny_moco_patches_3"]
+    assert looks.loc[["tiny_moco", *patches], "texture"].round().tolist() == [30, 10, 10]
+    assert (looks.loc[patches, "shape_low"] < looks.loc[patches, "chance"]).all()
+    ends = ["shape", "shape_low", "shape_high", "chance"]
+    assert looks.loc[patches[0], ends].astype(float).round(1).tolist() == [7.0, 0.0, 14.0, 6.0]
+    shares = looks["shape_share"].round()
+    assert shares[["tiny_moco", "tiny_moco_patches"]].tolist() == [13, 41]
+    clean = table("shape_texture", "table1").query("method == 'pretrained'").set_index("backbone")["clean"]
+    assert clean[["tiny_moco_patches", "tiny_batch_norm"]].round().tolist() == [41, 60]
+    change = table("shape_texture", "table13").query("method == 'pretrained'").set_index("backbone")
+    clean = change.loc[significant(change, "clean_difference"), "clean_difference"].round()
+    assert clean[patches].tolist() == [-36, -56]
+    assert clean[["tiny_moco_patches_1", "tiny_moco_bgneg"]].tolist() == [-4, -34]
+    drops = change.loc[significant(change, "relative_drop_change"), "relative_drop_change"].round()
+    assert drops[["tiny_moco_patches_1", "tiny_moco_bgneg"]].tolist() == [-4, -40]
+    assert not significant(change, "corrupted_difference")["tiny_moco_bgneg"]
+
+
 COLLECTIONS = ("birds", "groceries", "products")
 
 
