@@ -347,6 +347,8 @@ def test_patches_take_texture_away_and_no_shape_is_seen_to_come_for_it() -> None
     patches = ["tiny_moco_patches", "tiny_moco_patches_3"]
     assert looks.loc[["tiny_moco", *patches], "texture"].round().tolist() == [30, 10, 10]
     assert (looks.loc[patches, "shape_low"] < looks.loc[patches, "chance"]).all()
+    assert (looks.loc[patches, "texture_high"] < looks.loc["tiny_moco", "texture_low"]).all()
+    assert (looks.loc[patches, "shape_low"] < looks.loc["tiny_moco", "shape_high"]).all()
     ends = ["shape", "shape_low", "shape_high", "chance"]
     assert looks.loc[patches[0], ends].astype(float).round(1).tolist() == [7.0, 0.0, 14.0, 6.0]
     shares = looks["shape_share"].round()
@@ -363,7 +365,7 @@ def test_patches_take_texture_away_and_no_shape_is_seen_to_come_for_it() -> None
 
 
 def test_before_labels_networks_that_learned_lean_less_on_backgrounds() -> None:
-    said("pretrained.md", "MoCo and BYOL gain 20 points of MAP@R on other backgrounds before that")
+    said("pretrained.md", "They gain 20 points of MAP@R on other backgrounds")
     said(
         "pretrained.md",
         "a linear layer names 56 % of the photos by MoCo's features, 27 % by those of random weights",
