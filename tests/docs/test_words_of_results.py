@@ -495,3 +495,18 @@ def test_another_segmentation_model_changes_a_drop_by_about_a_point() -> None:
     assert len(both) == 8
     assert (100 * both.diff(axis=1).iloc[:, 1].abs()).max() < 1.1
     assert (both.rank().diff(axis=1).iloc[:, 1] == 0).all()
+
+
+def test_bgaugment_gains_most_in_every_table() -> None:
+    said("index.md", "BGAugment gains most in every table")
+    grids = ("papers", "papers_cub50", "rivals", "rivals_cub50", "negatives", "attacks", "attacks_cub50")
+    compared = 0
+    for grid in grids:
+        rows = table(grid, "table3").dropna(subset="corrupted_difference")
+        alone = rows[~rows["method"].str.contains("+bgaugment", regex=False)]
+        for _, beside in alone.groupby(["dataset", "backbone", "loss"]):
+            gained = beside.set_index("method")["corrupted_difference"]
+            if "bgaugment" in gained and len(gained) > 1:
+                assert gained.idxmax() == "bgaugment"
+                compared += 1
+    assert compared > 8
