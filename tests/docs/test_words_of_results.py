@@ -53,8 +53,8 @@ def test_in_every_seed_trained_models_lie_above_the_random_layers_that_they_begi
         (
             "grocery",
             "**BGAugment gains 4 to 7 points of MAP@R on other backgrounds, and costs 3 points on original photos with"
-            " ArcFace.** With the contrastive loss the 4 points lost there are not significant here, but are among the"
-            " [controls](controls_grocery.md) (p = 0.03)",
+            " ArcFace.** With the contrastive loss the 4 points lost there are not significant here. Trained"
+            " again among the [controls](controls_grocery.md), they are (p = 0.03)",
             "46 to 48 %. BGAugment reduces this by 12 to 15 points",
             0.0122,
         ),
