@@ -126,7 +126,7 @@ def test_after_training_with_labels_no_difference_of_pretrainings_is_shown_nor_e
 def test_the_index_answers_with_what_the_tables_hold() -> None:
     said("index.md", "33 to 48 % of their MAP@R on real photos")
     said("index.md", "+2.3 to +6.6 points on other backgrounds")
-    said("index.md", "costs 3.0 points on groceries with ArcFace; else no change is significant")
+    said("index.md", "costs 3 to 4 points on groceries; on birds no change is significant")
     real = pd.concat([table(grid, "table3") for grid in ("cub50", "grocery")])
     drops = real.loc[real["method"] == "plain", "relative_drop"].round()
     assert (drops.min(), drops.max()) == (33, 48)
@@ -138,6 +138,9 @@ def test_the_index_answers_with_what_the_tables_hold() -> None:
     costly = gained[gained["clean_difference_p_holm"] < SIGNIFICANT]
     assert costly[["dataset", "loss"]].to_numpy().tolist() == [["grocery", "arcface"]]
     assert costly["clean_difference"].item() == pytest.approx(-3.0, abs=0.05)
+    again = table("controls_grocery", "table1").set_index("method").loc["bgaugment"]
+    assert again["clean_difference"] == pytest.approx(-4.0, abs=0.05)
+    assert again["clean_difference_p_holm"] < SIGNIFICANT
 
 
 def test_pasting_costs_about_a_point_of_a_trained_models_drop() -> None:
