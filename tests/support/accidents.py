@@ -126,6 +126,7 @@ class Frail(Project):
         """What a person does: `make resume`, and what it says."""
         for _ in range(3):
             done = self.run("bgbias", "resume", check=False)
+            self.log.with_name("recovered.log").write_text(done.stdout, encoding="utf-8")
             if done.returncode == 0:
                 return
             found = re.search(r"at work in this folder \(process (\d+)\).*stop it: kill \1", done.stdout)

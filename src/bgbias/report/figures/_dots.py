@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ APART = 0.12  # of a line: both points from its middle
 ROOM = 1.06  # by which the axis reaches further than the longest interval
 
 # The colour of a point, by its row's values and its column.
-ColourOf = Callable[[dict[str, object], str], str]
+ColourOf = Callable[[Mapping[Hashable, Any], str], str]
 
 
 def figure(

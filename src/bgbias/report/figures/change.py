@@ -5,7 +5,9 @@ points far to the right, and open ones not left of 0.
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pandas as pd
 
@@ -47,5 +49,5 @@ def figure_change(table: pd.DataFrame) -> look.Figure:
     return _dots.figure(groups, CHANGES, AXIS, _colour)
 
 
-def _colour(row: dict[str, object], column: str) -> str:
-    return look.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED  # type: ignore[operator]
+def _colour(row: Mapping[Hashable, Any], column: str) -> str:
+    return look.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED
