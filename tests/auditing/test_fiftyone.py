@@ -83,10 +83,25 @@ def test_samples_have_what_the_audit_says(audit: bgbias.Audit, photos: Path, fif
 def test_a_name_keeps_it_and_is_not_taken_twice(audit: bgbias.Audit, photos: Path, fiftyone: Any) -> None:
     made = dataset(audit, photos / "photos", photos / "masks", name="test of bgbias")
     assert made.persistent
-    with pytest.raises(UserError, match="'test of bgbias' is not available: give another"):
+    with pytest.raises(UserError, match="has a dataset 'test of bgbias'; give another name"):
         dataset(audit, photos / "photos", photos / "masks", name="test of bgbias")
 
 
 def test_the_folder_of_other_photos_is_refused(audit: bgbias.Audit, photos: Path, fiftyone: Any) -> None:
-    with pytest.raises(UserError, match="name the folder of the audited photos"):
+    with pytest.raises(UserError, match=r"has no file 'car/0\.png'; name the folder of the audited photos"):
         dataset(audit, photos / "photos" / "mug")
+
+
+def test_a_samples_photos_are_found_beside_those_that_were_not_audited(
+    audit: bgbias.Audit, photos: Path, fiftyone: Any
+) -> None:
+    some = bgbias.audit(
+        photos / "photos", colours, masker="grabcut", size=32, resize=32, attribution=0, draws=1, sample=9
+    )
+    made = dataset(some, photos / "photos")
+    assert sorted(made.values("image_id")) == sorted(some.to_frame()["image_id"])
+    assert len(made) == 9
+    masks = [sample["object"].mask for sample in made]
+    assert all(mask.shape == (40, 40) for mask in masks), "from the cache"
+    without_masks = dataset(audit, photos / "photos")
+    assert not without_masks.has_sample_field("object"), "nobody told where the drawn ones are"

@@ -1,56 +1,78 @@
 """A finished audit as a dataset of FiftyOne: what each query lost, beside its photo and mask, to filter and sort by."""
 
+import hashlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from bgbias.auditing import masker as masking
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.masker import Masks
-from bgbias.auditing.photos import choose, look_at
+from bgbias.auditing.masker import FOLDER
 from bgbias.errors import UserError
-from bgbias.files.pictures import locator
+from bgbias.files import places
+from bgbias.files.pictures import walk
+from bgbias.images import drawn_masks
+from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import as_used
 from bgbias.masks.settings import MaskPolicy
 from bgbias.models.adapters._library import needed
+from bgbias.photos.listing import Listing, SourcePhoto
+
+SHARP = MaskPolicy(kind="threshold")
 
 
 def dataset(
-    audit: Audit,
-    folder: Path | str,
-    masks: Path | str | None = None,
-    masker: str = masking.DEFAULT,
-    mask_weights: Path | None = None,
-    name: str | None = None,
+    audit: Audit, folder: Path | str, masks: Path | str | None = None, name: str | None = None
 ) -> Any:
-    """A ``fiftyone.Dataset`` of the audit's photos, which lie in ``folder``: a sample each, with its class
-    as ``ground_truth``, its mask as ``object`` (255: object), and every column of ``audit.to_frame()``.
+    """A ``fiftyone.Dataset`` of the audited photos, which lie in ``folder`` as files: a sample each, with its
+    class as ``ground_truth``, its mask as ``object`` (255), and every column of ``audit.to_frame()``.
 
-    ``masks``, ``masker``, ``mask_weights``: those of the audit, whose masks are taken from the cache.
-    ``name``: the dataset's; with one it stays in FiftyOne's database. A photo that is missing, and a name
-    that is taken, are UserErrors.
+    ``masks``: the folder of drawn ones, if the audit had some; others are those that its segmentation model
+    left in the cache of this computer, and a photo of neither has no ``object``. ``name``: the dataset's; with
+    one it stays in FiftyOne's database. A missing photo, and a name that is taken, are UserErrors.
     """
     fiftyone = needed("fiftyone", "fiftyone")
-    root, locate, frame = Path(folder), locator(), audit.to_frame()
-    collection = look_at(choose(root, masks))
-    if absent := sorted(set(frame["image_id"]) - set(collection.table.ids)):
-        raise UserError(f"{root / absent[0]} is missing; name the folder of the audited photos.")
-    undrawn = [i for i in frame["image_id"] if not collection.has_truth(i)]
-    masks_of = Masks(collection, masking.find(masker, mask_weights, "cpu") if undrawn else None)
-    list(masks_of.make(undrawn))
-    samples = []
-    for row in frame.to_dict("records"):
-        fields = {str(name): value for name, value in row.items() if pd.notna(value)}
-        if label := fields.pop("class_name", ""):
-            fields["ground_truth"] = fiftyone.Classification(label=label)
-        if (mask := masks_of.of(row["image_id"])) is not None:
-            fields["object"] = fiftyone.Segmentation(mask=as_used(mask.alpha, MaskPolicy(kind="threshold")))
-        samples.append(fiftyone.Sample(filepath=str(locate(root / row["image_id"]).resolve()), **fields))
+    if name and fiftyone.dataset_exists(name):
+        raise UserError(
+            f"FiftyOne has a dataset '{name}'; give another name, or call fiftyone.delete_dataset('{name}')."
+        )
+    root, frame = Path(folder).expanduser(), audit.to_frame()
+    files, ids = walk(root)[0], set(frame["image_id"])
+    if absent := sorted(ids - files.keys()):
+        raise UserError(
+            f"{root} has no file '{absent[0]}'; name the folder of the audited photos, and unpack an archive before."
+        )
+    photos = [SourcePhoto(i, files[i].read_bytes) for i in sorted(ids)]
+    listing = replace(Listing.of(str(root), photos), others=tuple(files.keys() - ids))
+    if masks is not None:
+        place = Path(masks).expanduser()
+        listing = listing.with_masks(place, str(place), f"bgbias doctor {root} --masks {place}")
+    key = audit.numbers["masks"]["key"]
+    kept = [KeptMasks(cache) for cache in (places.cache() / FOLDER).glob(f"*-{key}")] if key else []
+
+    def mask_of(photo: SourcePhoto) -> np.ndarray | None:
+        if drawn := photo.truth():
+            return drawn_masks.decode_mask(drawn, f"mask of {photo.image_id}")
+        checksum = hashlib.sha256(photo.read()).hexdigest()
+        return next((cache.read(checksum).alpha for cache in kept if checksum in cache), None)
+
+    def samples() -> Iterator[Any]:
+        for row in frame.to_dict("records"):
+            fields = {str(column): value for column, value in row.items() if pd.notna(value)}
+            if label := fields.pop("class_name", ""):
+                fields["ground_truth"] = fiftyone.Classification(label=label)
+            if (alpha := mask_of(listing.photos[row["image_id"]])) is not None:
+                fields["object"] = fiftyone.Segmentation(mask=as_used(alpha, SHARP))
+            yield fiftyone.Sample(filepath=str(files[row["image_id"]].resolve()), **fields)
+
     try:
         made = fiftyone.Dataset(name, persistent=name is not None)
-    except ValueError as error:
-        raise UserError(f"{error}: give another, or call fiftyone.delete_dataset('{name}').") from error
+    except ValueError as error:  # a name that FiftyOne does not take
+        raise UserError(f"{error}; give another name.") from error
+    made.default_mask_targets = {255: "object"}
     made.info = {"verdict": audit.verdict}
-    made.add_samples(samples)
+    made.add_samples(samples(), num_samples=len(frame))
     return made

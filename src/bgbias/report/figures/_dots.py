@@ -12,7 +12,7 @@ from bgbias.report import look
 
 ROW, HEAD, FOOT = 0.19, 0.35, 0.5  # inches
 APART = 0.12  # of a line: both points from its middle
-ROOM = 1.06  # by which the axis reaches further than the longest interval
+ROOM = 0.06  # of the axis, beside the longest intervals
 
 # The colour of a point, by its row's values and its column.
 ColourOf = Callable[[Mapping[Hashable, Any], str], str]
@@ -28,7 +28,9 @@ def figure(
     depths = [ROW * (len(rows) + 1) for rows in groups.values()]
     ends = [f"{column}{end}" for column in columns for end in ("", "_low", "_high")]
     reached = np.concatenate([rows[ends].to_numpy(float).ravel() for rows in groups.values()])
-    low, high = (ROOM * float(reach(reached, initial=0)) for reach in (np.nanmin, np.nanmax))
+    low, high = (float(end(reached, initial=0)) for end in (np.nanmin, np.nanmax))
+    room = ROOM * (high - low) or 1.0
+    low, high = low - room if low < 0 else 0.0, high + room
     with look.style():
         drawn = look.blank(look.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
         panels = drawn.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]

@@ -1,6 +1,6 @@
 """What each method changes of plain training's MAP@R, on original photos (open) and on other
-backgrounds (filled), with the 95 % intervals of Table 1. Grey: not significant. Good: filled
-points far to the right, and open ones not left of 0.
+backgrounds (filled), with the 95 % intervals of Table 1. Grey: not significant, or of too few
+classes to be tested. Good: filled points far to the right, and open ones not left of 0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def draw(study: Study) -> look.Figure:
 
 def figure_change(table: pd.DataFrame) -> look.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
-    rows = table[table[CHANGES[-1]].notna()]
+    methods = table[names.trained(table["method"]) & (table["method"] != PLAIN)]
+    known = methods[methods[CHANGES[-1]].notna()]
+    rows = methods if known.empty else known
     called = rows["method"].map(names.method)
     if rows["loss"].nunique() > 1:
         called = called + ", " + rows["loss"].map(names.loss)
