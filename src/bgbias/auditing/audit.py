@@ -64,7 +64,7 @@ def run(
         for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
-        views = question.asked.views(question.collection.labelled)
+        views = question.asked.views(question.collection)
         found = embedded.embed_views(model, photos, views, work)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
@@ -106,7 +106,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         photos, _ = _prepare(question, model, work, "write")
-        views = question.asked.views(question.collection.labelled)
+        views = question.asked.views(question.collection)
         unwritten = _unwritten(folder, views, len(photos.table))
         with showing(len(unwritten), "pictures") as done:
             for row in unwritten:
@@ -162,7 +162,7 @@ def _foretell(
     say("Timing a few photos ...")
     seconds_a_mask = masks.seconds_each()
     collection, asked = question.collection, question.asked
-    table, views = collection.table, asked.views(collection.labelled)
+    table, views = collection.table, asked.views(collection)
     count = len(table)
     left = {
         "masks": len(masks.missing),
@@ -203,7 +203,9 @@ def _concluded(
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
-    embeddings = Embeddings(table.ids, table.labels, masked, vectors, donors, table.given, photos.originals)
+    embeddings = Embeddings(
+        table.ids, table.labels, masked, vectors, donors, table.given, photos.originals, photos.places
+    )
     audit = Measured(
         question=question,
         model=model,

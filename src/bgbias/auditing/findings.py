@@ -13,11 +13,14 @@ import pandas as pd
 
 from bgbias import plugins
 from bgbias.evaluation import scores
+from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
+from bgbias.results.places import AcrossPlaces
+from bgbias.results.places import of_model as across_places
 from bgbias.results.rows import MAP_AT_R, Values, seen, views_in
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.study.cell import PRETRAINED
@@ -36,7 +39,7 @@ class Findings:
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
     class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
-    ``queries``: all of ``scores.of_queries``, which the rest is made of.
+    ``queries``: all of ``scores.of_queries``, which the rest is made of. ``places``: what another place costs, if any is known.
     """
 
     levels: pd.DataFrame
@@ -47,12 +50,13 @@ class Findings:
     conflict: Estimate
     by_chance: float
     queries: pd.DataFrame
+    places: AcrossPlaces | None = None
 
 
 def of_labelled(embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    shown = list(dict.fromkeys(condition for condition, _ in embeddings.views))
+    shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in LENT]
     verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown))
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels, embeddings.given)
@@ -65,6 +69,7 @@ def of_labelled(embeddings: Embeddings, names: Mapping[int, str], unsure: Collec
         conflict.estimate(queries, MODEL),
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
         queries,
+        across_places(queries, MODEL),
     )
 
 

@@ -60,7 +60,7 @@ def measure(
     import psutil
 
     look, asked, table = model.look, question.asked, question.collection.table
-    side, count, views = look.size, len(table), len(asked.views(question.collection.labelled))
+    side, count, views = look.size, len(table), len(asked.views(question.collection))
     behind = min(asked.backgrounds, len(question.backgrounds.photos))
 
     def prepare() -> None:

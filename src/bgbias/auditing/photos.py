@@ -78,6 +78,15 @@ class PhotoCollection(Listing):
         """Where or when each photo was taken, by its id, of those of which the source says it."""
         return {i: place for i in self.table.ids if (place := self.photos[i].place)}
 
+    @property
+    def is_across_places(self) -> bool:
+        """Whether some class was seen in two places."""
+        frame = self.table.frame
+        if not self.labelled or "place" not in frame:
+            return False
+        known = frame[frame["place"] != ""]
+        return bool((known.groupby("label")["place"].nunique() > 1).any())
+
     def told(self, shown: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
         for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):

@@ -7,6 +7,7 @@ from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
+from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.masks.predictor import MaskPredictor
 from bgbias.masks.settings import MaskPolicy
@@ -43,10 +44,10 @@ class Asked:
             if getattr(self, name) < least:
                 raise UserError(f"--{name} is {getattr(self, name)}; it is at least {least}.")
 
-    def views(self, labelled: bool) -> tuple[View, ...]:
-        """What each photo is seen in."""
-        shown = [name for name in CONDITIONS if labelled or name not in OF_CLASSES]
-        return conditions.views(shown, self.draws)
+    def views(self, collection: PhotoCollection) -> tuple[View, ...]:
+        """What each photo is seen in: on backgrounds of places, too, where some class was seen in two."""
+        shown = [name for name in CONDITIONS if collection.labelled or name not in OF_CLASSES]
+        return conditions.views([*shown, *(LENT if collection.is_across_places else ())], self.draws)
 
     @property
     def told(self) -> dict[str, Any]:

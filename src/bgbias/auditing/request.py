@@ -155,6 +155,7 @@ def audit(
     class_level: int | None = None,
     image_column: str = "",
     label_column: str = "",
+    place: str | int = "",
     device: str = "auto",
     **looks: Any,
 ) -> Audit | ComparedAudits:
@@ -162,7 +163,8 @@ def audit(
 
     ``photos``: a folder with a folder for each class, a zip, tar, CSV, Parquet or COCO file, the name of
     a dataset of params.yaml, a DataFrame, a ``datasets.Dataset`` or the folder of one, or a list of paths
-    or pictures. ``image_column``, ``label_column``: those of a table whose names say nothing. ``model``:
+    or pictures. ``image_column``, ``label_column``: those of a table whose names say nothing. ``place``: a
+    table's column of where photos were taken, or the level of the folder that says it. ``model``:
     what the command's ``--model`` takes, or a network of torch's, an object with ``encode``, or a
     function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are
     compared (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos;
@@ -183,7 +185,7 @@ def audit(
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
     models = {str(called): one for called, one in (several or {"": model}).items()}
-    named = NamedColumns(image_column, label_column)
+    named = NamedColumns(image_column, label_column, str(place))
     question, loads = prepare(
         choose(photos, masks, name, class_level, sample or None, named),
         {called: partial(adapted, one, options) for called, one in models.items()},

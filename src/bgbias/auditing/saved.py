@@ -29,6 +29,7 @@ from bgbias.report import html, maps
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
+from bgbias.results.places import AcrossPlaces
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
@@ -84,6 +85,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "levels": found and records(found.levels),
         "map_at_r_by_chance": found and found.by_chance,
         "classes_losing_half": found and audit.losing_half,
+        "places": found and found.places and _of_places(found.places),
         "cue_conflict": found
         and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
@@ -156,6 +158,14 @@ def photos(audit: Measured) -> pd.DataFrame:
     for part in parts:
         frame = frame.merge(part, on="image_id", how="left")
     return frame
+
+
+def _of_places(places: AcrossPlaces) -> dict[str, Any]:
+    """Each number, and each estimate with its interval."""
+    return {
+        name: interval(value) if isinstance(value, Estimate) else value
+        for name, value in vars(places).items()
+    }
 
 
 def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:

@@ -16,5 +16,8 @@ Device = Annotated[
 ]
 ImageColumn = Annotated[str, typer.Option(help="A table's column of photos; path, image, file, ...")]
 LabelColumn = Annotated[str, typer.Option(help="A table's column of classes; class, label, category.")]
+Place = Annotated[
+    str, typer.Option(help="Where photos were taken: a table's column (place), or a level of folders.")
+]
 DEFAULT = Path("params.yaml")
 WORDS = read_yaml(Path(__file__).with_name("words.yaml"))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from bgbias.cli.arguments import Device, ImageColumn, LabelColumn
+from bgbias.cli.arguments import Device, ImageColumn, LabelColumn, Place
 from bgbias.errors import UserError
 from bgbias.progress import say
 from bgbias.settings import read_yaml
@@ -78,6 +78,7 @@ def audit(
     class_level: Annotated[int | None, _option("class_level", min=1)] = None,
     image_column: ImageColumn = "",
     label_column: LabelColumn = "",
+    place: Place = "",
     size: Annotated[int | None, _option("size")] = None,
     resize: Annotated[int | None, _option("resize")] = None,
     squash: Annotated[bool | None, _option("squash", "--squash")] = None,
@@ -142,7 +143,7 @@ def audit(
     elsewhere = {exported.NAME: partial(exported.looking, options, embeddings and embeddings[0])}
     most = (SAMPLE if sample is None else sample) or None
     question, loads = prepare(
-        choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column)),
+        choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),
         {spec: partial(load, spec, options) for spec in models} or elsewhere,
         Asked(draws=draws, attribution=attribution),
         options,
@@ -154,7 +155,7 @@ def audit(
         needs_interval=fail_above is not None,
         command=_typed(),
     )
-    views = question.asked.views(question.collection.labelled)
+    views = question.asked.views(question.collection)
     if export:
         with _going_on(export):
             write_views(question, loads[exported.NAME](), export)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from bgbias.attribution.settings import SimilarityScore
-from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params
+from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params, Place
 from bgbias.cli.status import format_status
 from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
@@ -45,6 +45,7 @@ def doctor(
     ] = None,
     image_column: ImageColumn = "",
     label_column: LabelColumn = "",
+    place: Place = "",
     every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
@@ -54,7 +55,7 @@ def doctor(
 
     path = Path(photos).expanduser()
     name = path.resolve().name if path.exists() else None
-    named = NamedColumns(image_column, label_column)
+    named = NamedColumns(image_column, label_column, place)
     photo_set = look_at(choose(photos, masks, name, class_level, named=named))
     for line in photo_set.told(sys.maxsize if every else SHOWN):
         say(line, sys.stdout)

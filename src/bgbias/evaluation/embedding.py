@@ -33,4 +33,6 @@ def embed(
     table = photos.table
     donors = photos.donors(views)
     originals = photos.originals if donors else None
-    return Embeddings(table.ids, table.labels, usable, of_views, donors, table.given, originals)
+    return Embeddings(
+        table.ids, table.labels, usable, of_views, donors, table.given, originals, photos.places
+    )

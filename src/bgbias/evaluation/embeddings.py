@@ -11,11 +11,13 @@ from bgbias.errors import UserError
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
 from bgbias.photos.given import Given
+from bgbias.photos.places import Places
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}
 DONORS = "donors of "
 OF_GIVEN = "given "
+OF_PLACES = "places "
 ORIGINALS = "originals"
 IN_MEMORY = {name: condition for condition, name in IN_FILE.items()}
 
@@ -27,7 +29,7 @@ class Embeddings:
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
     needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
     rows of these, int64 [N]; given: who is asked among whom, where the dataset says so; originals: the row of the first photo
-    with the same pixels, int64 [N], where there are copies.
+    with the same pixels, int64 [N], where there are copies; places: where photos were taken, if some class was seen in two places.
     """
 
     ids: list[str]
@@ -37,6 +39,7 @@ class Embeddings:
     donors: Mapping[View, np.ndarray] = field(default_factory=dict)
     given: Given | None = None
     originals: np.ndarray | None = None
+    places: Places | None = None
 
     @property
     def asked(self) -> np.ndarray:
@@ -55,6 +58,8 @@ class Embeddings:
             )
         if self.given is not None:
             arrays |= {OF_GIVEN + name: array for name, array in vars(self.given).items()}
+        if self.places is not None:
+            arrays |= {OF_PLACES + name: array for name, array in vars(self.places).items()}
         if self.originals is not None and (self.originals != np.arange(len(self.ids))).any():
             arrays[ORIGINALS] = self.originals
         with replacing(path) as temporary, temporary.open("wb") as file:
@@ -74,9 +79,10 @@ def read(path: Path) -> Embeddings:
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
     originals = arrays.pop(ORIGINALS, None)
-    said = {
-        name.removeprefix(OF_GIVEN): arrays.pop(name) for name in list(arrays) if name.startswith(OF_GIVEN)
-    }
+    said, where = (
+        {name.removeprefix(part): arrays.pop(name) for name in list(arrays) if name.startswith(part)}
+        for part in (OF_GIVEN, OF_PLACES)
+    )
     donors = {
         (name.removeprefix(DONORS), draw): lenders
         for name in [name for name in arrays if name.startswith(DONORS)]
@@ -87,7 +93,8 @@ def read(path: Path) -> Embeddings:
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    return Embeddings(ids.tolist(), labels, usable, views, donors, Given(**said) if said else None, originals)
+    given, places = Given(**said) if said else None, Places(**where) if where else None
+    return Embeddings(ids.tolist(), labels, usable, views, donors, given, originals, places)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:

@@ -19,6 +19,7 @@ from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
+from bgbias.photos.places import Places
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
@@ -107,6 +108,12 @@ class EvaluationPhotos:
         shown = (self.clean(self.same_view.get(image_id, image_id)) for image_id in self.table.ids)
         sums = (hashlib.sha256(picture.tobytes()).digest() for picture in shown)
         return np.array([first.setdefault(digest, row) for row, digest in enumerate(sums)], np.int64)
+
+    @cached_property
+    def places(self) -> Places | None:
+        """Where the photos were taken; None unless some class was seen in two places."""
+        names = self.table.places
+        return None if names is None else Places.of(names, self.table.labels, self.table.keys)
 
     @cached_property
     def trusted(self) -> np.ndarray:

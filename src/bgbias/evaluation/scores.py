@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins
-from bgbias.evaluation import metrics
+from bgbias.evaluation import across_places, metrics
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.left_out import change_for_others, deep_enough, without_shared
@@ -33,7 +33,8 @@ def of_queries(
     gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of the object's: the background's cue
     beat the object's. ``MATCHED`` leaves out the same photos in every condition that ``COMPARED`` and ``LENDING`` name, so that
     differences between conditions say nothing of the photos left out. Where the dataset gives queries and gallery, rankings are
-    of ``whole_gallery``, and the metrics of whole ones are there, too.
+    of ``whole_gallery``, and the metrics of whole ones are there, too. Where it says where photos were taken, there are the
+    settings of ``across_places``.
     """
     labels, tables = embeddings.labels, []
     clean = embeddings.views[CLEAN, 0] if index is None else index
@@ -45,8 +46,7 @@ def of_queries(
             ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
             own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
             ranked, of_whole = ranking.without(own, setting)
-            values = {m: plugins.load("metrics", m).per_query(ranked) for m in metrics.names()} | of_whole
-            values[OTHERS] = change_for_others(ranked, labels, embeddings.asked)
+            values = _of_first_ranks(ranked, labels, embeddings.asked) | of_whole
             if own and setting == QUERY_ONLY:
                 nearest, lent = ranked.indices[:, 0], labels[own[0]]
                 follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
@@ -58,7 +58,19 @@ def of_queries(
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
             table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.asked])
+    for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings):
+        found = [_of_first_ranks(ranked, labels, embeddings.asked) for ranked in ranked_by_draw]
+        values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
+        view = {**model, "setting": setting, "condition": condition, "draw": draw}
+        table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
+        tables.append(table[embeddings.asked])
     return pd.concat(tables, ignore_index=True)
+
+
+def _of_first_ranks(ranked: Neighbours, labels: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:
+    """The metrics of first ranks, and ``OTHERS``, float64 [N] each."""
+    values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
+    return values | {OTHERS: change_for_others(ranked, labels, counted & (ranked.relevant > 0))}
 
 
 @dataclass(frozen=True)

@@ -42,11 +42,14 @@ def why_left(name: str) -> str:
     return f"{why_not(name)}, {HEIF_STEP}" if has_suffix(name, HEIF) else why_not(name)
 
 
-def in_folder(files: Lookup, name: str | None = None, class_level: int | None = None) -> Listing:
+def in_folder(
+    files: Lookup, name: str | None = None, class_level: int | None = None, place_level: int | None = None
+) -> Listing:
     """The photos of a folder or archive, with their paths as ids. Photos beside the folders of the
     classes are left out; where all are loose there are no classes.
 
-    Folders in folders without a ``class_level``, and a place without photos, are errors.
+    Folders in folders without a ``class_level``, and a place without photos, are errors. ``place_level``: which folder of a
+    path says where a photo was taken; it is no part of its class.
     """
     place, left_out = files.path, dict(files.passed_over)
     name = name or title(place)
@@ -66,21 +69,51 @@ def in_folder(files: Lookup, name: str | None = None, class_level: int | None = 
     if inside:
         beside = "beside the folders of the classes: put it into its own class's folder"
         left_out |= dict.fromkeys(loose, beside)
-    listing = of_names(files, inside or pictures, name, class_level if inside else 0, LEVELS)
+    listing = of_names(files, inside or pictures, name, class_level if inside else 0, LEVELS, place_level)
     locate = locator()
     folders = sorted({str(f) for n in listing.photos for f in PurePosixPath(n).parents} - {"."})
     linked = tuple(folder for folder in folders if locate(place / folder).is_symlink())
     return replace(listing, left_out=left_out, linked=linked)
 
 
-def of_names(files: Lookup, names: list[str], name: str, class_level: int | None, to_do: str) -> Listing:
-    """These files as photos, whose folders down to ``class_level`` are their classes (``classes_of``); 0: none are."""
+def of_names(
+    files: Lookup,
+    names: list[str],
+    name: str,
+    class_level: int | None,
+    to_do: str,
+    place_level: int | None = None,
+) -> Listing:
+    """These files as photos, whose folders down to ``class_level`` are their classes (``classes_of``); 0: none are. The folder of
+    ``place_level`` is their place, and no part of their classes.
+    """
     is_loose = class_level == 0
-    class_of = {} if is_loose else classes_of(names, class_level, name, to_do)
-    photos = [SourcePhoto(n, partial(files.read, n), class_name=class_of.get(n, "")) for n in names]
+    place_of = {n: _folder(n, place_level, name) for n in names} if place_level else {}
+    in_class = {n: _without(n, place_level) if place_level else n for n in names}
+    level = class_level - 1 if class_level and place_level and place_level <= class_level else class_level
+    class_of = {} if is_loose else classes_of(sorted(set(in_class.values())), level, name, to_do)
+    photos = [
+        SourcePhoto(
+            n, partial(files.read, n), class_name=class_of.get(in_class[n], ""), place=place_of.get(n, "")
+        )
+        for n in names
+    ]
     return Listing.of(
         name, photos, "photos lie in no folders, which would say their classes" if is_loose else ""
     )
+
+
+def _folder(photo: str, level: int, name: str) -> str:
+    folders = PurePosixPath(photo).parent.parts
+    if len(folders) < level:
+        raise UserError(f"{name}: '{photo}' lies in no folder of level {level}; say another --place.")
+    return folders[level - 1]
+
+
+def _without(photo: str, level: int) -> str:
+    """A photo's path without the folder of a level."""
+    parts = PurePosixPath(photo).parts
+    return "/".join((*parts[: level - 1], *parts[level:]))
 
 
 def classes_of(names: list[str], level: int | None, name: str, to_do: str) -> dict[str, str]:

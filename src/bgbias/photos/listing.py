@@ -83,6 +83,8 @@ class Listing:
         if not all(p.query and p.gallery for p in ordered):
             asked, searched = [p.query for p in ordered], [p.gallery for p in ordered]
             frame = frame.assign(query=asked, gallery=searched, camera="")
+        if any(p.place for p in ordered):
+            frame = frame.assign(place=[p.place for p in ordered])
         by_id = {photo.image_id: photo for photo in ordered}
         return cls(name, ImageTable(frame), not why, by_id, remarks=(why,) if why else ())
 

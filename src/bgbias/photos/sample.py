@@ -39,6 +39,15 @@ def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable,
     most = None if fitting[0] == first.max() else fitting[0]
     taken = sizes if most is None else np.minimum(sizes, most)
     chosen = order[: int((taken.cumsum() <= count).sum())]
-    drawn = [ImageTable(parts[name]).keyed(purpose, most).frame for name in chosen]
+    drawn = [_of_class(parts[name], purpose, most) for name in chosen]
     ids = set(pd.concat(drawn)["image_id"])
     return table.rows(table.frame["image_id"].isin(ids)), most
+
+
+def _of_class(photos: pd.DataFrame, purpose: str, most: int | None) -> pd.DataFrame:
+    """At most so many photos of a class, equally many of each place as far as they go."""
+    ordered = ImageTable(photos.reset_index(drop=True)).keyed(purpose, None).frame
+    if "place" in ordered:
+        turn = ordered.groupby("place").cumcount()
+        ordered = ordered.iloc[np.argsort(turn.to_numpy(), kind="stable")]
+    return ordered.head(len(ordered) if most is None else most)

@@ -50,10 +50,17 @@ def at(
     if is_folder(place):
         files = Lookup(place, lambda name: True)
         own_tables = [n for n in _outermost(files) if PurePosixPath(n).name in OWN_TABLES]
-        if own_tables and class_level is None:
+        level = int(named.place) if named.place.isdecimal() else None
+        is_by_folders = class_level is not None or level is not None
+        if own_tables and not is_by_folders:
             return tables.in_member(files, own_tables[0], name, named)
-        listing = by_labels(files, name or title(place)) if class_level is None else None
-        return listing or folders.in_folder(files, name, class_level)
+        if named.place and level is None:
+            raise UserError(
+                f"--place is '{named.place}', and {place} has no table with columns: name the folder of a path that says where"
+                " a photo was taken by its number, 1 for the outermost."
+            )
+        listing = None if is_by_folders else by_labels(files, name or title(place))
+        return listing or folders.in_folder(files, name, class_level, level)
     if place.is_dir():
         return _of_dataset(hugging_face.load(place), name or title(place), str(place), named)
     if place.suffix.lower() in TABLES:

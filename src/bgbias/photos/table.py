@@ -16,6 +16,7 @@ from bgbias.photos.given import Given
 SPLITS = ("train", "val", "test", "unused")
 COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")
 GIVEN = ("query", "gallery", "camera")
+PLACE = ("place",)
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Item:
     ``data`` holds the encoded picture (JPEG, PNG); ``truth``, where the dataset has one, the encoded true mask (PNG, mode L).
     ``key_set`` and ``key_item`` name the photo in the manifest of corrupted sets: ``cub200|test`` and its position in the full
     official split for built-in datasets, ``<dataset>|<split>`` and the image id for a user's own. Where a dataset says who is
-    asked among whom, ``query`` and ``gallery`` do; ``camera`` is the one that took the photo, empty where that is not known.
+    asked among whom, ``query`` and ``gallery`` do; ``camera`` is the one that took the photo, and ``place`` where or when
+    it did, both empty where that is not known.
     """
 
     image_id: str
@@ -39,18 +41,20 @@ class Item:
     query: bool = True
     gallery: bool = True
     camera: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)
 class ImageTable:
     """Photos in a fixed order; rows of ``frame`` are checked to have exactly the columns of ``COLUMNS``, and behind them those of
-    ``GIVEN`` where the dataset says who is asked among whom.
+    ``GIVEN`` where the dataset says who is asked among whom, and ``PLACE`` where it says where photos were taken.
     """
 
     frame: pd.DataFrame
 
     def __post_init__(self) -> None:
-        if tuple(self.frame.columns) not in (COLUMNS, COLUMNS + GIVEN):
+        columns = tuple(self.frame.columns)
+        if columns not in {COLUMNS + given + place for given in ((), GIVEN) for place in ((), PLACE)}:
             raise UserError(
                 f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
             )
@@ -125,6 +129,11 @@ class ImageTable:
         camera = self.frame["camera"].map(cameras).fillna(-1).to_numpy(np.int64)
         return Given(self.frame["query"].to_numpy(bool), self.frame["gallery"].to_numpy(bool), camera)
 
+    @property
+    def places(self) -> list[str] | None:
+        """Where or when each photo was taken, empty where that is not known; None where it is not known of any."""
+        return self.frame["place"].tolist() if "place" in self.frame else None
+
     def labelled(self, values: pd.DataFrame) -> pd.DataFrame:
         """``values``, whose rows name photos of this table by ``image_id``, with the photos' ``label`` behind it."""
         of_photo = self.frame.set_index("image_id")["label"]
@@ -137,5 +146,5 @@ def read_table(path: Path) -> ImageTable:
     """The table that `index` wrote."""
     if not path.exists():
         raise UserError(f"{path} is missing; make it with: python -m bgbias index {path.parent.name}")
-    kept_as_text = {c: str for c in (*COLUMNS, "camera") if c != "label"}
+    kept_as_text = {c: str for c in (*COLUMNS, "camera", "place") if c != "label"}
     return ImageTable(pd.read_csv(path, dtype=kept_as_text, keep_default_na=False))

@@ -42,10 +42,11 @@ Find = Callable[[str], tuple[str, Read | None]]
 
 @dataclass(frozen=True)
 class NamedColumns:
-    """Columns that a person names: that of the photos, and that of their classes; by ``COLUMNS`` if empty."""
+    """Columns that a person names: of photos, of their classes and of their places; by ``COLUMNS`` if empty."""
 
     image: str = ""
     label: str = ""
+    place: str = ""
 
 
 BY_NAME = NamedColumns()
@@ -146,7 +147,7 @@ def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> l
     small = [column.lower() for column in written]
     columns: dict[str, list[Any]] = {}
     for meaning, names in COLUMNS.items():
-        column = {"photo": named.image, "class": named.label}.get(meaning)
+        column = {"photo": named.image, "class": named.label, "place": named.place}.get(meaning)
         if column and column not in written:
             raise UserError(f"{place} has no column '{column}'; its columns are: {', '.join(written)}.")
         column = column or next((written[small.index(n)] for n in names if n in small), None)

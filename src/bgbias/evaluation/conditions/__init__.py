@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from bgbias import plugins
 
 SHARED = {
-    "_controls": ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next")
+    "_controls": ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
+    "_places": ("class_here", "class_there", "others_here", "others_there"),
 }
 CLEAN, RANDOM_BACKGROUND = "clean", "random_background"
 SYMMETRIC, QUERY_ONLY = "symmetric", "query"

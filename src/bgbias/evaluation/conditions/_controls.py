@@ -25,25 +25,26 @@ DRAWS = False
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
-def same_class(photo: Photo) -> np.ndarray:
+def same_class(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the other photos of its class, int64 [n]."""
-    return _no_copies(photo, photo.split.trusted_of_class[photo.label])
+    return without_copies(photo, photo.split.trusted_of_class[photo.label])
 
 
-def other_classes(photo: Photo) -> np.ndarray:
+def other_classes(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the photos of all other classes, int64 [n]."""
     rows = photo.split.trusted
-    return _no_copies(photo, rows[photo.split.table.labels[rows] != photo.label])
+    return without_copies(photo, rows[photo.split.table.labels[rows] != photo.label])
 
 
-def next_class(photo: Photo) -> np.ndarray:
+def next_class(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the photos of the class that follows, int64 [n]; the first one follows the last."""
     classes = list(photo.split.trusted_of_class)
     following = classes[(classes.index(photo.label) + 1) % len(classes)]
-    return _no_copies(photo, photo.split.trusted_of_class[following])
+    return without_copies(photo, photo.split.trusted_of_class[following])
 
 
-def _no_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
+def without_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
+    """Those of these rows that show another view than the photo."""
     originals = photo.split.originals
     return rows[originals[rows] != originals[photo.row]]
 
@@ -57,11 +58,11 @@ def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Ph
     return photo.split.photo(int(candidates[number % len(candidates)]))
 
 
-def _mixed(condition: str, candidates: Callable[[Photo], np.ndarray]) -> dict[str, Any]:
-    """The object in front of the surroundings of one of the candidates."""
+def mixed(condition: str, candidates: Callable[[Photo, int], np.ndarray]) -> dict[str, Any]:
+    """The object on the surroundings of one of the candidates: rows int64 [n] for a photo and the number of a draw."""
 
     def donor(photo: Photo, draw: int) -> Photo:
-        return drawn(photo, condition, draw, candidates(photo))
+        return drawn(photo, condition, draw, candidates(photo, draw))
 
     def view(photo: Photo, draw: int) -> np.ndarray:
         return photo.foreground.before(donor(photo, draw).surroundings)
@@ -99,17 +100,17 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "__doc__": "The object in front of the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
         " this very background is lost, the class's kind of background stays.",
         "TITLE": "backgrounds of its class",
-        **_mixed("mixed_same", same_class),
+        **mixed("mixed_same", same_class),
     },
     "mixed_rand": {
         "__doc__": "The object in front of the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
         "TITLE": "backgrounds of other classes",
-        **_mixed("mixed_rand", other_classes),
+        **mixed("mixed_rand", other_classes),
     },
     "mixed_next": {
         "__doc__": "The object in front of the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
         " always one wrong class.",
         "TITLE": "backgrounds of the next class",
-        **_mixed("mixed_next", next_class),
+        **mixed("mixed_next", next_class),
     },
 }
