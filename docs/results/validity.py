@@ -1,0 +1,254 @@
+"""Does the drop on composites predict what another place costs? ``make docs-validity``.
+
+``python docs/results/validity.py SHARED [run ...]`` audits the networks of public_models.py, whose head says where they come
+from, on products that were photographed on two visits to shops, and resumes where it was. ``isnet`` takes the IS-Net that
+``make docs-maskers`` puts into ``data/downloads``. The plan is in validity.md; sums by product lie beside this file.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
+
+import bgbias
+from bgbias import seeds
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.report.columns import with_interval
+from bgbias.report.pages import markdown
+from bgbias.results import comparison, places
+from bgbias.results.publication import note_tables
+from bgbias.results.rows import seen
+from bgbias.results.uncertainty import Estimate
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLES = Path("docs/results/validity")
+AUDITS = ROOT / "data/report/validity"
+MODEL = ("photos", "model", "none", "pretrained")
+EACH = 10  # photos of a product and visit
+DRAWS = 2
+ONE_SHOT = 0.95  # cosine, in both of these networks
+SHOTS = ("EfficientNet-lite0", "MobileNetV2 (deep-sort)")
+PERMUTATIONS = 10_000
+# What is asked of each run beside the photos of ``main``, of the eight fastest networks.
+RUNS = ("main", "isnet", "other_draws", "one_shot")
+WITHOUT = places.SAME_WITHOUT_LENDERS
+COLUMNS = {
+    **places.LEVELS,
+    "here_without": (WITHOUT, CLEAN),
+    "others_there": (WITHOUT, "others_there"),
+    "others_here": (WITHOUT, "others_here"),
+    **places.CARRIED,
+}
+COMPOSITES = {  # what the drop goes from, and to
+    "natural": ("here", "there"),
+    "a": ("here", "composite"),
+    "b": ("here_without", "others_there"),
+    "c": ("here_without", "others_here"),
+}
+
+
+def photos(shared: Path, run: str) -> pd.DataFrame:
+    """The photos of a run: ``EACH`` of a product and visit, drawn by their names; other ones for ``other_draws``."""
+    folder = AUDITS / "grocery_two_visits"
+    if not folder.exists():
+        with zipfile.ZipFile(shared / "grocery_two_visits.zip") as archive:
+            archive.extractall(AUDITS)
+    listed = pd.read_csv(folder / "photos.csv")
+    purpose = "other_draws" if run == "other_draws" else "validity"
+    listed["number"] = [seeds.number(seeds.key(purpose, image)) for image in listed["image"]]
+    drawn = listed.sort_values("number").groupby(["label", "place"]).head(EACH).sort_values("image")
+    named = drawn.assign(key=purpose + " " + drawn["image"], image=[str(folder / i) for i in drawn["image"]])
+    named = named[["image", "label", "place", "key"]].reset_index(drop=True)
+    return named.assign(group=shots(named, shared)) if run == "one_shot" else named
+
+
+def shots(listed: pd.DataFrame, shared: Path) -> list[str]:
+    """A name for each shot: photos of one product and visit that are alike in two networks, directly or by others."""
+    from public_models import models
+
+    alike = np.ones((len(listed), len(listed)), bool)
+    for name in SHOTS:
+        vectors = bgbias.embed(models(shared)[name](), listed["image"].tolist())
+        alike &= vectors @ vectors.T > ONE_SHOT
+    of = (listed["label"] + listed["place"]).to_numpy()
+    alike &= of[:, None] == of
+    shot = np.arange(len(listed))
+    for _ in shot:
+        shot = np.where(alike, shot, len(shot)).min(axis=1)
+    print(f"{len(shot) - len(set(shot))} of {len(shot)} photos are of a shot that is there already")
+    return [f"shot {number}" for number in shot]
+
+
+def audited(shared: Path, runs: Sequence[str]) -> Iterator[Path]:
+    """Audit the networks in each run, and write its sums."""
+    from public_models import ISNET, WITH_OTHER_MASKS, models
+
+    networks = {name: load() for name, load in models(shared).items()}
+    for run in runs:
+        asked = {n: m for n, m in networks.items() if run == "main" or n in WITH_OTHER_MASKS}
+        compared = bgbias.audit(
+            photos(shared, run),
+            asked,
+            out=AUDITS / run,
+            name=f"two visits, {run}",
+            sample=None,
+            backgrounds=shared / "backgrounds_test.zip",
+            draws=DRAWS,
+            attribution=0,
+            masker="isnet" if run == "isnet" else "u2netp",
+            mask_weights=ISNET if run == "isnet" else shared / "weights/u2netp.safetensors",
+        )
+        if missing := asked.keys() - compared.audits.keys():
+            raise SystemExit(f"{', '.join(missing)} failed; run the same command again.")
+        file = TABLES / f"{run}.csv"
+        (ROOT / file).parent.mkdir(exist_ok=True)
+        pd.concat([sums(name, audit) for name, audit in compared.audits.items()]).to_csv(
+            ROOT / file, index=False, float_format="%.6f"
+        )
+        yield file
+
+
+def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
+    """A row a product and level: MAP@R of its queries in sum, by how much the sum of all others would change without it, and how
+    many queries there are.
+    """
+    values = seen(audit.queries, MODEL, COLUMNS)
+    frame = pd.concat(
+        [
+            pd.DataFrame(
+                {
+                    "product": values.classes,
+                    "level": level,
+                    "map_at_r": of[0],
+                    "of_others": values.of_others[level][0],
+                }
+            )
+            for level, of in values.columns.items()
+        ]
+    )
+    known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
+    frame = frame[np.tile(known, len(values.columns))]
+    of_levels = frame.groupby(["product", "level"]).agg(
+        map_at_r=("map_at_r", "sum"), of_others=("of_others", "sum"), queries=("map_at_r", "size")
+    )
+    return of_levels.reset_index().assign(network=name)[["network", *of_levels.reset_index().columns]]
+
+
+class Sums:
+    """The levels of a run: of networks, in ``COLUMNS``, over products."""
+
+    def __init__(self, run: str, of: Sequence[str] | None = None) -> None:
+        table = pd.read_csv(ROOT / TABLES / f"{run}.csv")
+        self.networks = list(dict.fromkeys(table["network"])) if of is None else list(of)
+        self.products = sorted(set(table["product"]))
+        indexed = table.set_index(["network", "level", "product"])
+        every = pd.MultiIndex.from_product([self.networks, list(COLUMNS), self.products])
+        wide = indexed.reindex(every, fill_value=0)
+        shape = (len(self.networks), len(COLUMNS), len(self.products))
+        self.sums, self.of_others, self.queries = (
+            wide[column].to_numpy(float).reshape(shape) for column in ("map_at_r", "of_others", "queries")
+        )
+
+    def levels(self, products: np.ndarray) -> dict[str, np.ndarray]:
+        """MAP@R of each network over the queries of some products; where one is missing, without it in the gallery, too."""
+        left = np.setdiff1d(np.arange(len(self.products)), products)
+        total = self.sums[:, :, products].sum(-1)
+        if len(left) == 1:
+            total = total + self.of_others[:, :, left[0]]
+        means = total / self.queries[:, :, products].sum(-1)
+        return dict(zip(COLUMNS, means.T, strict=True))
+
+    def drops(self, products: np.ndarray) -> dict[str, np.ndarray]:
+        """Each network's relative drops."""
+        of = self.levels(products)
+        return {name: 1 - of[after] / of[before] for name, (before, after) in COMPOSITES.items()}
+
+    def lost(self) -> dict[str, np.ndarray]:
+        """Points of MAP@R that each network loses of each product, [networks, products]."""
+        means = dict(zip(COLUMNS, (self.sums / self.queries).swapaxes(0, 1), strict=True))
+        return {name: means[before] - means[after] for name, (before, after) in COMPOSITES.items()}
+
+    def one_by_one(self, statistic: Callable[[np.ndarray], float]) -> Estimate:
+        """A smooth statistic of products with its interval: the delete-one jackknife with Student's t."""
+        from scipy.stats import t as student
+
+        every = np.arange(len(self.products))
+        value = statistic(every)
+        without = np.array([statistic(np.delete(every, one)) for one in every])
+        error = np.sqrt((len(every) - 1) * ((without - without.mean()) ** 2).mean())
+        reach = float(student.ppf(0.975, len(every) - 1) * error)
+        return Estimate(value, value - reach, value + reach)
+
+    def halves(self, statistic: Callable[[np.ndarray], float]) -> Estimate:
+        """A statistic of ranks with its interval: the delete-half jackknife."""
+        return comparison.over_classes(statistic, len(self.products))
+
+
+def over_networks(of: Sums, composite: str) -> Estimate:
+    """Spearman's correlation of natural and composite drop over networks."""
+    return of.halves(
+        lambda some: float(spearmanr(of.drops(some)["natural"], of.drops(some)[composite]).statistic)
+    )
+
+
+def permutation_p(of: Sums, composite: str) -> float:
+    """How often networks in a random order correlate as much."""
+    drops = of.drops(np.arange(len(of.products)))
+    generator = seeds.generator("order of networks")
+    own = abs(spearmanr(drops["natural"], drops[composite]).statistic)
+    more = sum(
+        abs(spearmanr(generator.permutation(drops["natural"]), drops[composite]).statistic) >= own - 1e-12
+        for _ in range(PERMUTATIONS)
+    )
+    return (1 + more) / (1 + PERMUTATIONS)
+
+
+def over_products(of: Sums, composite: str) -> Estimate:
+    """The median over networks of Spearman's correlation of lost points over products."""
+    lost = of.lost()
+
+    def median(some: np.ndarray) -> float:
+        pairs = zip(lost["natural"][:, some], lost[composite][:, some], strict=True)
+        return float(np.median([spearmanr(*pair).statistic for pair in pairs]))
+
+    return of.halves(median)
+
+
+def carried(of: Sums, network: int | None = None) -> Estimate:
+    """The share of the natural drop that the background carries: of a network, or pooled."""
+
+    def share(some: np.ndarray) -> float:
+        levels = of.levels(some)
+        a, b, c = (
+            levels[name].mean() if network is None else levels[name][network] for name in places.CARRIED
+        )
+        return float((c - b) / (a - b))
+
+    return of.one_by_one(share)
+
+
+def slope(of: Sums) -> Estimate:
+    """Of the natural on the composite drop (b), over networks."""
+    return of.one_by_one(lambda some: float(np.polyfit(of.drops(some)["b"], of.drops(some)["natural"], 1)[0]))
+
+
+def more_than(of: Sums, composite: str) -> Estimate:
+    """The mean over networks of the natural less the composite drop."""
+    return of.one_by_one(lambda some: float((of.drops(some)["natural"] - of.drops(some)[composite]).mean()))
+
+
+def main(shared: Path, runs: Sequence[str]) -> None:
+    """Audit, and note how that was done."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    note_tables("validity", "make docs-validity", audited(shared, runs or RUNS))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
