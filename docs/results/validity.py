@@ -11,7 +11,6 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,7 +18,7 @@ from scipy.stats import spearmanr
 
 import bgbias
 from bgbias import seeds
-from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.conditions import CLEAN
 from bgbias.report.columns import with_interval
 from bgbias.report.pages import markdown
 from bgbias.results import comparison, places
