@@ -19,8 +19,6 @@ from scipy.stats import spearmanr
 import bgbias
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.report.columns import with_interval
-from bgbias.report.pages import markdown
 from bgbias.results import comparison, places
 from bgbias.results.publication import note_tables
 from bgbias.results.rows import seen

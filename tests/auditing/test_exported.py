@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from bgbias.auditing import exported, workplace
 from bgbias.auditing.question import OF_CLASSES, Asked
 from bgbias.errors import UserError
+from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.adapters import Options, load
 
@@ -69,5 +72,14 @@ def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path
 
 
 def test_photos_without_classes_are_seen_in_no_condition_that_needs_them() -> None:
-    assert {name for name, _ in Asked().views(labelled=True)} >= OF_CLASSES
-    assert not {name for name, _ in Asked().views(labelled=False)} & OF_CLASSES
+    assert conditions(labelled=True) >= OF_CLASSES
+    assert not conditions(labelled=False) & OF_CLASSES
+
+
+def test_photos_of_two_places_are_seen_on_backgrounds_of_places() -> None:
+    assert conditions(labelled=True, is_across_places=True) - conditions(labelled=True) == set(LENT)
+
+
+def conditions(labelled: bool, is_across_places: bool = False) -> set[str]:
+    collection: Any = SimpleNamespace(labelled=labelled, is_across_places=is_across_places)
+    return {name for name, _ in Asked().views(collection)}

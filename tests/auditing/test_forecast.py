@@ -29,7 +29,7 @@ def question() -> Any:
     labels = [number % 13 for number in range(130)]
     rows = {"image_id": map(str, range(130)), "label": labels, "class_name": "a", "split": "test"}
     table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
-    collection = SimpleNamespace(table=table, labelled=True)
+    collection = SimpleNamespace(table=table, labelled=True, is_across_places=False)
     return SimpleNamespace(
         collection=collection, asked=Asked(), backgrounds=SimpleNamespace(photos=["a"] * 10)
     )

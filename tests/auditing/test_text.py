@@ -16,6 +16,7 @@ from bgbias.auditing.preparations import PreparationTrial
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
+from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 DROP = Estimate(0.2, 0.1, 0.3)
@@ -37,6 +38,7 @@ def labelled(
     pasting: Estimate = UNKNOWN,
     by_chance: float = 0.1,
     without_a_lender: int = 0,
+    places: AcrossPlaces | None = None,
 ) -> Any:
     """What an audit of photos with classes found: the first of two classes loses more than half of their MAP@R."""
     levels = [
@@ -77,6 +79,7 @@ def labelled(
         drops=pd.DataFrame(drops),
         steps=pd.DataFrame(steps if not math.isnan(pasting.value) else [], columns=list(steps[0])),
         classes=pd.DataFrame(classes),
+        places=places,
         photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),
         by_chance=by_chance,
     )

@@ -1,4 +1,4 @@
-"""Retrieval within a place and across places, in galleries that hold as many photos of each class (docs/methods.md, section 19).
+"""Retrieval within a place and across places, in galleries that hold as many photos of each class (docs/methods.md, section 16).
 
 A query is asked among the photos of its own place, and among those of another one where its class was seen. Of each class the
 side that has more is thinned out by lot to as many photos as the other one has: the two galleries differ by the place alone.
@@ -84,15 +84,10 @@ class _Galleries:
         """Those of queries float64 [N, D] in the gallery ``clean`` [N, D], at their own place and at the other one; of those in
         ``rows`` alone.
         """
-        labels, number = self.embeddings.labels, len(queries)
+        labels = self.embeddings.labels
         depth = max(deep_enough(labels), DEEPEST_FIXED_RANK)
-        kept = tuple(
-            Neighbours(
-                np.zeros((number, depth), bool), np.zeros(number, np.int64), np.full((number, depth), -1)
-            )
-            for _ in range(2)
-        )
-        for block in np.array_split(rows, max(1, -(-len(rows) * number // BLOCK))):
+        kept = _nobody(len(queries), depth), _nobody(len(queries), depth)
+        for block in np.array_split(rows, max(1, -(-len(rows) * len(queries) // BLOCK))):
             order = np.argsort(-(queries[block] @ clean.T), axis=1, kind="stable")
             for side, gallery in zip(kept, self._matched(block), strict=True):
                 chosen = np.take_along_axis(gallery, order, axis=1)
@@ -125,3 +120,9 @@ class _Galleries:
             rank = np.cumsum(lots, axis=1) - 1 - np.repeat(before, sizes, axis=1)
             side[:, self._by_lot] = lots & (rank < np.repeat(fewest, sizes, axis=1))
         return sides[0], sides[1]
+
+
+def _nobody(queries: int, depth: int) -> Neighbours:
+    """No neighbours yet of so many queries."""
+    missing = np.full((queries, depth), -1)
+    return Neighbours(np.zeros(missing.shape, bool), np.zeros(queries, np.int64), missing)

@@ -1,5 +1,5 @@
 """What another place costs, what composites cost the same model, and how much of the former backgrounds carry (docs/methods.md,
-section 19).
+section 16).
 
 natural drop     originals, asked at their own place and at another one
 composite drop   originals and objects on random backgrounds, both asked at their own place
@@ -66,10 +66,13 @@ def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
     if not counted.any():
         return None
     ends = ["here", "there"], ["here", "composite"]
+    here, there, composite = (values.estimate([name]) for name in LEVELS)
     return AcrossPlaces(
-        int(counted.sum()),
-        len(set(values.classes[counted])),
-        *(values.estimate([name]) for name in LEVELS),
+        queries=int(counted.sum()),
+        classes=len(set(values.classes[counted])),
+        here=here,
+        there=there,
+        composite=composite,
         natural=values.estimate(ends[0], uncertainty.relative_drop),
         points=values.estimate(ends[0], uncertainty.difference),
         on_composites=values.estimate(ends[1], uncertainty.relative_drop),

@@ -1,4 +1,4 @@
-"""The object on backgrounds of its own place, or of another place where its class was seen (docs/methods.md, section 19).
+"""The object on backgrounds of its own place, or of another place where its class was seen (docs/methods.md, section 16).
 
 Backgrounds of its class at the other place are what the object would have stood before there; those of other classes share the
 place alone. Which place is the other one, and whose background it is, is drawn by the photo's key.
