@@ -5,61 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import bgbias
+from bgbias.auditing.compared import render
 from bgbias.errors import UserError
-from bgbias.images.pixels import encode_png
 from bgbias.photos.tables import NamedColumns
 from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
-
-SIDE, CLASSES, EACH = 32, 8, 5
-OBJECT = slice(8, 24)
+from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, make, object_alone
 
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A square of its class's colour, under each visit's lamp, on a wall of its class and visit: ``photos/<visit>/<class>``,
-    ``masks`` and ``walls`` of other colours.
-    """
-    folder, generator = tmp_path_factory.mktemp("shop"), np.random.default_rng(3)
-    of_class = generator.uniform(60, 200, (CLASSES, 3))
-    lamps, walls = (
-        [np.array([30, 0, -30]), np.array([-30, 0, 30])],
-        generator.uniform(30, 225, (2, CLASSES, 3)),
-    )
-    mask = np.zeros((SIDE, SIDE), np.uint8)
-    mask[OBJECT, OBJECT] = 255
-    for visit in range(2):
-        for number in range(CLASSES):
-            for photo in range(EACH):
-                name = f"visit {visit}/class {number}/{photo}.png"
-                # In patches, so that no photo shows another one's view.
-                patches = generator.normal(0, 45, (8, 8, 3)).repeat(SIDE // 8, 0).repeat(SIDE // 8, 1)
-                picture = walls[visit, number] + generator.normal(0, 18, 3) + patches
-                picture[OBJECT, OBJECT] += of_class[number] + lamps[visit] - walls[visit, number]
-                for part, pixels in (("photos", picture.clip(0, 255).astype(np.uint8)), ("masks", mask)):
-                    file = folder / part / name
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(encode_png(pixels))
-    (folder / "walls").mkdir()
-    for number in range(4):
-        wall = np.full((SIDE, SIDE, 3), generator.integers(0, 255, 3), np.uint8)
-        (folder / "walls" / f"{number}.png").write_bytes(encode_png(wall))
+    folder = tmp_path_factory.mktemp("shop")
+    make(folder)
     return folder
-
-
-def object_alone(batch: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.append(photo[OBJECT, OBJECT].mean((0, 1)) - 128, 20) for photo in batch]
-
-
-def background_alone(batch: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.append(np.concatenate([photo[:6], photo[-6:]]).mean((0, 1)) - 128, 20) for photo in batch]
 
 
 def audited(shop: Path, model: Any, photos: Any = None, **how: Any) -> bgbias.Audit:
@@ -101,7 +65,7 @@ def test_a_table_and_folders_say_the_same(shop: Path) -> None:
     by_folder = audited(shop, background_alone)
     by_table = audited(shop, background_alone, table, masks=None, place="visit", class_level=None)
     assert by_folder.numbers["places"] == by_table.numbers["places"]
-    assert "lower from another place" in by_table.verdict
+    assert "original photos from another place" in by_table.verdict
 
 
 def test_without_places_there_is_nothing_of_them(shop: Path) -> None:
@@ -156,13 +120,17 @@ FOUND = AcrossPlaces(
     [
         (
             {},
-            "MAP@R is 42 % [30, 54] lower from another place. The background carries 65 % [50, 80] of that.",
+            "MAP@R is 42 % [30, 54] lower than among those from the same place. The background carries 65 % [50, 80] of that.",
             "significantly",
         ),
-        ({"carried": UNKNOWN}, "MAP@R is 42 % [30, 54] lower from another place.", "carries"),
+        (
+            {"carried": UNKNOWN},
+            "MAP@R is 42 % [30, 54] lower than among those from the same place.",
+            "carries",
+        ),
         (
             {"natural": Estimate(0.1, -0.1, 0.3), "carried": UNKNOWN},
-            "MAP@R is 10 % [−10, 30] lower from another place, not significantly.",
+            "MAP@R is 10 % [−10, 30] lower than among those from the same place, not significantly.",
             "carries",
         ),
     ],
@@ -177,3 +145,14 @@ def test_the_verdict_says_what_another_place_costs(
     lines = an_audit(labelled(places=found)).terminal
     assert "original photos of another place" in lines
     assert "30.0 [20.0, 40.0]" in lines
+
+
+def test_models_are_compared_by_what_another_place_costs(shop: Path) -> None:
+    found = audited(shop, {"object": object_alone, "background": background_alone})
+    models = found.models.set_index("model")
+    assert models["natural"]["background"] > models["natural"]["object"]
+    assert models["carried"]["object"] == pytest.approx(0, abs=1e-12)
+    page = render([found])
+    assert "carried by the background, %" in page
+    own = found.audits["background"].numbers["places"]["natural"]
+    assert f"{100 * own['value']:.1f}" in page

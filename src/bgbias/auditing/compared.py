@@ -35,6 +35,8 @@ FILES = ("comparison.html", "comparison.json", "models.csv", "pairs.csv")
 SCHEMA = 1
 SHOWN = 8  # queries, half of them where either model finds more
 STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
+# What another place costs, and how much of that the background carries (results/places.py).
+PLACES = {"natural": "another place, % of MAP@R", "carried": "carried by the background, %"}
 # What two audits have in common whose queries can be paired, and where audit.json says it.
 ALIKE = {
     "photos": ("photos", "digest"),
@@ -67,10 +69,17 @@ class ComparedAudits:
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        """``ModelComparison.models`` with each model's attribution score and seconds a photo."""
+        """``ModelComparison.models`` with each model's attribution score, seconds a photo, and ``PLACES`` where known."""
         models = self.comparison.models
         of = [self.audits[name] for name in models["model"]]
+        places = {
+            f"{name}{end}": [math.nan if value is None else value for value in values]
+            for name in PLACES
+            for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))
+            if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in of])
+        }
         return models.assign(
+            **places,
             attribution=[a.estimate("attribution").value for a in of],
             attribution_by=[a.numbers["attribution"]["how"] for a in of],
             seconds_a_photo=[a.seconds_a_photo for a in of],
@@ -190,6 +199,7 @@ class ComparedAudits:
             row
             | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
             | {"steps": {name: _estimate(row, name) for name in STEPS if name in row}}
+            | {"places": {name: _estimate(row, name, 100) for name in PLACES if name in row}}
             | {"against": against.get(row["model"])}
             for row in records(self.models)
         ]
@@ -214,7 +224,13 @@ class ComparedAudits:
 
 def render(groups: Sequence[ComparedAudits]) -> str:
     """``comparison.html``, which needs no other file: a section for each group of audits of the same photos."""
-    values = {"groups": groups, "steps": STEPS, "trusted_tau": comparison.TRUSTED_TAU, "version": VERSION}
+    values = {
+        "groups": groups,
+        "steps": STEPS,
+        "places": PLACES,
+        "trusted_tau": comparison.TRUSTED_TAU,
+        "version": VERSION,
+    }
     return html.render("comparison.html", values)
 
 

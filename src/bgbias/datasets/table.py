@@ -1,5 +1,5 @@
 """Anybody's photos by a table: a CSV or Parquet file with the columns image and label, and optionally split, mask and group, and
-query, gallery and camera: who is asked among whom.
+query, gallery and camera: who is asked among whom; and place: where photos were taken.
 
 Pictures are named relative to the table's folder, or to ``root`` (a folder, zip, tar or URL). Without a split column, classes
 are split as those of ``folder`` are. Photos of one group (one product, one shoot) never stand in two splits.
@@ -24,8 +24,8 @@ from bgbias.files.tables import read_text
 from bgbias.images.drawn_masks import white
 from bgbias.photos.table import SPLITS, Item
 
-NEEDED, OPTIONAL = ("image", "label"), ("split", "mask", "group", "query", "gallery", "camera")
-UNREAD = ("place",)  # says something to an audit of the same table
+NEEDED = ("image", "label")
+OPTIONAL = ("split", "mask", "group", "query", "gallery", "camera", "place")
 YES_OR_NO = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 Row = Any  # a line of the table: its cells by column, and its ``number``, as a spreadsheet shows it
 MOST_TOLD = 10  # mistakes listed at once
@@ -133,6 +133,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             query=YES_OR_NO[row.query.lower()] if "query" in columns else True,
             gallery=YES_OR_NO[row.gallery.lower()] if "gallery" in columns else True,
             camera=row.camera,
+            place=row.place,
         )
 
 
@@ -144,7 +145,7 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
         )
-    unknown = [c for c in columns if c not in NEEDED + OPTIONAL + UNREAD]
+    unknown = [c for c in columns if c not in NEEDED + OPTIONAL]
     if unknown:
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."

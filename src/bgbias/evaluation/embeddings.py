@@ -29,7 +29,7 @@ class Embeddings:
     ids [N]; labels int64 [N]; usable bool [N]: every view is what its condition says, for the photo's mask is trusted or none is
     needed; views: by condition and draw float32 [N, D], of unit length; donors: of views with other photos' backgrounds the
     rows of these, int64 [N]; given: who is asked among whom, where the dataset says so; originals: the row of the first photo
-    with the same pixels, int64 [N], where there are copies; places: where photos were taken, if some class was seen in two places.
+    with the same pixels, int64 [N], where there are copies; places: where photos were taken, if a class was seen in two places.
     """
 
     ids: list[str]

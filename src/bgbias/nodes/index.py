@@ -62,7 +62,7 @@ def index(study: Study, dataset: str) -> None:
     from bgbias.files.store import writing
     from bgbias.images import pixels
     from bgbias.photos.examination import LISTED, Examination
-    from bgbias.photos.table import COLUMNS, GIVEN, ImageTable
+    from bgbias.photos.table import COLUMNS, GIVEN, PLACE, ImageTable
 
     named = study.dataset(dataset)
     module, params = named.module, named.params()
@@ -78,7 +78,7 @@ def index(study: Study, dataset: str) -> None:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):
                     continue
-                rows.append({c: getattr(item, c) for c in COLUMNS + GIVEN})
+                rows.append({c: getattr(item, c) for c in COLUMNS + GIVEN + PLACE})
                 data = pixels.upright(item.data, item.image_id) if upright else item.data
                 photos.add(item.image_id, data)
                 if item.truth is not None:
@@ -93,7 +93,8 @@ def index(study: Study, dataset: str) -> None:
             # Archives list files in any order; all that follows goes by class, then by name.
             given = plan.given(study, dataset)
             _check_given(rows, given, dataset)
-            frame = pd.DataFrame(rows, columns=list(COLUMNS + GIVEN if given else COLUMNS))
+            placed = PLACE if any(row["place"] for row in rows) else ()
+            frame = pd.DataFrame(rows, columns=[*COLUMNS, *(GIVEN if given else ()), *placed])
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)

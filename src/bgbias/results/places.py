@@ -58,7 +58,7 @@ def share_of_background(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
 
 
 def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
-    """Of one model, from its rows of ``scores.of_queries``; None without places, and where no query has anybody to find at two."""
+    """Of one model, from its rows of ``scores.of_queries``; None without places, and where no query has anybody to find."""
     if SAME_PLACE not in set(queries["setting"]):
         return None
     values = seen(queries, model, LEVELS)

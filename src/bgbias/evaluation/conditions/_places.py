@@ -21,7 +21,7 @@ SETTINGS: tuple[str, ...] = ()  # ranked within a place and across places alone 
 
 
 def candidates(photo: Photo, draw: int, *, is_elsewhere: bool, is_of_class: bool) -> np.ndarray:
-    """Rows of the other photos of the photo's own place, or of the other one, that are of its class or of all others, int64 [n]."""
+    """Rows of photos of the photo's own place, or of the other one, that are of its class, or of all others, int64 [n]."""
     split = photo.split
     if split.places is None:
         return np.empty(0, np.int64)

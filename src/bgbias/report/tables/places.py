@@ -1,0 +1,66 @@
+"""What another place costs beside what composites cost, and how much of it the background carries.
+
+How: ``results.places``. Percentages are 0..100.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from bgbias.errors import UserError
+from bgbias.report import sources
+from bgbias.report.columns import Column, interval
+from bgbias.report.tables import _captions as sentences
+from bgbias.results import places, rows
+from bgbias.study.params import Study
+
+NUMBER = 16
+ESTIMATES = ("here", "there", "natural", "composite", "on_composites", "carried")
+COLUMNS = (
+    Column("Another place, %", interval("natural", 1), "Another place, %"),
+    Column("Composites, %", interval("on_composites", 1), "Composites, %"),
+    Column("Carried by backgrounds, %", interval("carried", 0), "Carried, %"),
+    Column("Same place", interval("here", 1)),
+    Column("Another place", interval("there", 1)),
+    Column("Random backgrounds", interval("composite", 1)),
+)
+HEADLINE = {"natural": "drop from another place"}
+settings = sentences.selection
+
+
+def wanted(study: Study) -> bool:
+    """Whether the grid's photos are seen on backgrounds of both places."""
+    return {condition for _, condition in places.CARRIED.values()} <= set(study.evaluation.conditions)
+
+
+def reads(study: Study) -> sources.Sources:
+    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
+
+
+def make(study: Study) -> pd.DataFrame:
+    return table(sources.queries(study))
+
+
+def table(queries: pd.DataFrame) -> pd.DataFrame:
+    """Table 16 from the values a query.
+
+    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``ESTIMATES`` of
+    ``places.AcrossPlaces`` in percent, each with ``_low`` and ``_high``. A UserError where no dataset says places.
+    """
+    lines = []
+    for model, own in sources.models(queries):
+        if found := places.of_model(own, model):
+            row = rows.named(model) | rows.repetitions(own, model)
+            row |= {"queries": found.queries, "classes": found.classes}
+            for name in ESTIMATES:
+                row |= rows.interval(name, getattr(found, name), 100)
+            lines.append(row)
+    if not lines:
+        raise UserError(
+            "No dataset of the grid has a class that was seen in two places, of which Table 16 speaks. Add a column 'place' to a"
+            " dataset of kind table, or take class_here and class_there out of evaluation.conditions in params.yaml."
+        )
+    return rows.of_models(lines)
+
+
+caption = sentences.from_template("places.j2")

@@ -1,0 +1,50 @@
+"""Photos of two visits to a shop, with drawn masks; and two models, of which each sees what the other one does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from bgbias.images.pixels import encode_png
+
+SIDE, CLASSES, EACH = 32, 8, 5
+OBJECT = slice(8, 24)
+
+
+def make(folder: Path) -> None:
+    """A square of its class's colour, under each visit's lamp, on a wall of its class and visit: ``photos/<visit>/<class>``,
+    ``masks`` and ``walls`` of other colours.
+    """
+    generator = np.random.default_rng(3)
+    of_class = generator.uniform(60, 200, (CLASSES, 3))
+    lamps, walls = (
+        [np.array([30, 0, -30]), np.array([-30, 0, 30])],
+        generator.uniform(30, 225, (2, CLASSES, 3)),
+    )
+    mask = np.zeros((SIDE, SIDE), np.uint8)
+    mask[OBJECT, OBJECT] = 255
+    for visit in range(2):
+        for number in range(CLASSES):
+            for photo in range(EACH):
+                name = f"visit {visit}/class {number}/{photo}.png"
+                # In patches, so that no photo shows another one's view.
+                patches = generator.normal(0, 45, (8, 8, 3)).repeat(SIDE // 8, 0).repeat(SIDE // 8, 1)
+                picture = walls[visit, number] + generator.normal(0, 18, 3) + patches
+                picture[OBJECT, OBJECT] += of_class[number] + lamps[visit] - walls[visit, number]
+                for part, pixels in (("photos", picture.clip(0, 255).astype(np.uint8)), ("masks", mask)):
+                    file = folder / part / name
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(encode_png(pixels))
+    (folder / "walls").mkdir()
+    for number in range(4):
+        wall = np.full((SIDE, SIDE, 3), generator.integers(0, 255, 3), np.uint8)
+        (folder / "walls" / f"{number}.png").write_bytes(encode_png(wall))
+
+
+def object_alone(batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [np.append(photo[OBJECT, OBJECT].mean((0, 1)) - 128, 20) for photo in batch]
+
+
+def background_alone(batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [np.append(np.concatenate([photo[:6], photo[-6:]]).mean((0, 1)) - 128, 20) for photo in batch]
