@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,9 @@ from scipy.stats import spearmanr
 import bgbias
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
+from bgbias.report import look
+from bgbias.report.columns import with_interval
+from bgbias.report.pages import markdown
 from bgbias.results import comparison, places
 from bgbias.results.publication import note_tables
 from bgbias.results.rows import seen
@@ -33,8 +36,14 @@ DRAWS = 2
 ONE_SHOT = 0.95  # cosine, in both of these networks
 SHOTS = ("EfficientNet-lite0", "MobileNetV2 (deep-sort)")
 PERMUTATIONS = 10_000
-# What is asked of each run beside the photos of ``main``, of the eight fastest networks.
-RUNS = ("main", "isnet", "other_draws", "one_shot")
+# The photos and networks of the plan, and what is another of them, with the eight fastest networks.
+RUNS = {
+    "main": "as planned",
+    "isnet": "masks by IS-Net",
+    "other_draws": "other photos, other draws",
+    "one_shot": "one photo of each shot",
+}
+PICTURE = TABLES / "validity.png"
 WITHOUT = places.SAME_WITHOUT_LENDERS
 COLUMNS = {
     **places.LEVELS,
@@ -43,7 +52,7 @@ COLUMNS = {
     "others_here": (WITHOUT, "others_here"),
     **places.CARRIED,
 }
-COMPOSITES = {  # what the drop goes from, and to
+DROPS = {  # what the drop goes from, and to
     "natural": ("here", "there"),
     "a": ("here", "composite"),
     "b": ("here_without", "others_there"),
@@ -165,12 +174,12 @@ class Sums:
     def drops(self, products: np.ndarray) -> dict[str, np.ndarray]:
         """Each network's relative drops."""
         of = self.levels(products)
-        return {name: 1 - of[after] / of[before] for name, (before, after) in COMPOSITES.items()}
+        return {name: 1 - of[after] / of[before] for name, (before, after) in DROPS.items()}
 
     def lost(self) -> dict[str, np.ndarray]:
         """Points of MAP@R that each network loses of each product, [networks, products]."""
         means = dict(zip(COLUMNS, (self.sums / self.queries).swapaxes(0, 1), strict=True))
-        return {name: means[before] - means[after] for name, (before, after) in COMPOSITES.items()}
+        return {name: means[before] - means[after] for name, (before, after) in DROPS.items()}
 
     def one_by_one(self, statistic: Callable[[np.ndarray], float]) -> Estimate:
         """A smooth statistic of products with its interval: the delete-one jackknife with Student's t."""
@@ -241,10 +250,106 @@ def more_than(of: Sums, composite: str) -> Estimate:
     return of.one_by_one(lambda some: float((of.drops(some)["natural"] - of.drops(some)[composite]).mean()))
 
 
+STATISTICS = {
+    "rank correlation over networks": over_networks,
+    "median rank correlation over products": over_products,
+    "natural less composite drop, points of %": lambda of, composite: scaled(more_than(of, composite), 100),
+}
+
+
+def scaled(estimate: Estimate, by: float) -> Estimate:
+    """The same in another unit."""
+    return Estimate(by * estimate.value, by * estimate.low, by * estimate.high)
+
+
+def printed(estimate: Estimate, digits: int = 2) -> str:
+    """A number with its interval."""
+    return with_interval(estimate.value, estimate.low, estimate.high, digits)
+
+
+def by_run() -> dict[str, Sums]:
+    """The sums of all runs that are there; of the main one those of the eight fastest networks, too."""
+    there = {run: Sums(run) for run in RUNS if (ROOT / TABLES / f"{run}.csv").exists()}
+    others = [of for run, of in there.items() if run != "main"]
+    return there | ({"main, eight": Sums("main", others[0].networks)} if others else {})
+
+
+def statistics() -> pd.DataFrame:
+    """The primary statistics, a row each, and what else was fixed beforehand: a column a run."""
+    rows: dict[str, dict[str, str]] = {}
+    for run, of in by_run().items():
+        title = RUNS.get(run, "as planned, these networks")
+        column = f"{title} ({len(of.networks)})"
+
+        def add(name: str, text: str, column: str = column) -> None:
+            rows.setdefault(name, {})[column] = text
+
+        for name, statistic in STATISTICS.items():
+            for composite in "abc":
+                digits = 0 if "points" in name else 2
+                add(f"{name}, ({composite})", printed(statistic(of, composite), digits))
+        for composite in "abc":
+            add(f"p of the correlation over networks, ({composite})", f"{permutation_p(of, composite):.4f}")
+        add("slope on the composite drop (b)", printed(slope(of)))
+        add("carried by the background, %", printed(scaled(carried(of), 100), 0))
+    order = sorted(rows, key=lambda name: (name.startswith("p of"), list(rows).index(name)))
+    return pd.DataFrame([{"statistic": name, **rows[name]} for name in order]).fillna("–")
+
+
+def networks() -> pd.DataFrame:
+    """The main run, a row a network: its levels, its drops and what the background carries, in percent."""
+    of = Sums("main")
+    levels = of.levels(np.arange(len(of.products)))
+    lines = []
+    for number, name in enumerate(of.networks):
+        line = {"network": name}
+        for title, level in (("same visit", "here"), ("other visit", "there")):
+            line[title] = f"{100 * levels[level][number]:.1f}"
+        for title, drop in (("natural drop", "natural"), ("(a)", "a"), ("(b)", "b"), ("(c)", "c")):
+            own = of.one_by_one(lambda some, d=drop, n=number: float(of.drops(some)[d][n]))  # type: ignore[misc]
+            line[title] = printed(scaled(own, 100), 0)
+        line["carried"] = printed(scaled(carried(of, number), 100), 0)
+        lines.append((levels["there"][number], line))
+    return pd.DataFrame([line for _, line in sorted(lines, key=lambda pair: -pair[0])])
+
+
+def draw() -> None:
+    """Natural against composite drop: a dot a network, a faint one a product over all networks."""
+    of = Sums("main")
+    drops = of.drops(np.arange(len(of.products)))
+    per_product = dict(zip(COLUMNS, of.sums.sum(0), strict=True))
+    with look.style():
+        figure = look.blank(look.WIDTH, 3.6, layout="constrained")
+        panels = figure.subplots(1, 2, sharey=True)
+        titles = {"a": "on the paper's backgrounds (a)", "b": "on the other visit's backgrounds (b)"}
+        for axes, (composite, title) in zip(panels, titles.items(), strict=True):
+            faint = {
+                name: 100 * (1 - per_product[after] / per_product[before])
+                for name, (before, after) in DROPS.items()
+            }
+            axes.plot([-100, 100], [-100, 100], color=look.RULE, linewidth=0.8, zorder=0)
+            axes.scatter(
+                faint[composite], faint["natural"], s=10, color=look.PALETTE[0], alpha=0.3, linewidths=0
+            )
+            axes.scatter(
+                100 * drops[composite], 100 * drops["natural"], s=26, color=look.PALETTE[1], linewidths=0
+            )
+            axes.set(xlim=(-20, 100), ylim=(-20, 100), xlabel=f"composite drop, %: {title}")
+        panels[0].set_ylabel("natural drop, %: gallery of the other visit")
+    figure.savefig(ROOT / PICTURE)
+
+
+def tables() -> Mapping[str, str]:
+    """The tables as the page shows them."""
+    return {"statistics": markdown(statistics()), "networks": markdown(networks())}
+
+
 def main(shared: Path, runs: Sequence[str]) -> None:
-    """Audit, and note how that was done."""
+    """Audit, and note how that was done; ``pictures`` draws alone."""
     sys.path.insert(0, str(Path(__file__).parent))
-    note_tables("validity", "make docs-validity", audited(shared, runs or RUNS))
+    if list(runs) != ["picture"]:
+        note_tables("validity", "make docs-validity", audited(shared, runs or list(RUNS)))
+    draw()
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ USUAL_DRAWS = 5  # of galleries, where no condition is drawn
 
 
 def rankings(embeddings: Embeddings) -> Iterator[tuple[str, View, list[Neighbours]]]:
-    """For each setting and view of ``SETTINGS`` the neighbours of all N photos, in each draw of galleries; in one of them where the
-    view is drawn. Nothing without places.
+    """For each setting and view of ``SETTINGS`` the neighbours of all N photos: one where the view is drawn, else one for each draw
+    of galleries. Nothing without places.
 
     A query has none where its class is on one side alone, and on a background that nobody lent.
     """
