@@ -11,7 +11,8 @@ from project import Project
 
 pytestmark = pytest.mark.workflow
 CONDITIONS = (
-    "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict]"
+    "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict,"
+    " moved, scaled]"
 )
 ASKED = f"""    evaluation: {{draws: 2, conditions: {CONDITIONS}}}
     crossing: {{objects: 8, backgrounds: 6}}
