@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import distance_transform_edt, gaussian_filter
 from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins, seeds
@@ -18,6 +20,9 @@ from bgbias.errors import UserError
 from bgbias.evaluation import cured, embeddings
 from bgbias.evaluation.conditions import random_background
 from bgbias.evaluation.cures import _projected as erasure
+from bgbias.evaluation.cures._beside import Joined
+from bgbias.evaluation.metrics import map_at_r
+from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.seen import masked, views_of
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
@@ -28,7 +33,9 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 SIDE = 32
-NAMES = ("grey", "blurred", "cropped", "object_pooling", "leace", "moved_directions")
+BY_MASKS = ("grey", "blurred", "cropped", "object_pooling", "background_subtracted", "fused", "patchwise")
+MAPPED = ("leace", "moved_directions")
+NAMES = (*BY_MASKS, *MAPPED)
 PLAIN, PRETRAINED = (
     Cell("squares", "pixels", "contrastive", "plain", 0),
     Cell("squares", "pixels", "none", "pretrained", 0),
@@ -111,6 +118,70 @@ def test_as_many_directions_go_as_validation_photos_want() -> None:
     assert plugins.load("cures", "moved_directions").fit(crossed, lambda _: 0.5).rank == 0  # the fewest
 
 
+def unit(*shape: int) -> np.ndarray:
+    vectors = seeds.generator("unit", *shape).normal(size=shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def test_the_second_picture_is_the_background_or_the_crop() -> None:
+    photo, mask = picture("photo", SIDE, SIDE, 3), box(10, 12, 8, 5)
+    hole = distance_transform_edt(mask <= 127) <= 7
+    filled = cv2.inpaint(photo, hole.astype(np.uint8), 3, cv2.INPAINT_TELEA)
+    assert np.array_equal(apply("background_subtracted", photo, mask), filled)
+    assert np.array_equal(apply("fused", photo, mask), apply("cropped", photo, mask))
+    # Where nothing is found the second picture is the first.
+    for name in ("background_subtracted", "fused"):
+        assert np.array_equal(apply(name, photo, np.zeros_like(mask)), photo)
+
+
+@pytest.mark.parametrize(("name", "tried"), [("background_subtracted", 10), ("fused", 11)])
+def test_embeddings_of_both_pictures_are_added_with_the_weight_that_is_judged_best(
+    name: str, tried: int
+) -> None:
+    fit = plugins.load("cures", name).fit
+    own, other = unit(7, 5), unit(7, 6)[:, :5]
+    judged: list[float] = []
+
+    def judge(candidate: Joined) -> float:
+        judged.append(candidate.weight)
+        return -abs(candidate.weight - 0.3)
+
+    chosen = fit(judge)
+    assert judged == [n / 10 for n in range(tried)]
+    assert chosen.weight == pytest.approx(0.3)
+    for row, found in enumerate(chosen(own, other)):
+        naive = (
+            own[row] - 0.3 * other[row]
+            if name == "background_subtracted"
+            else 0.7 * own[row] + 0.3 * other[row]
+        )
+        np.testing.assert_allclose(found, naive / math.sqrt(sum(naive**2)), atol=1e-6)
+    # The smallest of several; without the second picture it is the embedding of the first, bit for bit.
+    neutral = fit(lambda _: 0.5)
+    assert neutral.weight == 0
+    assert neutral(own, other).tobytes() == own.tobytes()
+    # Of a picture without an object both are alike, and it stays where it is whatever the weight.
+    strongest = fit(lambda candidate: candidate.weight)
+    np.testing.assert_allclose(strongest(own, own), own, atol=1e-5)
+
+
+def test_what_objects_and_backgrounds_add_up_to_is_taken_apart() -> None:
+    """Embeddings that are sums of an object's and a background's: without the background, all classes are found."""
+    objects, backgrounds = unit(8, 16), unit(40, 16)
+    labels = np.arange(40) % 8
+    seen = objects[labels] + 2 * backgrounds
+    seen /= np.linalg.norm(seen, axis=1, keepdims=True)
+
+    def judge(candidate: Joined) -> float:
+        vectors = candidate(seen, backgrounds)
+        return float(np.mean(map_at_r.per_query(neighbours(vectors, labels, vectors, labels))))
+
+    fitted = plugins.load("cures", "background_subtracted").fit(judge)
+    assert fitted.weight > 0.5
+    assert judge(Joined(1, 0)) < 0.5
+    assert judge(fitted) > 0.9
+
+
 @pytest.fixture
 def raw(tmp_path: Path) -> dict[str, Any]:
     raw = described(tmp_path)
@@ -140,9 +211,9 @@ def test_a_model_is_scored_with_every_cure(study: Study, cell: Cell) -> None:
     queries, facts = made(study, cell)
     assert facts["cure"].tolist() == list(NAMES)
     assert (facts["ms"] > 0).all()
-    assert facts.set_index("cure")["index"].to_dict() == dict.fromkeys(NAMES[:4], "again") | dict.fromkeys(
-        NAMES[4:], "mapped"
-    )
+    of_index = facts.set_index("cure")["index"].to_dict()
+    assert of_index == dict.fromkeys(BY_MASKS, "again") | dict.fromkeys(MAPPED, "mapped")
+    assert facts[facts["weight"].notna()]["cure"].tolist() == ["background_subtracted", "fused"]
     views = {("clean", 0), ("random_background", 0), ("random_background", 1)}
     before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
     for name in NAMES:
@@ -179,6 +250,65 @@ def _model(study: Study, cell: Cell) -> Any:
     from bgbias.nodes._models import model_of
 
     return for_inference(model_of(study, cell))
+
+
+@pytest.mark.parametrize("cell", [PLAIN, PRETRAINED], ids=["trained", "pretrained"])
+def test_a_patch_is_what_the_model_makes_of_its_place_alone(study: Study, cell: Cell) -> None:
+    remask.remask(study, "squares", "pixels", "cpu")
+    run(study, cell, *(["train"] if cell == PLAIN else []))
+    model, seen = (
+        _model(study, cell),
+        [*_seen(study, ("clean", 0))[:2], (picture("untrusted", 8, 8, 3), None)],
+    )
+    seen[2] = (pixels.resize_short(seen[2][0], len(seen[0][0])), None)
+    how = How(pooled=cell == PRETRAINED, batch_size=2)
+    found = cured.embed_patches(model, seen, plugins.load("cures", "patchwise"), how)
+    expected = []
+    for shown, mask in seen:
+        x = model.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None])
+        (features,) = model.features(x).detach().numpy()
+        _, high, wide = features.shape
+        whole = np.full(shown.shape[:2], 255) if mask is None else mask
+        shares = np.zeros((high, wide))
+        for row, column in np.ndindex(high, wide):
+            # Of every pixel that the place touches.
+            rows, columns = (
+                slice(n * SIDE // count, math.ceil((n + 1) * SIDE / count))
+                for n, count in ((row, high), (column, wide))
+            )
+            shares[row, column] = whole[rows, columns].mean() / 255
+        for row, column in np.argwhere(shares >= min(0.5, shares.max())):
+            place = features[:, row, column]
+            if not how.pooled:
+                place = model.embedder.weight.detach().numpy() @ place + model.embedder.bias.detach().numpy()
+            expected.append(place / np.linalg.norm(place))
+    np.testing.assert_allclose(found.vectors, np.array(expected), atol=1e-5)
+    assert found.counts.sum() == len(expected)
+    assert found.counts[2] == high * wide
+
+
+def test_second_pictures_of_validation_photos_are_made_with_the_masks_they_were_pasted_by(
+    study: Study,
+) -> None:
+    run(study, PLAIN, "train", "embed")
+    validation = cure.Validation(study, _album(study), _model(study, PLAIN), How())
+    photos = validation.photos
+    assert set(photos.table.ids) == set(_album(study).table("val").ids)
+    chosen = plugins.load("cures", "background_subtracted")
+    seconds = []
+    for row, shown in enumerate(photos.views([cure.DRAWN])):
+        own = photos.photo(row)
+        seconds.append(chosen.apply(shown, own.mask) if own.trusted else shown)
+    expected = cured.embed(validation.model, [(s, None) for s in seconds], None)
+    given: list[np.ndarray] = []
+
+    def kept(pictures: np.ndarray, others: np.ndarray) -> np.ndarray:
+        given.extend([pictures, others])
+        return pictures
+
+    judged = validation.judge_beside(chosen)(kept)
+    np.testing.assert_allclose(given[1], expected, atol=1e-5)
+    assert judged == validation.judge(lambda pictures: pictures)
 
 
 def test_what_is_fitted_has_seen_no_test_photo_and_no_test_background(
@@ -256,7 +386,7 @@ def test_where_no_object_was_found_the_picture_stays_as_it_is(study: Study) -> N
     assert all(mask is None for _, mask in masked(photos, ("clean", 0), masks, strict))
     whole = pixels.centre_crop(photos.photos.get(photos.table.ids[0]), photos.size)
     model = _model(study, PRETRAINED)
-    for name in NAMES[:4]:
+    for name in ("grey", "blurred", "cropped", "object_pooling"):
         found = cured.embed(model, [(whole, None)], plugins.load("cures", name), How(pooled=True))
         np.testing.assert_allclose(
             found, cured.embed(model, [(whole, None)], None, How(pooled=True)), atol=1e-5

@@ -52,7 +52,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     raw["segmentation"] = {"episodes": 2}
     raw["evaluation"]["conditions"] = [
         *("clean", "random_background", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
-        *("only_fg", "no_fg", "only_bg"),
+        *("only_fg", "no_fg", "only_bg", "moved", "scaled"),
     ]
     raw["crossing"] = {"objects": 3, "backgrounds": 2}
     raw["cures"] = {"names": list(plugins.names("cures")), "objects": 3, "backgrounds": 2}

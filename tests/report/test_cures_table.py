@@ -59,7 +59,9 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     before = [rows(m, s, draws=5) for m, seeds in METHODS.items() for s in seeds]
     cured = [rows(m, s, more, c) for m, seeds in METHODS.items() for s in seeds for c, more in CURES.items()]
     facts = [
-        cell(m, s) | {"cure": c, "index": index, "removed": removed, "ms": ms + s, "alone_ms": 2.0}
+        cell(m, s)
+        | {"cure": c, "index": index, "removed": removed, "ms": ms + s, "alone_ms": 2.0}
+        | {"weight": 0.1 * s if c == "grey" else float("nan"), "bytes": 512}
         for m, seeds in METHODS.items()
         for s in seeds
         for c, index, removed, ms in (("grey", "again", 0, 30.0), ("leace", "mapped", 19, 2.0))
@@ -90,6 +92,8 @@ def test_a_row_for_each_cure_stands_below_its_model_and_is_compared_with_it() ->
     assert [holm for _, holm in found] == pytest.approx(uncertainty.holm([p for p, _ in found]))
     assert by_method.loc["plain+grey", "ms"] == 31
     assert by_method.loc["plain", "ms"] == 2
+    assert by_method.loc["plain+grey", ["weight", "bytes"]].tolist() == pytest.approx([0.1, 512])
+    assert by_method.loc[["plain", "plain+leace"], "weight"].isna().all()
     assert by_method["seeds"].tolist() == [1] * 3 + [3] * 6
 
 
@@ -110,6 +114,9 @@ def test_it_is_printed_with_names_that_people_use() -> None:
     ]
     assert "made again" in printed
     assert "multiplied once" in printed
+    assert "Weight: of second pictures" in printed
+    without = table.drop(columns=["weight", "bytes"])
+    assert "Weight" not in formats.markdown(without, "table7", cures.caption(selected(), without, {}))
     # Three seeds were trained, whatever was not trained at all.
     assert cures.caption(selected(), table, {}).startswith("**Cures without training.** MAP@R")
 

@@ -38,15 +38,21 @@ def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
         assert row["cue_conflict"] == pytest.approx(100 * followed.sum() / (followed + right).sum())
         assert row["cue_conflict_low"] < row["cue_conflict"] < row["cue_conflict_high"]
         assert row["only_fg"] == pytest.approx(100 * naive(values, str(method), "only_fg").mean())
+        for name, condition in (("position", "moved"), ("size", "scaled")):
+            levels = [naive(values, str(method), shown) for shown in ("own_inpainted", condition)]
+            lost = bgbias.estimate(levels, LABELS, lambda before, after: before - after)
+            assert row[name] == pytest.approx(100 * (levels[0] - levels[1]).mean())
+            assert row[f"{name}_low"] == pytest.approx(100 * lost.low)
     assert table["classes"].tolist() == [8, 8]
 
 
 def test_what_a_grid_does_not_show_is_left_out() -> None:
     table = decomposition.table(queries(shown=PATH), PATH)
-    assert not {"gap", "only_fg", "no_fg", "only_bg"} & set(table)
+    assert not {"gap", "only_fg", "no_fg", "only_bg", "position", "size"} & set(table)
     printed = formats.markdown(table, "table5", decomposition.caption(selected(), table, {}))
     assert "Class's backgrounds" in printed
     assert "Object alone" not in printed
+    assert "Position" not in printed
     whole = decomposition.table(queries(), SHOWN)
     assert "Object alone" in formats.markdown(whole, "table5", decomposition.caption(selected(), whole, {}))
 

@@ -16,9 +16,11 @@ LEVELS = {
     "random_background": 0.3,
     "mixed_rand": 0.25,
     "only_fg": 0.4,
+    "moved": 0.7,
+    "scaled": 0.75,
 }
 SHOWN = tuple(LEVELS)
-DRAWN = ("mixed_same", "mixed_rand", "random_background")
+DRAWN = ("mixed_same", "mixed_rand", "random_background", "moved", "scaled")
 
 
 def queries(seeds: tuple[int, ...] = SEEDS, shown: tuple[str, ...] = SHOWN) -> pd.DataFrame:

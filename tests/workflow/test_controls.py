@@ -11,11 +11,12 @@ from project import Project
 
 pytestmark = pytest.mark.workflow
 CONDITIONS = (
-    "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict]"
+    "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict,"
+    " moved, scaled]"
 )
 ASKED = f"""    evaluation: {{draws: 2, conditions: {CONDITIONS}}}
     crossing: {{objects: 8, backgrounds: 6}}
-    cures: {{names: [grey, cropped, object_pooling, leace, moved_directions], objects: 6, backgrounds: 4}}
+    cures: {{names: [grey, cropped, object_pooling, fused, patchwise, leace, moved_directions], objects: 6, backgrounds: 4}}
     sanity: {{images: 4}}
     probes: {{folds: 2}}
     attacked: {{attacks: [stax, "mtax:5"], epsilon: [0, 0.1], steps: 2}}
@@ -45,7 +46,7 @@ def test_controls_are_added_to_a_study_that_is_there(smoke_run: Project, tmp_pat
     drop = tables[1]["clean"] - tables[1]["corrupted"]
     assert steps.tolist() == pytest.approx(drop.tolist(), abs=10)
     assert tables[6]["backgrounds"].tolist() == [6, 6]
-    assert len(tables[7]) == 2 * (1 + 5)
+    assert len(tables[7]) == 2 * (1 + 7)
     # Without a cure it is the model of Table 1, with the first background of each photo alone.
     assert tables[7].loc[tables[7]["index"] == "–", "clean"].tolist() == pytest.approx(
         tables[1]["clean"].tolist()

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import ModuleType
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from bgbias.compute.device import autocast
+from bgbias.evaluation.late_interaction import Patches
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
@@ -22,33 +23,54 @@ TIMES = 3
 def embed(
     model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType | None, how: How = USUAL
 ) -> np.ndarray:
-    """Embeddings float32 [N, D] by a model (as ``models.inference.for_inference`` made it) with a cure that is not fitted, or
-    with none.
+    """Embeddings float32 [N, D] by a model (as ``models.inference.for_inference`` made it) of what a cure makes of pictures or of
+    feature maps, or without one.
     """
     if cure is None:
         return embed_views(model, (picture for picture, _ in seen), how)
-    if cure.AT == "picture":
+    if cure.AT in ("picture", "beside"):
         changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in seen)
         return embed_views(model, changed, how)
     return np.concatenate(list(_pooled_otherwise(model, iter(seen), cure, how)))
 
 
+def embed_patches(model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType, how: How = USUAL) -> Patches:
+    """What the model makes of each place of the feature maps that the cure keeps, as if the picture were all like it."""
+    vectors, counts, stream = [], [], iter(seen)
+    while batch := list(islice(stream, how.batch_size)):
+        with torch.inference_mode(), autocast(how.device, how.precision):
+            features, masks = _maps(model, batch, how)
+            kept = cure.apply(features, masks)
+            places = features.permute(0, 2, 3, 1)[kept][:, :, None, None]
+            vectors.append(_embedded(model, places, how))
+        counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
+    return Patches(np.concatenate(vectors), np.concatenate(counts))
+
+
 def _pooled_otherwise(
     model: EmbeddingModel, seen: Iterator[Seen], cure: ModuleType, how: How
 ) -> Iterator[np.ndarray]:
-    device = how.device
     while batch := list(islice(seen, how.batch_size)):
-        pictures = torch.from_numpy(np.stack([picture for picture, _ in batch])).to(device)
-        # Where a mask is not trusted all places count alike.
-        whole = np.full(batch[0][0].shape[:2], 255, np.uint8)
-        masks = torch.from_numpy(np.stack([whole if mask is None else mask for _, mask in batch])).to(device)
-        with torch.inference_mode(), autocast(device, how.precision):
-            x = model.preprocess(pictures.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
-            features = model.features(x) if how.pooled else model.pooled_map(x)
-            changed = cure.apply(features.float(), masks[:, None].float() / 255)
-            mean = torch.nn.functional.normalize(changed.mean(dim=(2, 3)), dim=1)
-            vectors = mean if how.pooled else model.embed_features(changed)
-        yield vectors.float().cpu().numpy()
+        with torch.inference_mode(), autocast(how.device, how.precision):
+            vectors = _embedded(model, cure.apply(*_maps(model, batch, how)), how)
+        yield vectors
+
+
+def _maps(model: EmbeddingModel, batch: Sequence[Seen], how: How) -> tuple[torch.Tensor, torch.Tensor]:
+    """Feature maps float32 [B, C, h, w] as they are pooled, and masks float32 [B, 1, S, S] in 0..1."""
+    pictures = torch.from_numpy(np.stack([picture for picture, _ in batch])).to(how.device)
+    # Where a mask is not trusted all places count alike.
+    whole = np.full(batch[0][0].shape[:2], 255, np.uint8)
+    masks = torch.from_numpy(np.stack([whole if mask is None else mask for _, mask in batch])).to(how.device)
+    x = model.preprocess(pictures.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+    features = model.features(x) if how.pooled else model.pooled_map(x)
+    return features.float(), masks[:, None].float() / 255
+
+
+def _embedded(model: EmbeddingModel, features: torch.Tensor, how: How) -> np.ndarray:
+    mean = torch.nn.functional.normalize(features.mean(dim=(2, 3)), dim=1)
+    vectors = mean if how.pooled else model.embed_features(features)
+    return np.asarray(vectors.float().cpu().numpy())
 
 
 def milliseconds(look: Callable[[], object], pictures: int) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from bgbias.evaluation import cured
     from bgbias.evaluation.conditions import View
-    from bgbias.evaluation.cures._projected import Erasure
     from bgbias.evaluation.embeddings import Embeddings
+    from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.model import EmbeddingModel
     from bgbias.study.album import Album
 
@@ -40,6 +40,7 @@ OUTPUTS = {
 }
 LIMITS = Limits(memory_mb=8000)
 TIMED = 64  # pictures, in memory
+DRAWN = (RANDOM_BACKGROUND, 0)  # how validation photos are seen that a fit is judged by
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
@@ -74,10 +75,13 @@ def cost(study: Study, cell: Cell) -> Cost:
     """Every test photo in every view for each cure, and the crossed validation photos where one is fitted."""
     test, unknown = photos_of(study, cell.dataset, "test")
     val, unknown_too = photos_of(study, cell.dataset, "val")
-    fitted = [plugins.load("cures", name).FITTED for name in study.cures.names]
-    seen = test * (1 + study.cures.draws) * fitted.count(False)
-    if any(fitted):
-        seen += min(val, study.cures.objects) * study.cures.backgrounds + val * (1 + study.cures.draws)
+    named = [plugins.load("cures", name) for name in study.cures.names]
+    seen = test * (1 + study.cures.draws) * sum(hasattr(one, "AT") for one in named)
+    fitted = [getattr(one, "AT", "") for one in named if one.FITTED]
+    if fitted:
+        seen += val * (1 + fitted.count("beside"))
+    if "" in fitted:
+        seen += min(val, study.cures.objects) * study.cures.backgrounds
     return Cost(test, (seen, seen), unknown=unknown or unknown_too)
 
 
@@ -88,7 +92,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     """
     import pandas as pd
 
-    from bgbias.evaluation import cured, embeddings, scores
+    from bgbias.evaluation import cured, embeddings, late_interaction, scores
+    from bgbias.evaluation.late_interaction import similarity
     from bgbias.evaluation.seen import masked, views_of
     from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
@@ -98,65 +103,109 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
+        if "patches" in [getattr(plugins.load("cures", name), "AT", "") for name in names]:
+            late_interaction.refuse_many(len(photos.table), cell.dataset)
         seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
         masks = ImageStore(seen.file(study, "seen_masks"))
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         views = views_of(study.cures.draws)
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
-        is_fitted = any(plugins.load("cures", name).FITTED for name in names)
-        fits = _prepare_fits(study, album, model, how) if is_fitted else ()
+        validation = Validation(study, album, model, how)
 
         def shown(view: View) -> Iterator[cured.Seen]:
             return masked(photos, view, masks, study.mask_policy)
 
-        def milliseconds(chosen: ModuleType | None) -> float:
+        def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cured.embed) -> float:
             timed = list(islice(shown(views[-1]), TIMED))
-            return cured.milliseconds(lambda: cured.embed(model, timed, chosen, how), len(timed))
+            return cured.milliseconds(lambda: embed(model, timed, chosen, how), len(timed))
 
+        def patchwise(name: str, chosen: ModuleType) -> tuple[pd.DataFrame, dict[str, float]]:
+            patches = {view: cured.embed_patches(model, shown(view), chosen, how) for view in views}
+            gallery = patches[views[-1]]
+            asked = gallery.first(TIMED)
+            took = cured.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
+            took += milliseconds(chosen, cured.embed_patches) + masker_ms
+            scored = late_interaction.of_queries(before, patches, {"cure": name})
+            return scored, {"ms": took, "bytes": gallery.bytes_a_photo}
+
+        index = before.views[views[0]]
         alone, tables, facts = milliseconds(None), [], []
         for name in progress.track(names, len(names), f"cures of {cell.name}"):
             chosen = plugins.load("cures", name)
-            if chosen.FITTED:
-                erasure = chosen.fit(*fits)
-                by_view = {view: erasure(before.views[view]) for view in views}
+            at = getattr(chosen, "AT", "")
+            fact = {"cure": name, "index": chosen.INDEX, "removed": 0, "alone_ms": alone}
+            fact |= {"weight": float("nan"), "bytes": index[0].nbytes}
+            if at == "patches":
+                scored, own = patchwise(name, chosen)
+                tables.append(scored)
+                facts.append(fact | own)
+                continue
+            if at == "":
+                fitted = chosen.fit(validation.crossed, validation.judge)
+                by_view = {view: fitted(before.views[view]) for view in views}
                 # A product of d x d numbers is nothing beside the network.
-                took, removed = alone, erasure.rank
+                fact |= {"ms": alone, "removed": fitted.rank}
             else:
                 by_view = {view: cured.embed(model, shown(view), chosen, how) for view in views}
-                took, removed = milliseconds(chosen) + masker_ms, 0
-            after = replace(before, views=by_view, donors={})
-            tables.append(scores.of_queries(after, {"cure": name}, before.views[views[0]]))
-            fact = {"cure": name, "index": chosen.INDEX, "removed": removed, "ms": took, "alone_ms": alone}
+                fact |= {"ms": milliseconds(chosen) + masker_ms}
+            if at == "beside":
+                fitted = chosen.fit(validation.judge_beside(chosen))
+                by_view = {view: fitted(before.views[view], seconds) for view, seconds in by_view.items()}
+                fact |= {"ms": fact["ms"] + alone, "weight": fitted.weight}
             facts.append(fact)
+            after = replace(before, views=by_view, donors={})
+            tables.append(scores.of_queries(after, {"cure": name}, index))
         write_frame(made.outputs["cured"], pd.concat(tables, ignore_index=True))
         write_frame(made.outputs["cures"], pd.DataFrame(facts))
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
-def _prepare_fits(
-    study: Study, album: Album, model: EmbeddingModel, how: How
-) -> tuple[np.ndarray, Callable[[Erasure], float]]:
-    """What cures are fitted by: embeddings [n, m, d] of a keyed subset of the validation photos, each in front of the same
-    backgrounds; and what gives MAP@R of all of them, query and gallery in front of backgrounds that are drawn for each.
-    """
-    import numpy as np
+@dataclass(frozen=True)
+class Validation:
+    """What cures are fitted by, made when it is asked for: validation photos on backgrounds of the validation pool."""
 
-    from bgbias.evaluation import crossing, embedding
-    from bgbias.evaluation.metrics import map_at_r
-    from bgbias.evaluation.whole_gallery import among
+    study: Study
+    album: Album
+    model: EmbeddingModel
+    how: How
 
-    photos = album.evaluation(album.table("val"), {"masks", "backgrounds"}, "val")
-    shown = crossing.objects(photos, study.cures.objects)
-    crossed = crossing.embed(model, photos, shown, study.cures.backgrounds, how).vectors
+    @cached_property
+    def photos(self) -> EvaluationPhotos:
+        return self.album.evaluation(self.album.table("val"), {"masks", "backgrounds"}, "val")
 
-    @cache
-    def embedded() -> Embeddings:
-        return embedding.embed(model, photos, [(RANDOM_BACKGROUND, 0)], how)
+    @cached_property
+    def crossed(self) -> np.ndarray:
+        """Embeddings [n, m, d] of a keyed subset of the photos, each in front of the same backgrounds."""
+        from bgbias.evaluation import crossing
 
-    def judge(erasure: Erasure) -> float:
-        before = embedded()
-        vectors = erasure(before.views[RANDOM_BACKGROUND, 0])
-        values = map_at_r.per_query(among(vectors, vectors, before.labels, before.given))
-        return float(np.nanmean(values[before.asked]))
+        shown = crossing.objects(self.photos, self.study.cures.objects)
+        return crossing.embed(self.model, self.photos, shown, self.study.cures.backgrounds, self.how).vectors
 
-    return crossed, judge
+    @cached_property
+    def before(self) -> Embeddings:
+        """Of all photos in front of backgrounds that are drawn for each."""
+        from bgbias.evaluation import embedding
+
+        return embedding.embed(self.model, self.photos, [DRAWN], self.how)
+
+    def judge(self, cure: Callable[[np.ndarray], np.ndarray]) -> float:
+        """MAP@R of these photos with the cure, query and gallery alike."""
+        return self._map_at_r(cure(self.before.views[DRAWN]))
+
+    def judge_beside(self, chosen: ModuleType) -> Callable[[Callable[..., np.ndarray]], float]:
+        """The same of a cure that sees second pictures, made with the masks that objects were pasted by."""
+        from bgbias.evaluation import cured
+        from bgbias.evaluation.seen import pictures
+
+        known = ((picture, mask) for _, picture, mask in pictures(self.photos, [DRAWN]))
+        seconds = cured.embed(self.model, known, chosen, self.how)
+        return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
+
+    def _map_at_r(self, vectors: np.ndarray) -> float:
+        import numpy as np
+
+        from bgbias.evaluation.metrics import map_at_r
+        from bgbias.evaluation.whole_gallery import among
+
+        values = map_at_r.per_query(among(vectors, vectors, self.before.labels, self.before.given))
+        return float(np.nanmean(values[self.before.asked]))

@@ -26,6 +26,8 @@ COLUMNS = (
     Column("Index as it is, corrupted", interval("query_corrupted", 1), "Old index"),
     Column("Index as it is, clean", number("query_clean", 1)),
     Column("Removed", number("removed", 0)),
+    Column("Weight", number("weight", 2), known=("weight",)),
+    Column("Bytes a photo", number("bytes", 0), known=("bytes",)),
     Column("ms a photo", significant("ms"), "ms"),
     Column("Index", lambda row: str(row["index"])),
 )
@@ -36,6 +38,7 @@ VIEWS = {
     "query_clean": (rows.QUERY_ONLY, rows.CLEAN),
     "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
 }
+MEASURED = ["removed", "weight", "bytes", "ms", "alone_ms"]
 settings = sentences.selection
 wanted = plan.cures
 
@@ -58,12 +61,13 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``corrupted`` and ``clean`` (query and
     gallery alike), ``relative_drop``, ``query_corrupted`` and ``query_clean`` (in the clean gallery of the model without the
     cure), each with ``_low`` and ``_high``; ``corrupted_gain`` and ``clean_gain``, in points more than the model without the
-    cure, paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, ``ms`` a photo and what becomes of an
-    ``index``. All are of the first ``draws`` backgrounds. Raises UserError where a model lacks queries.
+    cure, paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, the fitted ``weight`` of second pictures, a
+    mean over seeds, ``bytes`` and ``ms`` a photo, and what becomes of an ``index``. All are of the first ``draws`` backgrounds.
+    Raises UserError where a model lacks queries.
     """
     lines = []
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
-    numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[["removed", "ms", "alone_ms"]].mean()
+    numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[MEASURED].mean()
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
     for model, own in sources.models(before[before["draw"] < draws]):
@@ -83,6 +87,8 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
             fact = known[*model, name]
             row |= {
                 "removed": fact["removed"] or float("nan"),
+                "weight": fact["weight"],
+                "bytes": fact["bytes"],
                 "ms": fact["ms"],
                 "index": INDEX[of_index[name]],
             }

@@ -21,11 +21,15 @@ from bgbias.study.params import Study
 
 NUMBER = 5
 ALONE = ("only_fg", "no_fg", "only_bg")
+# What is lost from the object where it stood, on its own background, to the object placed otherwise on the same one.
+OF_PLACING = {"position": "moved", "size": "scaled"}
 COLUMNS = (
     Column("Drop, points", interval("drop", 1), "Drop [95 %]"),
     Column("Pasting", interval("pasting", 1), "Pasting [95 %]"),
     Column("Own background", interval("own_background", 1), "Own background"),
     Column("Class's backgrounds", interval("class_background", 1), "Class's"),
+    Column("Position", interval("position", 1), known=("position",)),
+    Column("Size", interval("size", 1), known=("size",)),
     Column("Clean", number("clean", 1)),
     Column("Own, inpainted", number("own_inpainted", 1)),
     Column("Of its class", number("mixed_same", 1)),
@@ -71,7 +75,8 @@ def table(
     the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``,
     the ``gap``: MAP@R of queries in front of backgrounds of their class minus other classes',
     in a clean gallery, and the ``cue_conflict``: of the queries in front of
-    another class's background whose nearest photo is of either class, the percentage that follow the background. Each with
+    another class's background whose nearest photo is of either class, the percentage that follow the background; ``position``
+    and ``size``, the points lost where objects are moved or scaled on their own background, in whole galleries. Each with
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
@@ -84,6 +89,11 @@ def table(
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
+        for name, condition in OF_PLACING.items():
+            if condition in shown:
+                both = ("own_inpainted", condition)
+                placed = rows.seen(own, model, rows.views_in(rows.SYMMETRIC, both))
+                row |= rows.interval(name, placed.estimate(both, uncertainty.difference), 100)
         if alone:
             row |= rows.shares(rows.seen(own, model, alone), alone)
         if set(GAP) <= set(shown):
