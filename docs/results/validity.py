@@ -75,6 +75,22 @@ def photos(shared: Path, run: str) -> pd.DataFrame:
     return named.assign(group=shots(named, shared)) if run == "one_shot" else named
 
 
+def split_table(shared: Path) -> Path:
+    """The table of the grid ``two_visits``: twelve products to train and four to validate, of one visit; the others to test."""
+    with zipfile.ZipFile(shared / "grocery_two_visits.zip") as archive:
+        listed = pd.read_csv(archive.open("grocery_two_visits/photos.csv"))
+    listed = listed.assign(image="grocery_two_visits/" + listed["image"])
+    order = sorted(set(listed["label"]), key=lambda label: seeds.number(seeds.key("two_visits", label)))
+    split_of = dict(zip(order, ["train"] * 12 + ["val"] * 4 + ["test"] * 15, strict=True))
+    listed["split"] = listed["label"].map(split_of)
+    is_learned_from = (listed["split"] != "test") & (listed["place"] == "visit_train")
+    listed["number"] = [seeds.number(seeds.key("two_visits", image)) for image in listed["image"]]
+    asked = listed[listed["split"] == "test"].sort_values("number").groupby(["label", "place"]).head(EACH)
+    table = pd.concat([listed[is_learned_from], asked]).sort_values("image").drop(columns="number")
+    table.to_csv(ROOT / "data/two_visits.csv", index=False)
+    return ROOT / "data/two_visits.csv"
+
+
 def shots(listed: pd.DataFrame, shared: Path) -> list[str]:
     """A name for each shot: photos of one product and visit that are alike in two networks, directly or by others."""
     from public_models import models
