@@ -155,9 +155,8 @@ def test_copies_of_a_query_are_not_found(monkeypatch):
     originals[6] = 0  # a photo of the other class shows the same
     views = {("clean", 0): np.array(embeddings.views["clean", 0])}
     views["clean", 0][6] = views["clean", 0][0]
-    (*_, (_, _, ranked)) = across_places.rankings(
-        Embeddings(**vars(embeddings) | {"views": views, "originals": originals, "donors": {}})
-    )
+    copied = Embeddings(**vars(embeddings) | {"views": views, "originals": originals, "donors": {}})
+    (*_, (_, _, ranked)) = across_places.rankings(copied, views["clean", 0])
     for of_draw in ranked:
         assert 6 not in of_draw.indices[0]
         assert 0 not in of_draw.indices[6]

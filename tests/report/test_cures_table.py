@@ -128,3 +128,16 @@ def test_a_cure_that_lacks_queries_is_told() -> None:
         UserError, match=r"toy/tiny/contrastive/plain\+leace lacks values a query for corrupted"
     ):
         cures.table(before, lacking, facts, DRAWS)
+
+
+def test_cures_are_judged_across_places_where_photos_say_theirs() -> None:
+    before, cured, facts = tables()
+    assert "other_place" not in cures.table(before, cured, facts, DRAWS)
+
+    def with_places(values: pd.DataFrame) -> pd.DataFrame:
+        clean = values[(values["condition"] == "clean") & (values["setting"] == "symmetric")]
+        return pd.concat([values, clean.assign(setting="other_place", map_at_r=clean["map_at_r"] / 2)])
+
+    made = cures.table(with_places(before), with_places(cured), facts, DRAWS)
+    pd.testing.assert_series_equal(made["other_place"], made["clean"] / 2, check_names=False)
+    pd.testing.assert_series_equal(made["other_place_gain"], made["clean_gain"] / 2, check_names=False)

@@ -31,9 +31,9 @@ SETTINGS = {
 USUAL_DRAWS = 5  # of galleries, where no condition is drawn
 
 
-def rankings(embeddings: Embeddings) -> Iterator[tuple[str, View, list[Neighbours]]]:
-    """For each setting and view of ``SETTINGS`` the neighbours of all N photos: one where the view is drawn, else one for each draw
-    of galleries. Nothing without places.
+def rankings(embeddings: Embeddings, gallery: np.ndarray) -> Iterator[tuple[str, View, list[Neighbours]]]:
+    """For each setting and view of ``SETTINGS`` the neighbours of all N photos in ``gallery`` [N, D] of the same: one where the
+    view is drawn, else one for each draw of galleries. Nothing without places.
 
     A query has none where its class is on one side alone, and on a background that nobody lent.
     """
@@ -42,7 +42,7 @@ def rankings(embeddings: Embeddings) -> Iterator[tuple[str, View, list[Neighbour
         return
     drawn = {name for name, _ in embeddings.views if plugins.load("conditions", name).DRAWS}
     draws = max((draw + 1 for name, draw in embeddings.views if name in drawn), default=USUAL_DRAWS)
-    clean = rounded(embeddings.views[CLEAN, 0], "gallery").astype(np.float64)
+    clean = rounded(gallery, "gallery").astype(np.float64)
     for settings, conditions in SETTINGS.items():
         galleries = [_Galleries(embeddings, places, draw, conditions) for draw in range(draws)]
         for condition, draw in [view for view in embeddings.views if view[0] in conditions]:

@@ -81,11 +81,13 @@ def of_queries(
     # of embeddings, ranks by them.
     photos = np.eye(len(before.ids), dtype=np.float32)
     among = {view: _unit(similarity(own, own)) for view, own in patches.items()}
-    alike = scores.of_queries(replace(before, views=among, donors={}), model, photos)
+    shown = replace(before, views=among, donors={})
+    alike = scores.of_queries(shown, model, photos)
     means = {view: own.means() for view, own in patches.items()}
     in_old = scores.of_queries(replace(before, views=means, donors={}), model, before.views[CLEAN, 0])
     parts = [part[part["setting"] == QUERY_ONLY] for part in (alike, in_old)]
-    return pd.concat([parts[0].assign(setting=SYMMETRIC), parts[1]], ignore_index=True)
+    across = scores.of_places(shown, model, photos)
+    return pd.concat([parts[0].assign(setting=SYMMETRIC), parts[1], *across], ignore_index=True)
 
 
 def _unit(vectors: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """From embeddings to metrics: one value a query for every view, and their means."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,13 +58,20 @@ def of_queries(
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
             table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.asked])
-    for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings):
+    return pd.concat([*tables, *of_places(embeddings, model, embeddings.views[CLEAN, 0])], ignore_index=True)
+
+
+def of_places(
+    embeddings: Embeddings, model: Mapping[str, object], gallery: np.ndarray
+) -> Iterator[pd.DataFrame]:
+    """The same in ``gallery`` [N, D] of the same photos, within their places and across places (``across_places``)."""
+    labels = embeddings.labels
+    for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
         found = [_of_first_ranks(ranked, labels, embeddings.asked) for ranked in ranked_by_draw]
         values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
         view = {**model, "setting": setting, "condition": condition, "draw": draw}
         table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
-        tables.append(table[embeddings.asked])
-    return pd.concat(tables, ignore_index=True)
+        yield table[embeddings.asked]
 
 
 def _of_first_ranks(ranked: Neighbours, labels: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:

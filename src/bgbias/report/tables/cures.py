@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.evaluation.across_places import OTHER_PLACE
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
 from bgbias.report.tables import _captions as sentences
@@ -23,6 +24,8 @@ COLUMNS = (
     Column("Clean", interval("clean", 1), "Clean"),
     Column("More than without", against_plain("clean_gain", 1), "more [95 %]"),
     Column("Drop, %", interval("relative_drop", 1), "Drop, %"),
+    Column("Clean, another place", interval("other_place", 1), "Another place", known=("other_place",)),
+    Column("More than without", against_plain("other_place_gain", 1), "more [95 %]", known=("other_place",)),
     Column("Index as it is, corrupted", interval("query_corrupted", 1), "Old index"),
     Column("Index as it is, clean", number("query_clean", 1)),
     Column("Removed", number("removed", 0)),
@@ -38,6 +41,7 @@ VIEWS = {
     "query_clean": (rows.QUERY_ONLY, rows.CLEAN),
     "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
 }
+ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
 MEASURED = ["removed", "weight", "bytes", "ms", "alone_ms"]
 settings = sentences.selection
 wanted = plan.cures
@@ -60,12 +64,14 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     A row for each model and, below it, one for each cure, whose method is ``<method>+<cure>``. Columns after the four names:
     ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``corrupted`` and ``clean`` (query and
     gallery alike), ``relative_drop``, ``query_corrupted`` and ``query_clean`` (in the clean gallery of the model without the
-    cure), each with ``_low`` and ``_high``; ``corrupted_gain`` and ``clean_gain``, in points more than the model without the
-    cure, paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, the fitted ``weight`` of second pictures, a
-    mean over seeds, ``bytes`` and ``ms`` a photo, and what becomes of an ``index``. All are of the first ``draws`` backgrounds.
+    cure) and, where photos say their places, ``other_place`` (clean, among photos of another place), each with ``_low`` and
+    ``_high``; ``corrupted_gain``, ``clean_gain`` and ``other_place_gain``, in points more than the model without the cure,
+    paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, the fitted ``weight`` of second pictures, a mean
+    over seeds, ``bytes`` and ``ms`` a photo, and what becomes of an ``index``. All are of the first ``draws`` backgrounds.
     Raises UserError where a model lacks queries.
     """
     lines = []
+    across = ACROSS if OTHER_PLACE in set(cured["setting"]) else {}
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[MEASURED].mean()
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
@@ -73,16 +79,16 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     for model, own in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:
             continue
-        views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
+        views = {name: view for name, view in VIEWS.items() if name != "query_clean"} | across
         alone = rows.seen(own, model, views)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
-            values = rows.seen(part, named, VIEWS)
+            values = rows.seen(part, named, VIEWS | across)
             row = _row(values) | repeated
-            for column in ("corrupted", "clean"):
+            for column in ("corrupted", "clean", *across):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
             fact = known[*model, name]
             row |= {
