@@ -73,7 +73,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-maskers docs-public-models
+.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-maskers docs-public-models docs-validity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
@@ -94,6 +94,9 @@ docs-maskers: $(READY)  ## measure published segmentation models on the shared h
 
 docs-public-models: $(READY)  ## audit fourteen published networks on birds, groceries and products (hours), for docs/results/public_models.md
 	python docs/results/public_models.py $(SHARED)
+
+docs-validity: $(READY)  ## audit published networks on products of two visits to shops (two hours), for docs/results/validity.md
+	python docs/results/validity.py $(SHARED)
 
 docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md
 	python docs/results/backgrounds_from_proposal.py $(SHARED)

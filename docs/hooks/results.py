@@ -21,6 +21,7 @@ SCRIPTS = {
     "mask_clarity": "results/mask_clarity.py",
     "maskers": "results/maskers.py",
     "public_models": "results/public_models.py",
+    "validity": "results/validity.py",
     "backgrounds": "results/backgrounds_from_proposal.py",
     "settings": "settings/__main__.py",
     "sensitivity": "sensitivity/__main__.py",

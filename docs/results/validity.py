@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 import bgbias
 from bgbias import seeds
@@ -135,6 +135,24 @@ def audited(shared: Path, runs: Sequence[str]) -> Iterator[Path]:
             ROOT / file, index=False, float_format="%.6f"
         )
         yield file
+        if run == "main":
+            write_shares(compared)
+            yield TABLES / "shares.csv"
+
+
+def write_shares(compared: bgbias.ComparedAudits) -> None:
+    """Shares of variance, and what grey backgrounds in query and gallery win over other ones, 0..1: a row a network."""
+    lines = []
+    for name, audit in compared.audits.items():
+        levels = {
+            condition: audit.estimate(
+                "levels", setting="symmetric", condition=condition, metric="map_at_r"
+            ).value
+            for condition in ("only_fg", "random_background")
+        }
+        grey = levels["only_fg"] - levels["random_background"]
+        lines.append({"network": name, **audit.numbers["shares_of_variance"], "grey": grey})
+    pd.DataFrame(lines).to_csv(ROOT / TABLES / "shares.csv", index=False, float_format="%.6f")
 
 
 def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
@@ -223,13 +241,16 @@ def over_networks(of: Sums, composite: str) -> Estimate:
 def permutation_p(of: Sums, composite: str) -> float:
     """How often networks in a random order correlate as much."""
     drops = of.drops(np.arange(len(of.products)))
+    return permuted(drops["natural"], drops[composite])
+
+
+def permuted(one: np.ndarray, other: np.ndarray) -> float:
+    """The two-sided p of Spearman's correlation [N], by permutations."""
+    ranks = [rankdata(values) - (len(values) + 1) / 2 for values in (one, other)]
     generator = seeds.generator("order of networks")
-    own = abs(spearmanr(drops["natural"], drops[composite]).statistic)
-    more = sum(
-        abs(spearmanr(generator.permutation(drops["natural"]), drops[composite]).statistic) >= own - 1e-12
-        for _ in range(PERMUTATIONS)
-    )
-    return (1 + more) / (1 + PERMUTATIONS)
+    orders = np.stack([generator.permutation(ranks[0]) for _ in range(PERMUTATIONS)])
+    own = abs(float(ranks[0] @ ranks[1]))
+    return float((1 + (np.abs(orders @ ranks[1]) >= own - 1e-9).sum()) / (1 + PERMUTATIONS))
 
 
 def over_products(of: Sums, composite: str) -> Estimate:
@@ -281,6 +302,33 @@ def scaled(estimate: Estimate, by: float) -> Estimate:
 def printed(estimate: Estimate, digits: int = 2) -> str:
     """A number with its interval."""
     return with_interval(estimate.value, estimate.low, estimate.high, digits)
+
+
+def shares() -> pd.DataFrame:
+    """What embeddings are made of beside what is lost, a row a network: shares of variance, drops, and the points that a grey
+    background wins on other backgrounds, in percent.
+    """
+    table = pd.read_csv(ROOT / TABLES / "shares.csv").set_index("network")
+    of = Sums("main")
+    drops = of.drops(np.arange(len(of.products)))
+    return (100 * table.loc[of.networks]).assign(natural=100 * drops["natural"], a=100 * drops["a"])
+
+
+def law() -> pd.DataFrame:
+    """Spearman's correlation over networks of each share with each drop and with what grey wins, with the p of a permutation."""
+    table = shares()
+    lines = []
+    for share in ("object", "background", "interaction"):
+        line = {"share of variance": share}
+        for title, column in (
+            ("composite drop (a)", "a"),
+            ("natural drop", "natural"),
+            ("grey wins", "grey"),
+        ):
+            found = spearmanr(table[share], table[column])
+            line[title] = f"{found.statistic:.2f} (p {permuted(table[share], table[column]):.3f})"
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def by_run() -> dict[str, Sums]:
@@ -350,14 +398,15 @@ def draw() -> None:
             axes.scatter(
                 100 * drops[composite], 100 * drops["natural"], s=26, color=look.PALETTE[1], linewidths=0
             )
-            axes.set(xlim=(-20, 100), ylim=(-20, 100), xlabel=f"composite drop, %: {title}")
+            axes.set(xlim=(-5, 100), ylim=(-5, 100), xlabel=f"composite drop, %: {title}")
         panels[0].set_ylabel("natural drop, %: gallery of the other visit")
     figure.savefig(ROOT / PICTURE)
 
 
 def tables() -> Mapping[str, str]:
     """The tables as the page shows them."""
-    return {"statistics": markdown(statistics()), "networks": markdown(networks())}
+    shown = {"statistics": statistics(), "networks": networks(), "law": law()}
+    return {name: markdown(table) for name, table in shown.items()}
 
 
 def main(shared: Path, runs: Sequence[str]) -> None:
