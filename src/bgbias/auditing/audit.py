@@ -21,6 +21,7 @@ from bgbias.auditing import (
     forecast,
     looks,
     measured,
+    sessions,
     slices,
     workplace,
 )
@@ -228,7 +229,7 @@ def _with_classes(
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
-    unsure = asking.unsure(qualities)
+    unsure, known = asking.unsure(qualities), audit.question.collection.sessions
     found = findings.of_labelled(embeddings, names, unsure)
     properties = slices.measured(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
@@ -248,6 +249,7 @@ def _with_classes(
         # What a person drew is the object, however small.
         better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
         leak=leak.of(photos),
+        sessions=sessions.compare(embeddings, [known.get(i, "") for i in embeddings.ids]) if known else None,
     )
 
 

@@ -20,6 +20,7 @@ from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
 from bgbias.auditing.question import Question
+from bgbias.auditing.sessions import AcrossSessions
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.crossing import Shares
@@ -132,6 +133,7 @@ class Measured:
     surely: SurelyMasked | None = None
     better: tuple[BetterMasked, ...] = ()
     leak: Leak | None = None
+    sessions: AcrossSessions | None = None
     first: pd.DataFrame | None = None
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     seconds_a_photo: float = math.nan

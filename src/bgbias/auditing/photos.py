@@ -35,12 +35,14 @@ class PhotoCollection(Listing):
 
     ``sums``: SHA-256 of each photo's bytes as they lie there, in hex digits, and of those of its true
     mask where it has one. ``oddities``: what stood out, what was left out among it.
+    ``sessions``: when each photo was taken, of those of which a table says it, or EXIF the day.
     ``near_duplicates``: how many photos of ``left_out`` show the view of another one of their class;
     ``same_view``: which one those show that have another label.
     """
 
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     oddities: tuple[Oddity, ...] = ()
+    sessions: Mapping[str, str] = field(default_factory=dict)
     near_duplicates: int = 0
     same_view: Mapping[str, str] = field(default_factory=dict)
 
@@ -116,10 +118,13 @@ def look_at(listing: Listing) -> PhotoCollection:
     table = listing.table
     seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
     sums: dict[str, tuple[str, ...]] = {}
+    sessions: dict[str, str] = {}
     for item in progress.track(_items(listing, seen), len(table), f"looking at {listing.name}"):
         if seen.takes(item):
             drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
             sums[item.image_id] = (seen.sums[item.image_id], *drawn)
+            if session := listing.photos[item.image_id].session or pixels.day_of(item.data):
+                sessions[item.image_id] = session
     if not sums:
         first = next(iter(table.ids))
         raise UserError(
@@ -142,6 +147,7 @@ def look_at(listing: Listing) -> PhotoCollection:
         **vars(listing) | {"table": ImageTable(frame), "left_out": left_out},
         sums=independent,
         oddities=tuple(seen.noticed()),
+        sessions={i: session for i, session in sessions.items() if i in independent},
         near_duplicates=len(again),
         same_view={i: first for i, first in elsewhere.items() if first not in again},
     )

@@ -29,7 +29,6 @@ from bgbias.report import html, maps
 from bgbias.report.html.pictures import inside, outlined
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
-from bgbias.results.places import AcrossPlaces
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
@@ -85,7 +84,8 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "levels": found and records(found.levels),
         "map_at_r_by_chance": found and found.by_chance,
         "classes_losing_half": found and audit.losing_half,
-        "places": found and found.places and _of_places(found.places),
+        "places": found and found.places and _with_intervals(found.places),
+        "sessions": audit.sessions and _with_intervals(audit.sessions),
         "cue_conflict": found
         and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
@@ -160,11 +160,10 @@ def photos(audit: Measured) -> pd.DataFrame:
     return frame
 
 
-def _of_places(places: AcrossPlaces) -> dict[str, Any]:
-    """Each number, and each estimate with its interval."""
+def _with_intervals(some: object) -> dict[str, Any]:
+    """A frozen value's fields, each estimate with its interval."""
     return {
-        name: interval(value) if isinstance(value, Estimate) else value
-        for name, value in vars(places).items()
+        name: interval(value) if isinstance(value, Estimate) else value for name, value in vars(some).items()
     }
 
 

@@ -278,6 +278,7 @@ def of_answer(question: Question, model: Adapted) -> str:
         {
             "question": of_question(question, model),
             "places": sorted(question.collection.places.items()),
+            "sessions": sorted(question.collection.sessions.items()),
             "code": code.fingerprint(*modules),
             "libraries": code.libraries(*modules),
             "templates": {path.name: checksums.sha256(path) for path in sorted(html.TEMPLATES.iterdir())},

@@ -30,7 +30,7 @@ class SourcePhoto:
     nobody drew one.
 
     What nobody says is empty: its ``class_name``; its ``key``, which names it in all that is drawn for
-    it; its ``place``, where or when it was taken. ``query``: whether it is asked; ``gallery``: whether it
+    it; its ``place``, where it was taken; its ``session``, when. ``query``: whether it is asked; ``gallery``: whether it
     is among those to be found.
     """
 
@@ -40,6 +40,7 @@ class SourcePhoto:
     class_name: str = ""
     key: str = ""
     place: str = ""
+    session: str = ""
     query: bool = True
     gallery: bool = True
 

@@ -28,7 +28,7 @@ from bgbias.photos.listing import Listing, SourcePhoto, title
 COLUMNS = {
     "photo": ("path", "image", "file", "filename", "file_name", "filepath", "image_path", "photo"),
     "class": ("class", "label", "class_name", "category"),
-    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "part")},
+    **{name: (name,) for name in ("key", "mask", "split", "group", "place", "session", "part")},
 }
 PARTS = {"": (True, True), "query": (True, False), "gallery": (False, True)}  # asked, and searched
 SHOWN = 3
@@ -77,7 +77,7 @@ def in_frame(
     files: Lookup | None = None,
 ) -> Listing:
     """The photos of a table with a column of paths, or of pictures themselves (``encoded``); and, where it has them, of
-    classes, keys, masks, splits, groups, places and parts (``COLUMNS``).
+    classes, keys, masks, splits, groups, places, sessions and parts (``COLUMNS``).
 
     Relative paths begin at ``start`` (the current folder, if None), which lies in the archive ``files``
     where one is given. A photo's id is its path; that of a picture in memory is its key, or the number
@@ -214,6 +214,7 @@ def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
         class_name=text(row.get("class")),
         key=key,
         place=text(row.get("place")),
+        session=text(row.get("session")),
         query=asked,
         gallery=searched,
     )

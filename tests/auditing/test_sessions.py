@@ -1,0 +1,144 @@
+"""Photos of one session: what is found without them, and where a session is read from."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import ExifTags, Image
+
+import bgbias
+from bgbias.auditing import sessions
+from bgbias.evaluation import scores
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.images.pixels import day_of
+from tests.auditing.test_text import an_audit, labelled
+from tests.support.collected import collect
+from tests.support.two_visits import background_alone, make
+
+LABELS = np.repeat(np.arange(6), 6)
+DAYS = np.tile(["monday", "monday", "monday", "tuesday", "tuesday", ""], 6)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+
+def embeddings() -> Embeddings:
+    """Photos of one class and day are alike, those of one class a little."""
+    generator = np.random.default_rng(0)
+    of_class, of_day = generator.normal(size=(6, 12)), generator.normal(size=(6, 3, 12))
+    day = np.unique(DAYS, return_inverse=True)[1]
+    base = 0.5 * of_class[LABELS] + of_day[LABELS, day]
+    views = {
+        (name, draw): unit(base + spread * generator.normal(size=base.shape))
+        for name, draw, spread in (
+            ("clean", 0, 0.5),
+            ("random_background", 0, 1.2),
+            ("random_background", 1, 1.2),
+        )
+    }
+    ids = [f"{row:02}" for row in range(len(LABELS))]
+    return Embeddings(ids, LABELS, np.ones(len(LABELS), bool), views)
+
+
+def naive(vectors: np.ndarray, gallery: np.ndarray) -> list[float]:
+    """MAP@R of each photo without the matches of its own day, one by one."""
+    found = []
+    for row, vector in enumerate(vectors):
+        gone = {
+            j for j in range(len(LABELS)) if LABELS[j] == LABELS[row] and DAYS[j] == DAYS[row] and DAYS[j]
+        } | {row}
+        order = sorted(set(range(len(LABELS))) - gone, key=lambda j: -float(gallery[j] @ vector))
+        relevant = sum(LABELS[j] == LABELS[row] for j in order)
+        hits = [LABELS[j] == LABELS[row] for j in order[:relevant]]
+        found.append(sum(hit * sum(hits[: k + 1]) / (k + 1) for k, hit in enumerate(hits)) / relevant)
+    return found
+
+
+def test_matches_of_the_own_session_are_left_out() -> None:
+    photos = embeddings()
+    found = sessions.compare(photos, DAYS.tolist())
+    assert found is not None
+    assert (found.sessions, found.queries) == (2, len(LABELS))
+    clean = photos.views["clean", 0]
+    assert found.clean.value == pytest.approx(np.mean(naive(clean, clean)))
+    changed = [np.mean(naive(photos.views["random_background", draw], clean)) for draw in (0, 1)]
+    assert found.drop.value == pytest.approx(1 - np.mean(changed) / found.clean.value)
+    with_all = scores.of_queries(photos, {})
+    with_all = with_all[(with_all["condition"] == "clean") & (with_all["setting"] == "symmetric")]
+    assert found.clean.value < with_all["map_at_r"].mean() - 0.1
+    similar = clean @ clean.T - 9 * np.eye(len(clean))
+    first = similar.argmax(axis=1)
+    right = LABELS[first] == LABELS
+    own = (DAYS[first] == DAYS) & (DAYS != "")
+    assert found.own == pytest.approx(own[right].mean())
+
+
+@pytest.mark.parametrize("names", [[""] * 36, [str(n) for n in range(36)], [str(n // 6) for n in range(36)]])
+def test_sessions_that_part_no_class_say_nothing(names: list[str]) -> None:
+    assert sessions.compare(embeddings(), names) is None
+
+
+def photo(taken: str = "") -> bytes:
+    image, exif = (
+        Image.fromarray(np.random.default_rng(len(taken)).integers(0, 255, (9, 9, 3), np.uint8)),
+        Image.Exif(),
+    )
+    if taken:
+        exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = taken
+    data = io.BytesIO()
+    image.save(data, "JPEG", exif=exif)
+    return data.getvalue()
+
+
+def test_the_day_is_read_from_exif() -> None:
+    assert day_of(photo("2024:05:31 12:00:09")) == "2024:05:31"
+    assert day_of(photo()) == day_of(b"no photo") == ""
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shop")
+    make(folder)
+    return folder
+
+
+def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
+    files = sorted((shop / "photos").rglob("*.png"))
+    table = pd.DataFrame(
+        {
+            "path": files,
+            "class": [file.parent.name for file in files],
+            "session": [file.parts[-3] for file in files],
+            "mask": [shop / "masks" / file.relative_to(shop / "photos") for file in files],
+        }
+    )
+    assert set(collect(table).sessions.values()) == {"visit 0", "visit 1"}
+    how: dict[str, Any] = {"size": 32, "resize": 32, "draws": 2, "attribution": 0}
+    found = bgbias.audit(table, background_alone, backgrounds=shop / "walls", **how).numbers
+    assert found["sessions"]["own"] > 0.9
+    clean = next(
+        r["value"] for r in found["levels"] if r["condition"] == "clean" and r["metric"] == "map_at_r"
+    )
+    assert found["sessions"]["clean"]["value"] < clean / 2
+    assert any(
+        "right first matches are photos of the query's own session" in line for line in found["queries"]
+    )
+    alone = bgbias.audit(table.drop(columns="session"), background_alone, backgrounds=shop / "walls", **how)
+    assert alone.numbers["sessions"] is None
+
+
+def test_the_sentence_has_its_numbers() -> None:
+    found = sessions.AcrossSessions(
+        3, 0.8, 40, bgbias.Estimate(0.2, 0.1, 0.3), bgbias.Estimate(0.5, 0.4, 0.6)
+    )
+    (line,) = (
+        line for line in an_audit(labelled(), sessions=found).sentences("evidence") if "session" in line
+    )
+    assert line.startswith("80 of 100 right first matches are photos of the query's own session")
+    assert line.endswith("MAP@R is 20.0 [10.0, 30.0] and the drop 50 % [40, 60] (40 queries)")
