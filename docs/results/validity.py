@@ -41,7 +41,7 @@ RUNS = {
     "main": "as planned",
     "isnet": "masks by IS-Net",
     "other_draws": "other photos, other draws",
-    "one_shot": "one photo of each shot",
+
 }
 PICTURE = TABLES / "validity.png"
 WITHOUT = places.SAME_WITHOUT_LENDERS

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import project
 import pytest
+import typer
 from project import SMOKE, Project
 
 from bgbias.cli import reproduce
+from bgbias.errors import UserError
 from bgbias.results import publication
 
 pytestmark = pytest.mark.workflow
@@ -145,3 +147,40 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
     footnote = reproduce.changed_source(commit)
     assert footnote.startswith("Changed since in src/bgbias: 1 file (a.py); git log ")
     assert reproduce.changed_source("unknown") == ""
+
+
+@pytest.mark.parametrize(
+    ("again", "alike", "said"),
+    [
+        ("a,b\n1,2.5\n", True, "tables/one.csv: identical"),
+        ("a,b\n1,2.75\n", False, "tables/one.csv: different: up to 0.25, in b; git diff tables/one.csv"),
+        ("a,b\n1,2.5\n3,4\n", False, "different: 2 rows of 2 columns, published 1 of 2"),
+    ],
+)
+def test_the_tables_of_a_script_are_made_again_and_compared(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    again: str,
+    alike: bool,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/one.csv").write_text("a,b\n1,2.5\n")
+    (tmp_path / "again.csv").write_text(again)
+    (tmp_path / "docs/results").mkdir(parents=True)
+    noted = {"command": "cp again.csv tables/one.csv", "tables": {"tables/one.csv": {}}}
+    (tmp_path / "docs/results/study.json").write_text(json.dumps(noted))
+    with pytest.raises(typer.Exit) as ended:
+        reproduce.reproduce("study")
+    assert bool(ended.value.exit_code) != alike
+    assert said in capfd.readouterr().out
+
+
+def test_a_script_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs/results").mkdir(parents=True)
+    (tmp_path / "docs/results/study.json").write_text(json.dumps({"command": "false", "tables": {}}))
+    with pytest.raises(UserError, match="false failed .* run the same command again"):
+        reproduce.reproduce("study")

@@ -1,6 +1,7 @@
 """Results that the project's pages show: published by a command, and made again by whoever doubts them."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -51,7 +52,8 @@ def publish(
 @app.command()
 def reproduce(
     grid: Annotated[
-        str | None, typer.Argument(help="A grid with published results; all are listed if not given.")
+        str | None,
+        typer.Argument(help="A grid or study with published results; all are listed if not given."),
     ] = None,
     row: Annotated[
         str | None, typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has.")
@@ -71,6 +73,8 @@ def reproduce(
     if grid is None:
         print(_list_results())
         return
+    if noted := publication.noted_tables().get(grid):
+        raise typer.Exit(not _are_tables_alike(noted))
     published, study = publication.read(grid), load(params, grid)
     model = pages.one_model(row, published.models()) if row else None
     if why := publication.reason_not_here(study):
@@ -148,6 +152,34 @@ def _variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:
         settings["grids"][target.grid] |= {"cells": cells}
     write_text(folder / "params.yaml", yaml.safe_dump(settings, sort_keys=False))
     return folder / "params.yaml"
+
+
+def _are_tables_alike(noted: dict[str, Any]) -> bool:
+    """Run the command that made a study's tables; whether they are what they were, number by number, which is said of each."""
+    from bgbias.results.rows import read_csv
+
+    before = {table: read_csv(Path(table)) for table in noted["tables"]}
+    print(f"$ {noted['command']}", flush=True)
+    if subprocess.run(shlex.split(noted["command"]), check=False).returncode:
+        raise UserError(
+            f"{noted['command']} failed (above); what is finished is kept: run the same command again."
+        )
+    are_alike = True
+    for table, old in before.items():
+        new = read_csv(Path(table))
+        if new.equals(old):
+            print(f"{table}: identical")
+            continue
+        are_alike = False
+        if new.shape != old.shape or list(new) != list(old):
+            print(
+                f"{table}: different: {new.shape[0]} rows of {new.shape[1]} columns, published {old.shape[0]} of {old.shape[1]}"
+            )
+            continue
+        numbers = old.select_dtypes("number").columns
+        apart = (new[numbers] - old[numbers]).abs().max()
+        print(f"{table}: different: up to {apart.max():.3g}, in {apart.idxmax()}; git diff {table}")
+    return are_alike
 
 
 def _list_results() -> str:
