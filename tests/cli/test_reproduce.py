@@ -182,5 +182,5 @@ def test_a_script_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs/results").mkdir(parents=True)
     (tmp_path / "docs/results/study.json").write_text(json.dumps({"command": "false", "tables": {}}))
-    with pytest.raises(UserError, match="false failed .* run the same command again"):
+    with pytest.raises(UserError, match=r"false failed .* run the same command again"):
         reproduce.reproduce("study")
