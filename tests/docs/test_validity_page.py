@@ -1,0 +1,99 @@
+"""What the page on composites and another place says is what its sums give."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "docs/results/validity.py"), run_name="validity")
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return " ".join((ROOT / "docs/results/validity.md").read_text(encoding="utf-8").split())
+
+
+def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any], page: str) -> None:
+    of, printed, scaled = study["Sums"]("main"), study["printed"], study["scaled"]
+
+    def short(estimate: Any) -> str:
+        return str(printed(estimate)).replace("0.", ".")
+
+    def less(composite: str) -> str:
+        found = scaled(study["more_than"](of, composite), -100)
+        return f"{found.value:.0f} [{found.high:.0f}, {found.low:.0f}]".replace("-", "−")
+
+    def percent(estimate: Any) -> str:
+        return str(printed(scaled(estimate, 100), 0))
+
+    p = study["permutation_p"](of, "a")
+    assert (
+        f"rank correlation of {short(study['over_networks'](of, 'a'))} (p = {p:.3f})".replace("0.0", ".0")
+        in page
+    )
+    assert f"by {less('a')} points of percent" in page
+    assert (
+        f"**The background carries most of the natural drop:** {percent(study['carried'](of))} is won"
+        in page.replace(" % [", " [")
+    )
+    slope = str(printed(study["slope"](of))).replace("[0.", "[.")
+    correlation = str(printed(study["over_networks"](of, "b"))).replace("0.", ".", 2).replace("1..", "1.")
+    assert f"rank correlation {correlation}, slope {slope}, and {less('b')} points more" in page
+    assert f"within a network, is {short(study['over_products'](of, 'a'))}" in page
+
+
+def test_what_the_page_says_of_single_networks_holds(study: dict[str, Any], page: str) -> None:
+    of = study["Sums"]("main")
+    drops = of.drops(np.arange(len(of.products)))
+    assert "it was larger than the real one for every network" in page
+    assert (drops["a"] > drops["natural"]).all()
+    shares = {name: 100 * study["carried"](of, n).value for n, name in enumerate(of.networks)}
+    vit = shares.pop("ViT-S/14 (saliency)")
+    assert (
+        f"All but one lie between {min(shares.values()):.0f} and {max(shares.values()):.0f} % carried" in page
+    )
+    assert f"has {vit:.0f} %" in page
+    levels = of.levels(np.arange(len(of.products)))
+    assert of.networks[int(levels["here"].argmin())] == "ViT-S/14 (saliency)"
+
+
+def test_shares_tell_what_the_page_says(study: dict[str, Any], page: str) -> None:
+    table, permuted = study["shares"](), study["permuted"]
+    assert "The object's share tells both drops: the less, the more is lost." in page
+    for drop in ("a", "natural"):
+        assert spearmanr(table["object"], table[drop]).statistic < 0
+        assert permuted(table["object"], table[drop]) < 0.05
+    assert "The interaction tells neither, nor what a grey background wins." in page
+    for column in ("a", "natural", "grey"):
+        assert permuted(table["interaction"], table[column]) > 0.05
+
+
+def test_levels_without_a_product_lack_it_in_queries_and_gallery(study: dict[str, Any]) -> None:
+    of = study["Sums"]("main")
+    table = pd.read_csv(ROOT / "docs/results/validity/main.csv")
+    own = table[(table["network"] == of.networks[3]) & (table["level"] == "there")].set_index("product")
+    gone = of.products[5]
+    others = own.drop(index=gone)
+    expected = (others["map_at_r"].sum() + own.loc[gone, "of_others"]) / others["queries"].sum()
+    without = np.delete(np.arange(len(of.products)), 5)
+    assert of.levels(without)["there"][3] == pytest.approx(expected)
+
+
+def test_the_p_of_a_permutation_is_that_of_all_orders(study: dict[str, Any]) -> None:
+    from itertools import permutations
+
+    one, other = np.array([1.0, 2, 3, 4, 5, 6]), np.array([2.0, 1, 4, 3, 6, 5])
+    own = abs(spearmanr(one, other).statistic)
+    every = [abs(spearmanr(order, other).statistic) >= own - 1e-9 for order in permutations(one)]
+    assert study["permuted"](one, other) == pytest.approx(np.mean(every), abs=0.01)
