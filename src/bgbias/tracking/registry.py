@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ALIAS = "current"
 LOADER = "bgbias.evaluation.embedder"
 SOURCE = Path(__file__).parents[1]
-# The folders of it that the loader and our backbones import from: all of it, in each model of a grid, took MLflow a second a model.
+# What of it the loader and our backbones import. Copying all of it took a second for each model of a grid.
 SERVING = ("compute", "evaluation", "files", "images", "models")
 # MLflow's registry takes none of these in a name.
 FORBIDDEN = re.compile(r"[/:.%\"']")
