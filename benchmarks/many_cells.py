@@ -39,7 +39,7 @@ settings = Train(iterations_per_epoch=steps)
 loop.place(method, device)
 photos = torch.randint(0, 256, (32, 3, 64, 64), dtype=torch.uint8)
 batch = Batch(photos, torch.arange(32) // 4, torch.arange(32))
-optimizer = loop.make_optimizer(method, settings, None)
+optimizer = loop.make_optimizer(method, settings)
 loop.train_epoch(method, iter([batch] * steps), optimizer, settings, device, 1)
 """
 

@@ -95,5 +95,5 @@ def _training(device: str, steps: int, tiny: bool) -> Callable[[Iterator[Any]], 
     method = plugins.load("methods", "bgaugment").Method(model, base)
     settings = Train(iterations_per_epoch=steps)
     loop.place(method, device)
-    optimizer = loop.make_optimizer(method, settings, None)
+    optimizer = loop.make_optimizer(method, settings)
     return lambda batches: loop.train_epoch(method, batches, optimizer, settings, device, 1)

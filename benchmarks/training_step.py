@@ -57,5 +57,5 @@ def _steps(method: str, batches: Callable[[], Any], steps: int, device: str) -> 
     wrapped = plugins.load("methods", method).Method(model, base)
     settings = Train(iterations_per_epoch=steps)
     loop.place(wrapped, device)
-    optimizer = loop.make_optimizer(wrapped, settings, None)
+    optimizer = loop.make_optimizer(wrapped, settings)
     return lambda: loop.train_epoch(wrapped, batches(), optimizer, settings, device, 1)

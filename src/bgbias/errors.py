@@ -1,7 +1,5 @@
 """What a person is told when the input, not the code, is at fault."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Mapping

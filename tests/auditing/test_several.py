@@ -17,6 +17,7 @@ from single_page import Reader, accessible, printed_whole, shown_whole
 import bgbias
 from bgbias.auditing.compared import compare, group, read, render
 from bgbias.errors import UserError
+from bgbias.models import adapters
 from tests.support import commands, toy_folder
 
 MODELS = """
@@ -77,6 +78,12 @@ def test_one_that_fails_is_named_and_the_others_are_compared(
         assert row["drop_low"] == pytest.approx(alone.drop.low)
         for step in ("pasting", "own_background", "class_background"):
             assert row[step] == pytest.approx(alone.estimate("steps", setting="query", step=step).value)
+
+
+def test_references_guess_nothing(place: Path) -> None:
+    assert adapters.load(f"{place}/mine.py:colours").guesses
+    histogram = adapters.load("reference:colours")
+    assert (histogram.guesses, histogram.alternatives) == ((), {})
 
 
 def test_the_same_command_computes_what_is_missing_alone(

@@ -30,9 +30,12 @@ Link = Callable[[Path, Path], None]
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
-    """The grid `demo` in an empty folder."""
+    """The grid `demo`, with a second loss, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    whole = yaml.safe_dump(params.read(ROOT / "params.yaml"), sort_keys=False)
+    raw = params.read(ROOT / "params.yaml")
+    rows = raw["grids"]["demo"]["cells"]
+    rows.append(rows[0] | {"datasets": ["demo_90"], "losses": ["arcface"]})
+    whole = yaml.safe_dump(raw, sort_keys=False)
     (tmp_path / "params.yaml").write_text(whole, encoding="utf-8")
     return params.load(Path("params.yaml"), "demo")
 

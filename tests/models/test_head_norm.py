@@ -73,7 +73,7 @@ def test_dcml_calls_it_for_all_photos_alike_and_for_each_environment(kind: str) 
     torch.testing.assert_close(norm.running_mean, mean)
     torch.testing.assert_close(norm.running_var, var)
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
-    groups = loop.make_optimizer(method, Train(lr=1e-3, weight_decay=0.1), 0.1).param_groups
+    groups = loop.make_optimizer(method, Train(lr=1e-3, weight_decay=0.1)).param_groups
     (own,) = (g for g in groups if any(p is norm.weight for p in g["params"]))
     assert (len(own["params"]), own["weight_decay"], own["lr"]) == (2, 0, 1e-3)
 

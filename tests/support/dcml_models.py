@@ -31,7 +31,7 @@ def built(kind: str, **options: Any) -> Any:
         loss.Params(margin=MARGIN, scale=SCALE, lr=0.1), 5, 6, seeds.torch_generator("class weights")
     )
     entries = {"chosen": {"kind": kind, **options}}
-    method = around(methods.find(entries, "chosen"), model, base, Task(LABELS, ("squares", 0)))
+    method = around(methods.find(entries, "chosen"), model, base, Task(LABELS, ("squares", 0), loss_lr=0.1))
     for module in method.modules().values():
         module.double().eval()
     return method

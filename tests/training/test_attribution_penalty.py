@@ -231,7 +231,7 @@ def test_a_gpu_takes_no_tf32_where_gradients_are_differentiated_again(
     method, seen = built("attr_frac", exact_model(), weight=weight), list[bool]()
     method.model.embedder.weight.register_hook(lambda _: seen.append(torch.backends.cudnn.allow_tf32))
     settings = Train(iterations_per_epoch=1)
-    optimizer = loop.make_optimizer(method, settings, None)
+    optimizer = loop.make_optimizer(method, settings)
     loop.train_epoch(method, iter([small_batch()]), optimizer, settings, "cpu", 1)
     assert set(seen) == {allowed}
     assert torch.backends.cudnn.allow_tf32

@@ -119,7 +119,7 @@ def test_environments_share_class_weights_that_are_the_empirical_branchs_in_the_
         assert len(weights) == count
         method.loss(one_batch())["loss"].backward()
         assert all(w.grad is not None and w.grad.abs().sum() > 0 for w in weights)
-        groups = loop.make_optimizer(method, Train(lr=1e-3), 0.1).param_groups
+        groups = loop.make_optimizer(method, Train(lr=1e-3)).param_groups
         (of_loss,) = (g for g in groups if any(p is weights[0] for p in g["params"]))
         assert len(of_loss["params"]) == count
         assert of_loss["lr"] == 0.1

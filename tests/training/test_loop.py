@@ -16,7 +16,7 @@ from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.training import loop
-from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.methods import BaseMethod, Batch, Task
 from bgbias.training.methods.plain import Method as Plain
 from bgbias.training.settings import Train
 
@@ -159,10 +159,10 @@ def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other(
     overlapped, naive = method(), method()
     loop.place(overlapped, "cpu")
     loop.place(naive, "cpu")
-    optimizer = loop.make_optimizer(overlapped, settings, None)
+    optimizer = loop.make_optimizer(overlapped, settings)
     found = loop.train_epoch(overlapped, batches(1), optimizer, settings, "cpu", 1)
 
-    optimizer = loop.make_optimizer(naive, settings, None)
+    optimizer = loop.make_optimizer(naive, settings)
     naive.model.train()
     total = 0.0
     for batch in batches(1):
@@ -212,12 +212,13 @@ def test_each_part_has_its_own_rate(optimizer: str) -> None:
     loss = plugins.load("losses", "arcface")
     weights = loss.build(loss.Params(margin=20, scale=16, lr=0.3), 4, 4, torch.Generator())
     settings = Train.model_validate({"optimizer": optimizer, "lr": 0.1, "embedder_lr": 0.2, "momentum": 0.7})
-    found = loop.make_optimizer(Plain(made.model, weights), settings, 0.3)
+    task = Task(torch.arange(4), ("squares", 0), loss_lr=0.3)
+    found = loop.make_optimizer(Plain(made.model, weights, task=task), settings)
     assert {"rmsprop": "RMSprop", "adam": "Adam", "adamw": "AdamW"}[optimizer] == type(found).__name__
     assert [g["lr"] for g in found.param_groups] == [0.1, 0.2, 0.3]
     assert [len(g["params"]) for g in found.param_groups] == [4, 2, 1]
     assert all(g["weight_decay"] == 1e-4 for g in found.param_groups)
     if optimizer == "rmsprop":  # docs/methods.md, section 1
         assert all((g["momentum"], g["alpha"], g["eps"]) == (0.7, 0.99, 1e-8) for g in found.param_groups)
-    plain = loop.make_optimizer(made, Train(lr=0.1), None)
+    plain = loop.make_optimizer(made, Train(lr=0.1))
     assert [g["lr"] for g in plain.param_groups] == [0.1, 0.1]

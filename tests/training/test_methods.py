@@ -256,7 +256,7 @@ def test_methods_get_their_pass_before_each_epoch(tmp_path: Path) -> None:
 
     method.model.eval()
     settings = Train(iterations_per_epoch=1, lr=1e-3)
-    optimizer = loop.make_optimizer(method, settings, None)
+    optimizer = loop.make_optimizer(method, settings)
     loop.train_epoch(method, iter([batch()]), optimizer, settings, "cpu", 3, passes)
     assert asked == [(3, "brightness", 7)]
     assert method.visited == list(range(8))

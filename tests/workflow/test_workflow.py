@@ -36,8 +36,15 @@ RUN_SMOKE = ("--config", "grid=smoke")
 
 @pytest.fixture
 def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The grid `demo` as if it had been run."""
+    """The grid `demo`, with a second loss, as if it had been run."""
     made = project.fresh(tmp_path / "project")
+    grid = made.folder / "grids/demo.yaml"
+    text = grid.read_text(encoding="utf-8")
+    row = text[text.index("    - datasets:") : text.index("    train:")]
+    of_datasets = "      - demo_00\n      - demo_50\n      - demo_90\n"
+    assert of_datasets in row
+    second = row.replace(of_datasets, "      - demo_90\n").replace("- contrastive", "- arcface")
+    grid.write_text(text.replace(row, row + second), encoding="utf-8")
     monkeypatch.chdir(made.folder)
     pretend(params.load(Path("params.yaml"), "demo"))
     return made

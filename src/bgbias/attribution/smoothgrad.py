@@ -11,8 +11,6 @@ For embeddings of unit length the Euclidean distance is d = sqrt(2 - 2s) of the 
 gradient is that of s times -1/d: one gradient of s serves both distances exactly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

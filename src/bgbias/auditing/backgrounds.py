@@ -1,7 +1,5 @@
 """What an audit puts behind objects: somebody's photos, or the pool that is drawn, so that nothing need be downloaded."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from contextlib import suppress
@@ -81,7 +79,7 @@ def find(place: str | None) -> BackgroundPhotos:
 def _drawn() -> list[tuple[str, bytes]]:
     """Names and PNGs. Drawing takes seconds, so that they are kept, under the code that draws them and the libraries it calls."""
     by = json.dumps([code.fingerprint(__name__), code.libraries(__name__)])
-    kept = places.cache() / FOLDER / f"{hashlib.sha256(by.encode()).hexdigest()[:16]}.zip"
+    kept = places.cache() / FOLDER / f"{code.hashed(by)}.zip"
     with suppress(UserError):  # not there yet, or damaged
         there = ImageStore(kept)
         return [(name, there.read(name)) for name in there.ids]

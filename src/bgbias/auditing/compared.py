@@ -4,11 +4,9 @@ Audits of the same photos, masks and backgrounds form a group, whoever made them
 compared within one (``results.comparison``).
 """
 
-from __future__ import annotations
-
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
@@ -261,11 +259,12 @@ def compare(audits: Mapping[str, Audit]) -> ComparedAudits:
     if not others:
         raise UserError(f"There is one audit, of {first}; name two or more to compare them.")
     for name, other in others:
-        for what in _differences(one, other):
-            raise UserError(
-                f"The audits of {first} and {name} cannot be compared: their {what} differ. Audit both in"
-                f" one command: bgbias audit PHOTOS --model ... --model ..."
-            )
+        for what, (entry, key) in ALIKE.items():
+            if one.numbers[entry].get(key) != other.numbers[entry].get(key):
+                raise UserError(
+                    f"The audits of {first} and {name} cannot be compared: their {what} differ. Audit both in"
+                    f" one command: bgbias audit PHOTOS --model ... --model ..."
+                )
     return ComparedAudits(audits)
 
 
@@ -276,9 +275,3 @@ def group(audits: Mapping[str, Audit]) -> list[ComparedAudits]:
         alike = [audit.numbers[entry].get(key) for entry, key in ALIKE.values()]
         groups.setdefault(as_json({"alike": alike}), {})[name] = audit
     return [ComparedAudits(some) for some in groups.values()]
-
-
-def _differences(one: Audit, other: Audit) -> Iterator[str]:
-    for what, (entry, key) in ALIKE.items():
-        if one.numbers[entry].get(key) != other.numbers[entry].get(key):
-            yield what

@@ -1,6 +1,5 @@
 """A finished audit as a dataset of FiftyOne: what each query lost, beside its photo and mask, to filter and sort by."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from bgbias.auditing.finished import Audit
 from bgbias.auditing.masker import FOLDER
 from bgbias.errors import UserError
 from bgbias.files import places
+from bgbias.files.checksums import sha256
 from bgbias.files.pictures import walk
 from bgbias.images import drawn_masks
 from bgbias.masks.kept import KeptMasks
@@ -56,7 +56,7 @@ def dataset(
     def mask_of(photo: SourcePhoto) -> np.ndarray | None:
         if drawn := photo.truth():
             return drawn_masks.decode_mask(drawn, f"mask of {photo.image_id}")
-        checksum = hashlib.sha256(photo.read()).hexdigest()
+        checksum = sha256(files[photo.image_id])
         return next((cache.read(checksum).alpha for cache in kept if checksum in cache), None)
 
     def samples() -> Iterator[Any]:

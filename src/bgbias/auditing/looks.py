@@ -1,7 +1,5 @@
 """Where an audited model looks, on a few photos."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import pandas as pd
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedded
 from bgbias.auditing.resumable import KeptRows
+from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
 from bgbias.progress import showing
@@ -55,8 +54,6 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> 
     By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
     in ``work`` stay.
     """
-    import torch
-
     from bgbias.attribution.score import scored as score
 
     chosen = photos.table.rows(photos.trusted).keyed("attribution", count)

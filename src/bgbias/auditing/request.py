@@ -1,7 +1,5 @@
 """What somebody asks for, by the command or from Python: prepared, computed and, of several models, compared."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Arguments that several commands take, and the words of help for commands and steps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

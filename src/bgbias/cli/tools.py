@@ -1,7 +1,5 @@
 """Commands beside the workflow: what a study needs, costs and has; going on after a kill."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from pathlib import Path

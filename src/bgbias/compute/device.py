@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.progress import say
 
@@ -15,8 +16,6 @@ M_MMAP_MAX = -4
 
 def pick(wanted: str = "auto") -> str:
     """The device for ``wanted``: ``auto`` takes a GPU where there is one; an absent or unknown one is an error."""
-    import torch
-
     threads = os.environ.get("OMP_NUM_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
@@ -41,8 +40,6 @@ def pick(wanted: str = "auto") -> str:
 
 def describe(device: str) -> str:
     """The device's name for people and records."""
-    import torch
-
     if device.startswith("cuda"):
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
@@ -51,8 +48,6 @@ def describe(device: str) -> str:
 
 def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[object]:
     """Autocast to the ``precision``: bf16 (or bfloat16) or float16; nothing otherwise."""
-    import torch
-
     kinds = {"bf16": torch.bfloat16, "bfloat16": torch.bfloat16, "float16": torch.float16}
     if precision not in kinds:
         return contextlib.nullcontext()
@@ -61,8 +56,6 @@ def autocast(device: str, precision: str) -> contextlib.AbstractContextManager[o
 
 def full_precision() -> contextlib.AbstractContextManager[object]:
     """Convolutions in float32 without TF32, which a GPU would otherwise put in its place; nothing changes on a CPU."""
-    import torch
-
     return torch.backends.cudnn.flags(enabled=True, allow_tf32=False)
 
 

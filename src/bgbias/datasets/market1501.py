@@ -15,16 +15,13 @@ from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
 
+Params = PersonParams
 TITLE = "Market-1501"
 KEY = "market1501"
 (OFFICIAL,) = read_official("market1501").values()
 TRAIN, QUERIES, GALLERY = 12_936, 3_368, 15_913
 TRAINING_PERSONS = 751
 PHOTO_BYTES = 2_000  # about: 64 x 128 pixels
-
-
-class Params(PersonParams):
-    """Where the archive is, and how many of its training persons validate."""
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:

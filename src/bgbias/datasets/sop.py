@@ -21,11 +21,8 @@ LISTS = ("Ebay_train.txt", "Ebay_test.txt")
 HEADER = ["image_id", "class_id", "super_class_id", "path"]
 FIRST_VAL_CLASS = 8_489
 PHOTO_BYTES = 25_000  # about: small photos, some 3 GB in all
+Params = ArchiveParams
 COUNTS = {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
-
-
-class Params(ArchiveParams):
-    """Where the archive is."""
 
 
 class ListedPhoto(NamedTuple):
@@ -55,7 +52,8 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     archive = parts["photos"]
     lists = lists_in(archive, LISTS, "Stanford Online Products")
     listed = read_lists({name: data.decode() for name, data in lists.items()}, str(archive))
-    for path, data in listed_photos(archive, _path, listed):
+    # The lists name a photo by its last folder and its name.
+    for path, data in listed_photos(archive, lambda m: "/".join(PurePosixPath(m).parts[-2:]), listed):
         photo = listed[path]
         yield Item(
             image_id=path,
@@ -98,8 +96,3 @@ def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
                 f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
     return listed
-
-
-def _path(member: str) -> str:
-    """A member's last folder and name: the form that the lists use."""
-    return "/".join(PurePosixPath(member).parts[-2:])

@@ -1,7 +1,5 @@
 """Reading zip and tar archives member by member, without unpacking them to the disk."""
 
-from __future__ import annotations
-
 import io
 import lzma
 import os

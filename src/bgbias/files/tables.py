@@ -1,7 +1,5 @@
 """Tables that people keep, as text: CSV and Parquet, told apart by what is in them."""
 
-from __future__ import annotations
-
 from io import StringIO
 from pathlib import Path
 from typing import IO, Any

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit
-from torch import Tensor
 
 from bgbias.errors import UserError
 from bgbias.masks import quality
@@ -113,10 +113,8 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     )
 
 
-def packed(path: Path) -> dict[str, Tensor]:
+def packed(path: Path) -> dict[str, torch.Tensor]:
     """The bytes of an ONNX file as the one tensor of a .safetensors, which is the format that fetched weights are kept in."""
-    import torch
-
     return {PACKED: torch.from_numpy(np.fromfile(path, np.uint8))}
 
 

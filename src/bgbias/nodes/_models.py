@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bgbias import seeds
+from bgbias.compute.lazy import torch
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.settings import How
@@ -60,9 +63,6 @@ def with_statistics(model: EmbeddingModel, album: Album) -> dict[str, str]:
     """Make a model ready for training that normalises by a batch's photos: batch norms that were folded into convolutions get
     statistics again, those of training photos. What a record says of it.
     """
-    import numpy as np
-    import torch
-
     from bgbias.models import norms
 
     if not norms.folded(model):

@@ -1,9 +1,8 @@
 """Node: how much of a model's attribution lies on the object."""
 
-from __future__ import annotations
+from typing import Any
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
@@ -13,11 +12,6 @@ from bgbias.nodes._models import open_model
 from bgbias.study import plan
 from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from bgbias.segmentation.truth import Truth
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -61,7 +55,6 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
     For a keyed subset of the test photos.
     """
-    import numpy as np
     import pandas as pd
 
     from bgbias.attribution.smoothgrad import attribute_photos
@@ -78,7 +71,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
         distance = plan.distance(cell)
         truth = None
         if plan.truth(study, cell.dataset) == "masks":
-            truth = _find_objects(album.objects(photos.table.ids))
+            truth = album.objects(photos.table.ids).find
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
             from bgbias.attribution.similarity_score import attribute_pairs
@@ -94,8 +87,3 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
                 f"attribution_{variant}_below_0": float((part["score"] < 0).mean()),
                 f"attribution_{variant}_skipped": int(part["score"].isna().sum()),
             }
-
-
-def _find_objects(truth: Truth) -> Callable[[str], np.ndarray | None]:
-    """Gives where a photo's object is, bool [S, S], by its id; None where that is not known."""
-    return lambda image_id: truth.shown(image_id) if image_id in truth.ids else None

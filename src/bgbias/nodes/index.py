@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,7 @@ from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pandas as pd
-
 
 SUBJECT = ("dataset",)
 OUTPUTS = {

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
@@ -38,8 +40,6 @@ def probe(study: Study, cell: Cell) -> None:
 
     On a model's embeddings of clean photos; others are classified.
     """
-    import numpy as np
-
     from bgbias.evaluation import embeddings, probes
 
     folds = plan.asked(study, "probes", "folds", "asks for no probes")

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bgbias import progress
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
@@ -21,7 +23,6 @@ from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    import numpy as np
     import pandas as pd
 
     from bgbias.backgrounds.foregrounds import Foreground

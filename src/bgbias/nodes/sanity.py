@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bgbias import progress, seeds
+from bgbias.compute.lazy import torch
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
@@ -17,8 +20,6 @@ from bgbias.study.cell import CELL, Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from bgbias.evaluation.photos import EvaluationPhotos
 
 SUBJECT = ("cell",)
@@ -59,9 +60,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
 
     Scores models with randomised weights and blind maps, and how faithful maps are.
     """
-    import numpy as np
     import pandas as pd
-    import torch
 
     from bgbias.attribution import priors
     from bgbias.attribution.randomised import LEVELS, randomised
@@ -104,7 +103,6 @@ def _faithful(
     study: Study, model: Any, photos: EvaluationPhotos, judged: dict[str, dict[str, np.ndarray]], device: str
 ) -> Any:
     """How faithful each kind of map is to the model, photo by photo: columns image_id, kind, faithful."""
-    import numpy as np
     import pandas as pd
 
     from bgbias.attribution import faithfulness

@@ -3,6 +3,8 @@
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, step
@@ -51,8 +53,6 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
 
     For a keyed subset; masks are judged by the dataset's truth.
     """
-    import numpy as np
-
     from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos

@@ -117,7 +117,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         history = study.files.at("partial_history", grid=study.grid, **cell.wildcards)
         state = loop.fit(
             method, epochs.batches, validate, validate.monitor, settings, checkpoint, history, made.digest, device,
-            getattr(plan.loss_params(study, cell), "lr", None), epochs.passes,
+            epochs.passes,
         )  # fmt: skip
         header = {"cell": cell.wildcards, "digest": made.digest, "best_epoch": state.best_epoch}
         save(model, made.outputs["model"], header)

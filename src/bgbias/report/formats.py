@@ -3,8 +3,6 @@
 All rounded forms are made from one sheet of words, so that they cannot disagree.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import textwrap
@@ -208,8 +206,7 @@ def escape(text: str) -> str:
     return re.sub("|".join(map(re.escape, LATEX)), lambda sign: LATEX[sign.group()], text)
 
 
-def _web(text: str) -> str:
-    return html_escape(text, quote=False)
+_web = partial(html_escape, quote=False)
 
 
 def _narrow(head: str) -> list[str]:

@@ -1,7 +1,5 @@
 """Queries as a page shows them: the photo with its mask, its object elsewhere, and what each model finds first for either."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 

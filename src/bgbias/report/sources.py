@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -17,6 +17,8 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
 
@@ -46,6 +48,13 @@ def printed(*numbers: int) -> Sources:
 def table(study: Study, number: int) -> pd.DataFrame:
     """A table of the report. Raises UserError if it was not made yet."""
     return formats.read(study.files.at("table_csv", table=f"table{number}"))
+
+
+def drawn_from(
+    number: int, figure: Callable[[pd.DataFrame], Figure]
+) -> tuple[Callable[[Study], Sources], Callable[[Study], Figure]]:
+    """``reads`` and ``draw`` of a figure of one of the report's tables."""
+    return lambda _: printed(number), lambda study: figure(table(study, number))
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:

@@ -3,8 +3,6 @@
 All of it is made of values a query, as ``queries.parquet`` of a study or of an audit holds them, so that differences are paired.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence

@@ -75,6 +75,10 @@ class Truth(Protocol):
     def shown(self, image_id: str) -> np.ndarray:
         """The object as bool [S, S]."""
 
+    def find(self, image_id: str) -> np.ndarray | None:
+        """The same; None where it is not known."""
+        return self.shown(image_id) if image_id in self.ids else None
+
     def area(self, image_id: str) -> float:
         """The object's share of the crop."""
         return float(self.shown(image_id).mean())

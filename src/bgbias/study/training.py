@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bgbias import plugins, seeds
+from bgbias.compute.lazy import nn, torch
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.methods import NamedMethod
 from bgbias.study.params import Study
+from bgbias.training.methods import BaseMethod, Task
 
 if TYPE_CHECKING:
-    import numpy as np
-    from torch import nn
-
     from bgbias.models.model import EmbeddingModel
-    from bgbias.training.methods import BaseMethod, Task
 
 
 def build_method(study: Study, cell: Cell, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
     """The method of a cell around a model, with its loss for the classes of these labels, int [N] from 0."""
-    import torch
-
-    from bgbias.training.methods import Task
-
     named, params = plan.method(study, cell), plan.loss_params(study, cell)
     key, classes = (cell.dataset, cell.loss, cell.run), int(labels.max()) + 1
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bgbias.compute.vitals import shown
+from bgbias.files.code import hashed
 from bgbias.report import look
 from bgbias.tracking import views
 
@@ -111,7 +112,7 @@ class Entry:
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        return _hash(replace(self, history="", vitals=""))
+        return hashed(repr(replace(self, history="", vitals="")))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:
@@ -165,7 +166,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
 def mark(points: Sequence[Point]) -> str:
     """A fingerprint of points, to tell a curve that has grown from one that began anew."""
     # Not of times, which begin anew where a training is resumed.
-    return _hash([(point.metric, point.value, point.step) for point in points])
+    return hashed(repr([(point.metric, point.value, point.step) for point in points]))
 
 
 def _collection(record: dict[str, Any]) -> Collection:
@@ -225,10 +226,6 @@ def _json(value: dict[str, Any]) -> str:
         return text
     checksum = hashlib.sha256(text.encode()).hexdigest()
     return f"{len(value)} items, sha256 {checksum}; the record has them"
-
-
-def _hash(value: Any) -> str:
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def _word(name: str) -> str:

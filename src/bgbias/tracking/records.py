@@ -1,6 +1,5 @@
 """The records below some folders as MLflow shows them: one entry a step, and one a model that joins those of its steps."""
 
-import hashlib
 import json
 import logging
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from bgbias.files import sealed
+from bgbias.files.code import hashed
 from bgbias.tracking import views
 from bgbias.tracking.entries import MODEL_RUN, Collection, Entry, entry_of
 
@@ -189,7 +189,7 @@ def _joined(chain: list[Entry]) -> Entry:
         node=MODEL_RUN,
         name=title,
         # Of what it was made of first: what is measured of the same model later is added to its run.
-        digest=hashlib.sha256(f"{MODEL_RUN} {first.digest}".encode()).hexdigest()[:16],
+        digest=hashed(f"{MODEL_RUN} {first.digest}"),
         status=status,
         finished=max(ends) if ends and status != "RUNNING" else None,
         params=params | {"node": MODEL_RUN},

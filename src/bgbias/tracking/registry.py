@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 ALIAS = "current"
 LOADER = "bgbias.evaluation.embedder"
 SOURCE = Path(__file__).parents[1]
+# What of it the loader and our backbones import. Copying all of it took a second for each model of a grid.
+SERVING = ("compute", "evaluation", "files", "images", "models")
 # MLflow's registry takes none of these in a name.
 FORBIDDEN = re.compile(r"[/:.%\"']")
 # What the loader and the backbones import.
@@ -114,17 +116,21 @@ def _save(folder: Path, weights: Path, model: Model, dimension: int) -> None:
 
 
 def _copy_code(weights: Path, package: Path) -> None:
-    """This package; and somebody else's backbone or neck that the weights need, beside ours, so that it is found there."""
+    """What of this package serves a model; with somebody else's backbone or neck, which may import anything, all of it, and their
+    files beside ours, so that they are found there.
+    """
     from safetensors import safe_open
 
-    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
     with safe_open(weights, "numpy") as file:
         header = json.loads(file.metadata()["bgbias"])
-    for family, option in (("backbones", header["backbone"]), ("necks", header.get("neck"))):
-        own = Path(plugins.load(family, option).__file__ or "") if option else SOURCE
-        if not own.is_relative_to(SOURCE):
-            for file in own.parent.glob("*.py"):
-                there = package / plugins.FAMILIES[family].partition(".")[2].replace(".", "/") / file.name
-                if there.exists():
-                    raise UserError(f"{file} has the name of a file of ours; give it another one.")
-                shutil.copy(file, there)
+    options = {"backbones": header["backbone"], "necks": header.get("neck")}
+    used = {family: Path(plugins.load(family, o).__file__ or "") for family, o in options.items() if o}
+    others = {family: path for family, path in used.items() if not path.is_relative_to(SOURCE)}
+    left_out = [p.name for p in SOURCE.iterdir() if p.is_dir() and p.name not in SERVING and not others]
+    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__", *left_out))
+    for family, path in others.items():
+        for file in path.parent.glob("*.py"):
+            there = package / plugins.FAMILIES[family].partition(".")[2].replace(".", "/") / file.name
+            if there.exists():
+                raise UserError(f"{file} has the name of a file of ours; give it another one.")
+            shutil.copy(file, there)

@@ -12,11 +12,11 @@ import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
+from bgbias.files.code import hashed
 from bgbias.files.locks import locked
 from bgbias.tracking import entries, faults, registry, views
 from bgbias.tracking.entries import Entry, Point, mark
@@ -258,8 +258,7 @@ def _check_unchanged(uri: str) -> None:
 def _lock_of(uri: str) -> Path:
     if uri.startswith(SQLITE):
         return database(uri).with_name(f"{database(uri).name}.lock")
-    name = sha256(uri.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{name}.lock"
+    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hashed(uri)}.lock"
 
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:

@@ -5,7 +5,6 @@ MLflow's own table of runs shows neither parameters nor metrics until they are c
 A shared view, kept in a tag of the experiment, is such a choice: which runs, which columns, which charts.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from bgbias.files.code import hashed
 from bgbias.report import html, names
 from bgbias.report.columns import NOTHING
 
@@ -50,17 +50,13 @@ def described(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, 
     values = [html.number(factor * metrics[key], digits) for _, key, factor, digits in measured] or [NOTHING]
     table = [f"| {' | '.join(line)} |" for line in (heads, ["---:"] * len(heads), values)]
     note = "\n".join([f"**{title}**", "", *table, "", _PAGES["about_run"].format(grid=grid)])
-    return {NOTE: note, WRITTEN: _mark(note)}
-
-
-def _mark(note: str) -> str:
-    return hashlib.sha256(note.encode()).hexdigest()[:16]
+    return {NOTE: note, WRITTEN: hashed(note)}
 
 
 def editable(tags: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """The tags to set on a run that has these already: people edit descriptions and colours in MLflow's pages."""
     theirs = {COLOUR} & before.keys()
-    if NOTE in before and before.get(WRITTEN) != _mark(before[NOTE]):
+    if NOTE in before and before.get(WRITTEN) != hashed(before[NOTE]):
         theirs |= {NOTE, WRITTEN}
     return {key: value for key, value in tags.items() if key not in theirs}
 

@@ -4,8 +4,6 @@ Every draw is keyed by (dataset, seed, epoch, step), not by the method: two meth
 the same crops, and a run that was interrupted goes on as if it had not been.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -82,7 +82,6 @@ def fit(
     history: Path,
     digest: str,
     device: str = "cpu",
-    loss_lr: float | None = None,
     passes: EpochPasses = _no_passes,
     lr_key: str = LR_KEY,
 ) -> State:
@@ -97,7 +96,7 @@ def fit(
     model = method.model
     freeze(model.trunk, settings.frozen, model.backbone)
     place(method, device)
-    optimizer = make_optimizer(method, settings, loss_lr)
+    optimizer = make_optimizer(method, settings)
     peaks = [float(group["lr"]) for group in optimizer.param_groups]
     state = _restore(checkpoint, digest, method, optimizer) or State()
     if state.epoch:
@@ -167,15 +166,15 @@ def set_rates(optimizer: torch.optim.Optimizer, peaks: list[float], settings: Tr
         group["lr"] = peak * share
 
 
-def make_optimizer(method: BaseMethod, settings: Train, loss_lr: float | None) -> torch.optim.Optimizer:
+def make_optimizer(method: BaseMethod, settings: Train) -> torch.optim.Optimizer:
     """The optimizer over trunk, embedding layer, class weights (with their own rate) and whatever the method adds."""
     groups: list[dict[str, Any]] = [
         {"params": [p for p in method.model.trunk.parameters() if p.requires_grad], "lr": settings.lr},
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
     ]
-    class_weights = list(method.base_loss.parameters())
-    if class_weights:
-        groups.append({"params": class_weights, "lr": loss_lr or settings.lr})
+    if class_weights := list(method.base_loss.parameters()):
+        own = method.task.loss_lr if method.task else None
+        groups.append({"params": class_weights, "lr": own or settings.lr})
     groups += method.own_parameters(settings.lr)
     shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer in ("rmsprop", "sgd"):

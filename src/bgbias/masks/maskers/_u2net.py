@@ -17,7 +17,7 @@ FILES: tuple[str, ...] = ()
 
 
 def _net(name: str) -> dict[str, Any]:
-    """How one of the nets is made, with random weights, and how its masker is built."""
+    """How one of the nets is made, with random weights, how its masker is built, and where its weights are."""
 
     def network() -> U2Net:
         from bgbias.masks.u2net import NETS
@@ -29,18 +29,16 @@ def _net(name: str) -> dict[str, Any]:
 
         return build_masker(name, params, device)
 
-    return {"network": network, "build": build}
+    return {"network": network, "build": build, "PUBLISHED": read_sources(name)}
 
 
 MEMBERS = {
     "u2net": {
         "__doc__": "U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``.",
         **_net("u2net"),
-        "PUBLISHED": read_sources("u2net"),
     },
     "u2netp": {
         "__doc__": "U²-Net-p (Qin et al. 2020), the small net: a fortieth of the weights, masks a little less exact.",
         **_net("u2netp"),
-        "PUBLISHED": read_sources("u2netp"),
     },
 }

@@ -4,8 +4,6 @@ The input is one tensor, [B, 3, S, S] or [B, S, S, 3]. Whole numbers of 8 bits a
 normalised as the options say, or as usual for ImageNet.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -29,7 +29,8 @@ def adapt(which: str, options: Options) -> Adapted:
     kind, _, spec = which.partition(":")
     if which == COLOURS:
         looks = {field: getattr(options, field) for field in LOOKS}
-        return plugins.load("adapters", "python").of_object(_histograms, Options(**looks), name)  # type: ignore[no-any-return]
+        histogram = plugins.load("adapters", "python").of_object(_histograms, Options(**looks), name)
+        return replace(histogram, guesses=(), alternatives={})
     if kind != SHUFFLED or not spec:
         raise UserError(f"There is no {name}; references are {TAKES}.")
     return _shuffled(adapters.load(spec, options), name)

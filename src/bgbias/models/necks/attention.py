@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
+from bgbias.compute.lazy import nn
 from bgbias.settings import Strict
-
-if TYPE_CHECKING:
-    from bgbias.models.necks._attention_net import AttentionNet
 
 
 class Params(Strict):
@@ -19,7 +15,7 @@ class Params(Strict):
     positions: int = Field(ge=1, description="height times width")
 
 
-def build(params: Params) -> AttentionNet:
+def build(params: Params) -> nn.Module:
     """A net with random weights, to be filled."""
     from bgbias.models.necks._attention_net import AttentionNet
 

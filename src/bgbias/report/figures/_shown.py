@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import random_background
-from bgbias.report import sources
+from bgbias.report import names, sources
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, Cell
 from bgbias.study.params import Study
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from bgbias.evaluation.photos import EvaluationPhotos
     from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
-
-CURED = "bgaugment"
 
 
 def dataset(study: Study) -> str:
@@ -29,7 +27,7 @@ def pair(study: Study) -> tuple[Cell, ...]:
     """A plain and a cured model of the dataset that differ in nothing else; nothing if the grid has none."""
     cells = plan.cells(study)
     for cell in cells:
-        cured = replace(cell, method=CURED)
+        cured = replace(cell, method=names.BGAUGMENT)
         if cell.dataset == dataset(study) and cell.method == PLAIN and cured in cells:
             return cell, cured
     return ()

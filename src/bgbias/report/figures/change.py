@@ -30,14 +30,6 @@ def wanted(study: Study) -> bool:
     return any(cell.method != PLAIN and replace(cell, method=PLAIN) in trained for cell in trained)
 
 
-def reads(_study: Study) -> sources.Sources:
-    return sources.printed(1)
-
-
-def draw(study: Study) -> look.Figure:
-    return figure_change(sources.table(study, 1))
-
-
 def figure_change(table: pd.DataFrame) -> look.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
     methods = table[names.trained(table["method"]) & (table["method"] != PLAIN)]
@@ -49,6 +41,9 @@ def figure_change(table: pd.DataFrame) -> look.Figure:
     panels = rows.assign(name=called).groupby(["dataset", "backbone"], sort=False)
     groups = {f"{names.dataset(str(dataset))} · {backbone}": own for (dataset, backbone), own in panels}
     return _dots.figure(groups, CHANGES, AXIS, _colour)
+
+
+reads, draw = sources.drawn_from(1, figure_change)
 
 
 def _colour(row: Mapping[Hashable, Any], column: str) -> str:

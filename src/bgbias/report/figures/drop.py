@@ -14,19 +14,10 @@ from bgbias.images import contact_sheet
 from bgbias.report import look, sources
 from bgbias.report import names as wording
 from bgbias.study.cell import PLAIN
-from bgbias.study.params import Study
 
 PLACE = 7
 ROW, BETWEEN_LOSSES, HEADING, AROUND = 0.175, 0.06, 0.27, 0.88  # inches
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
-
-
-def reads(_study: Study) -> sources.Sources:
-    return sources.printed(1)
-
-
-def draw(study: Study) -> look.Figure:
-    return figure_drop(sources.table(study, 1))
 
 
 def figure_drop(table: pd.DataFrame) -> look.Figure:
@@ -76,6 +67,9 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         right.set_yticks([])
         _legend(figure, table)
     return figure
+
+
+reads, draw = sources.drawn_from(1, figure_drop)
 
 
 def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:

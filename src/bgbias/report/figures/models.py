@@ -10,19 +10,10 @@ from bgbias.images.contact_sheet import MUTED
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _dots
 from bgbias.report.tables import models
-from bgbias.study.params import Study
 
 PLACE = 8
 AXIS = "MAP@R, %: original queries (open), other backgrounds (filled)"
 wanted = models.wanted
-
-
-def reads(_study: Study) -> sources.Sources:
-    return sources.printed(models.NUMBER)
-
-
-def draw(study: Study) -> look.Figure:
-    return figure_models(sources.table(study, models.NUMBER))
 
 
 def figure_models(table: pd.DataFrame) -> look.Figure:
@@ -31,3 +22,6 @@ def figure_models(table: pd.DataFrame) -> look.Figure:
     groups = {names.dataset(str(name)): rows for name, rows in by_dataset}
     colours = {"clean": MUTED, "changed": look.PALETTE[1]}
     return _dots.figure(groups, ("clean", "changed"), AXIS, lambda _row, column: colours[column])
+
+
+reads, draw = sources.drawn_from(models.NUMBER, figure_models)

@@ -30,14 +30,6 @@ def wanted(study: Study) -> bool:
     return shape_texture.wanted(study) and any(_series(pd.DataFrame(shape_texture.learned(study).values())))
 
 
-def reads(study: Study) -> sources.Sources:
-    return sources.printed(shape_texture.NUMBER)
-
-
-def draw(study: Study) -> look.Figure:
-    return figure_shape_share(sources.table(study, shape_texture.NUMBER))
-
-
 def figure_shape_share(table: pd.DataFrame) -> look.Figure:
     """A panel for each dataset, pretraining and kind of negatives of Table 14 (``tables.shape_texture``) that has several alphas;
     0 is the same pretraining without negatives. Raises UserError if there is none.
@@ -55,6 +47,9 @@ def figure_shape_share(table: pd.DataFrame) -> look.Figure:
             " params.yaml."
         )
     return _panels.figure(pd.concat(panels), _panel, "alpha", "decisions by shape, %")
+
+
+reads, draw = sources.drawn_from(shape_texture.NUMBER, figure_shape_share)
 
 
 def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:

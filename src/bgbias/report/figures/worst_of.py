@@ -13,23 +13,17 @@ import pandas as pd
 from bgbias.report import look, sources
 from bgbias.report.figures import _panels
 from bgbias.report.tables import crossing
-from bgbias.study.params import Study
 
 PLACE = 9
 wanted = crossing.wanted
 
 
-def reads(study: Study) -> sources.Sources:
-    return sources.printed(crossing.NUMBER)
-
-
-def draw(study: Study) -> look.Figure:
-    return figure_worst_of(sources.table(study, crossing.NUMBER))
-
-
 def figure_worst_of(table: pd.DataFrame) -> look.Figure:
     """A panel for each dataset and backbone of Table 6 (``tables.crossing``)."""
     return _panels.figure(table, _panel, "backgrounds tried", "MAP@R with the worst, %")
+
+
+reads, draw = sources.drawn_from(crossing.NUMBER, figure_worst_of)
 
 
 def _panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:

@@ -1,7 +1,5 @@
 """Pictures inside a page, as small as they are shown."""
 
-from __future__ import annotations
-
 import base64
 import io
 

@@ -4,8 +4,6 @@ higher.
 All models are compared on the same queries (``results.comparison``). Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pandas as pd

@@ -12,6 +12,8 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from bgbias import seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training import tiles
@@ -130,8 +132,6 @@ def epoch_views(
     """The full batches of an epoch (from 1): every photo at most once, in random order, each batch with two views of its photos,
     first all first ones. ``key``: (dataset, seed).
     """
-    import numpy as np
-
     order = seeds.generator("pretraining order", *key, epoch).permutation(len(photos.labels))
     for step in range(params.steps(len(order))):
         rows = order[step * params.batch_size : (step + 1) * params.batch_size]
