@@ -41,7 +41,6 @@ RUNS = {
     "main": "as planned",
     "isnet": "masks by IS-Net",
     "other_draws": "other photos, other draws",
-
 }
 PICTURE = TABLES / "validity.png"
 WITHOUT = places.SAME_WITHOUT_LENDERS
