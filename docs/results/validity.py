@@ -36,6 +36,7 @@ DRAWS = 2
 ONE_SHOT = 0.95  # cosine, in both of these networks
 SHOTS = ("EfficientNet-lite0", "MobileNetV2 (deep-sort)")
 PERMUTATIONS = 10_000
+SMALL_P = 0.001
 # The photos and networks of the plan, and what is another of them, with the eight fastest networks.
 RUNS = {
     "main": "as planned",
@@ -325,7 +326,8 @@ def law() -> pd.DataFrame:
             ("grey wins", "grey"),
         ):
             found = spearmanr(table[share], table[column])
-            line[title] = f"{found.statistic:.2f} (p {permuted(table[share], table[column]):.3f})"
+            p = permuted(table[share], table[column])
+            line[title] = f"{found.statistic:.2f} (p {'< 0.001' if p < SMALL_P else f'{p:.3f}'})"
         lines.append(line)
     return pd.DataFrame(lines)
 
