@@ -167,7 +167,7 @@ def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path
 
 def test_a_masker_that_knows_no_doubt_vouches_for_nothing(read: Reader) -> None:
     """As GrabCut does."""
-    assert "This masker is in doubt of no pixel" in read.text
+    assert "This segmentation model is in doubt of no pixel" in read.text
     assert "have a clear mask" not in read.text
 
 

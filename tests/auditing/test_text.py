@@ -259,7 +259,10 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     assert audit.has_many_unsure_masks is many
     assert ("have a clear mask" in audit.verdict or "has a clear mask" in audit.verdict) is many
     advised = audit.sentences("advice")[0]
-    assert advised.startswith("Better masks first, because many are unclear: try a stronger masker") is many
+    assert (
+        advised.startswith("Better masks first, because many are unclear: try a stronger segmentation model")
+        is many
+    )
     drawn = replace(audit, masker="2 drawn by hand")
     assert drawn.sentences("masks") == ["They were drawn by hand, and are taken as right."]
 
@@ -267,7 +270,7 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
 def test_a_masker_without_doubt_and_masks_that_were_drawn_are_no_proof() -> None:
     doubtless = pd.DataFrame({"clarity": [math.nan, math.nan]})
     (sentence,) = an_audit(labelled(), qualities=doubtless).sentences("masks")
-    assert sentence.startswith("This masker is in doubt of no pixel")
+    assert sentence.startswith("This segmentation model is in doubt of no pixel")
     partly = pd.DataFrame({"clarity": [math.nan, 0.95]})
     first, _ = an_audit(labelled(), qualities=partly).sentences("masks")
     assert first.endswith("clear (0.85 or more); drawn ones are taken as right.")
