@@ -79,6 +79,21 @@ def test_shares_tell_what_the_page_says(study: dict[str, Any], page: str) -> Non
         assert permuted(table["interaction"], table[column]) > 0.05
 
 
+def test_other_masks_and_other_photos_say_what_the_page_says(study: dict[str, Any], page: str) -> None:
+    assert "With IS-Net's masks, and with other photos and other draws, the order holds as well" in page
+    apart = {}
+    for run in ("isnet", "other_draws"):
+        of = study["Sums"](run)
+        assert study["over_networks"](of, "a").low > 0.5
+        assert study["carried"](of).low > 0.5
+        apart[run] = study["more_than"](of, "a")
+    assert "exaggerate by 17 points with IS-Net's masks, and by 6, not significantly, with other photos" in page
+    assert [round(-100 * found.value) for found in apart.values()] == [17, 6]
+    assert apart["isnet"].high < 0 < apart["other_draws"].high
+    assert "with other photos the slope's interval ends below .5" in page
+    assert study["slope"](study["Sums"]("other_draws")).low < 0.5
+
+
 def test_levels_without_a_product_lack_it_in_queries_and_gallery(study: dict[str, Any]) -> None:
     of = study["Sums"]("main")
     table = pd.read_csv(ROOT / "docs/results/validity/main.csv")

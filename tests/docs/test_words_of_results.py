@@ -101,12 +101,11 @@ def test_the_birds_networks_own_features_beat_trained_embeddings_on_original_pho
 def test_pixels_that_are_missing_at_a_rim_cost_points() -> None:
     said(
         "controls.md",
-        "the interval of what pasting costs lies above 0 in all four columns where five are missing, in three where three are, in"
-        " one where one is",
+        "the interval of what pasting costs lies above 0 in all four columns where five or three are missing, in two where one is",
     )
     masks = pd.read_csv(ROOT / "docs/sensitivity/controls.csv")
     above = masks[masks["pasting_low"] > 0].groupby("masks").size()
-    assert [above[f"true, {missing} px smaller"] for missing in (5, 3, 1)] == [4, 3, 1]
+    assert [above[f"true, {missing} px smaller"] for missing in (5, 3, 1)] == [4, 4, 2]
 
 
 def test_after_training_with_labels_no_difference_of_pretrainings_is_shown_nor_excluded() -> None:
@@ -604,9 +603,9 @@ def test_bgaugment_gains_most_in_every_table() -> None:
     [
         (
             "controls",
-            "of the 61 points of MAP@R that plain models lose where nine backgrounds in ten",
-            61,
-            0.2,
+            "of the 62 points of MAP@R that plain models lose where nine backgrounds in ten",
+            61.8,
+            0.4,
         ),
         (
             "controls_cub50",
@@ -634,7 +633,7 @@ def test_nearly_all_of_a_drop_is_no_artefact_of_pasting(
 def test_with_an_existing_index_grey_queries_gain_on_one_of_the_toys_alone() -> None:
     said(
         "controls.md",
-        "With an existing index only plain models on `demo_90` gain, 10 points; the other trained models lose one to four",
+        "With an existing index only plain models on `demo_90` gain, 8 points; the other trained models lose one to four",
     )
     rows = table("controls", "table7").set_index(["dataset", "method"])["query_corrupted"]
     gains = {
@@ -642,7 +641,7 @@ def test_with_an_existing_index_grey_queries_gain_on_one_of_the_toys_alone() -> 
         for name in ("demo_00", "demo_50", "demo_90")
         for method in ("plain", "bgaugment")
     }
-    assert round(gains.pop(("demo_90", "plain"))) == 10
+    assert round(gains.pop(("demo_90", "plain"))) == 8
     assert {round(-gain) for gain in gains.values()} <= {1, 2, 3, 4}
 
 
