@@ -87,7 +87,9 @@ def test_other_masks_and_other_photos_say_what_the_page_says(study: dict[str, An
         assert study["over_networks"](of, "a").low > 0.5
         assert study["carried"](of).low > 0.5
         apart[run] = study["more_than"](of, "a")
-    assert "exaggerate by 17 points with IS-Net's masks, and by 6, not significantly, with other photos" in page
+    assert (
+        "exaggerate by 17 points with IS-Net's masks, and by 6, not significantly, with other photos" in page
+    )
     assert [round(-100 * found.value) for found in apart.values()] == [17, 6]
     assert apart["isnet"].high < 0 < apart["other_draws"].high
     assert "with other photos the slope's interval ends below .5" in page

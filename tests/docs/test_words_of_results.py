@@ -101,7 +101,8 @@ def test_the_birds_networks_own_features_beat_trained_embeddings_on_original_pho
 def test_pixels_that_are_missing_at_a_rim_cost_points() -> None:
     said(
         "controls.md",
-        "the interval of what pasting costs lies above 0 in all four columns where five or three are missing, in two where one is",
+        "the interval of what pasting costs lies above 0 in all four columns where five or three are missing, in two"
+        " where one is",
     )
     masks = pd.read_csv(ROOT / "docs/sensitivity/controls.csv")
     above = masks[masks["pasting_low"] > 0].groupby("masks").size()
