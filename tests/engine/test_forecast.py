@@ -51,8 +51,8 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
 
 def test_trainings_of_a_fixed_length_are_no_range(own: Path) -> None:
     train = costs(params.load(own, "demo"))["train"]
-    assert train.backward == (24 * 10 * 1_200, 24 * 10 * 1_200)
-    assert train.forward[0] == train.backward[0] + 24 * 10 * 160  # 8 validation classes of 20 photos
+    assert train.backward == (18 * 10 * 1_200, 18 * 10 * 1_200)
+    assert train.forward[0] == train.backward[0] + 18 * 10 * 160  # 8 validation classes of 20 photos
 
 
 @pytest.mark.usefixtures("small_plugins")
@@ -99,7 +99,7 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
     finished |= {node.record(study): 100.0 for node in trains[::3]}
     assert forecast.told(study, kept()).splitlines()[0] == (
-        "forecast of grid demo: about 27 min for one step after the other (estimate)"
+        "forecast of grid demo: about 20 min for one step after the other (estimate)"
     )
     assert forecast.seconds_each(study, kept()) == {"train": pytest.approx(100.0)}
     finished |= {node.record(study): 1.0 for node in graph.in_order(study)}

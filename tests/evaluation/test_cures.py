@@ -291,7 +291,7 @@ def test_second_pictures_of_validation_photos_are_made_with_the_masks_they_were_
     study: Study,
 ) -> None:
     run(study, PLAIN, "train", "embed")
-    validation = cure.Validation(study, _album(study), _model(study, PLAIN), How())
+    validation = cure.CureFits(study, _album(study), _model(study, PLAIN), How())
     photos = validation.photos
     assert set(photos.table.ids) == set(_album(study).table("val").ids)
     chosen = plugins.load("cures", "background_subtracted")

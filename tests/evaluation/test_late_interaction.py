@@ -10,19 +10,19 @@ from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import late_interaction, scores
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.late_interaction import Patches, similarity
+from bgbias.evaluation.late_interaction import PatchSets, similarity
 
 
-def patches(purpose: str, counts: list[int], numbers: int = 6) -> Patches:
+def patches(purpose: str, counts: list[int], numbers: int = 6) -> PatchSets:
     vectors = seeds.generator(purpose).normal(size=(sum(counts), numbers)).astype(np.float32)
-    return Patches(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.array(counts))
+    return PatchSets(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.array(counts))
 
 
-def sets(of: Patches) -> list[np.ndarray]:
+def sets(of: PatchSets) -> list[np.ndarray]:
     return np.split(of.vectors, np.cumsum(of.counts)[:-1])
 
 
-def naive(queries: Patches, gallery: Patches) -> np.ndarray:
+def naive(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
     """The definition, patch by patch."""
     found = np.zeros((len(queries.counts), len(gallery.counts)))
     for q, asked in enumerate(sets(queries)):
@@ -34,8 +34,8 @@ def naive(queries: Patches, gallery: Patches) -> np.ndarray:
 def test_by_hand() -> None:
     """Two patches of the query, one of which the photo has; the photo's other patch is not asked about."""
     east, north, west = [1, 0], [0, 1], [-1, 0]
-    query = Patches(np.array([east, north], np.float32), np.array([2]))
-    photos = Patches(np.array([east, west, west], np.float32), np.array([2, 1]))
+    query = PatchSets(np.array([east, north], np.float32), np.array([2]))
+    photos = PatchSets(np.array([east, west, west], np.float32), np.array([2, 1]))
     assert similarity(query, photos).tolist() == [[0.5, -0.5]]
     # Not symmetric: all of the photo's patches are looked for in the query.
     assert similarity(photos, query).tolist() == [[0.5], [0.0]]
@@ -75,7 +75,7 @@ def test_photos_are_ranked_by_this_similarity_among_each_other_and_by_its_like_i
     found = late_interaction.of_queries(before, views, {"cure": "patchwise"})
     assert len(found) == 2 * 2 * 9
     for (condition, _), own in views.items():
-        old_as_patches = Patches(old, np.ones(10, int))
+        old_as_patches = PatchSets(old, np.ones(10, int))
         for setting, gallery in (("symmetric", own), ("query", old_as_patches)):
             alike = naive(own, gallery)
             np.fill_diagonal(alike, -2)

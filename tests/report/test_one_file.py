@@ -173,7 +173,7 @@ def test_the_page_says_what_each_table_and_figure_is() -> None:
     modules = [plugins.load(family, n) for family in ("tables", "figures") for n in plugins.names(family)]
     said = [tables.about(module) for module in modules]
     assert all(text.endswith(".") for text in said)
-    assert len(set(said)) == len(said) == 26
+    assert len(set(said)) == len(said) == 27
 
 
 def test_planning_tables_and_figures_loads_nothing_that_draws_or_computes() -> None:

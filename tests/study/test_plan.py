@@ -446,6 +446,6 @@ print(*sorted({"torch", "scipy", "pyarrow.parquet"} & set(sys.modules)))
 
 
 def test_own_grids_plan_what_the_study_says() -> None:
-    grids = {"smoke": 2, "demo": 24, "rivals": 100, "cub50": 16, "rivals_cub50": 19, "controls": 48}
+    grids = {"smoke": 2, "demo": 18, "rivals": 100, "cub50": 16, "rivals_cub50": 19, "controls": 48}
     studies = {grid: params.load(ROOT / "params.yaml", grid) for grid in grids}
     assert {grid: len(plan.checked_cells(study)) for grid, study in studies.items()} == grids

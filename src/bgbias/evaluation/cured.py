@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from bgbias.compute.device import autocast
-from bgbias.evaluation.late_interaction import Patches
+from bgbias.evaluation.late_interaction import PatchSets
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
@@ -34,7 +34,9 @@ def embed(
     return np.concatenate(list(_pooled_otherwise(model, iter(seen), cure, how)))
 
 
-def embed_patches(model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType, how: How = USUAL) -> Patches:
+def embed_patches(
+    model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType, how: How = USUAL
+) -> PatchSets:
     """What the model makes of each place of the feature maps that the cure keeps, as if the picture were all like it."""
     vectors, counts, stream = [], [], iter(seen)
     while batch := list(islice(stream, how.batch_size)):
@@ -44,7 +46,7 @@ def embed_patches(model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType,
             places = features.permute(0, 2, 3, 1)[kept][:, :, None, None]
             vectors.append(_embedded(model, places, how))
         counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
-    return Patches(np.concatenate(vectors), np.concatenate(counts))
+    return PatchSets(np.concatenate(vectors), np.concatenate(counts))
 
 
 def _pooled_otherwise(

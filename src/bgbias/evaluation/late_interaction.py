@@ -22,7 +22,7 @@ MOST = 10_000  # photos, whose similarities take 400 MB
 
 
 @dataclass(frozen=True)
-class Patches:
+class PatchSets:
     """Unit vectors float32 [P, d] of all patches of N photos, photo by photo, and how many each has, int64 [N], at least one."""
 
     vectors: np.ndarray
@@ -37,10 +37,10 @@ class Patches:
         """What an index of these photos takes, on average."""
         return self.vectors.nbytes / len(self.counts)
 
-    def first(self, photos: int) -> Patches:
+    def first(self, photos: int) -> PatchSets:
         """The patches of so many photos."""
         counts = self.counts[:photos]
-        return Patches(self.vectors[: counts.sum()], counts)
+        return PatchSets(self.vectors[: counts.sum()], counts)
 
     def means(self) -> np.ndarray:
         """Unit vectors float32 [N, d]: in a gallery with one vector a photo they rank as their patches do."""
@@ -57,7 +57,7 @@ def refuse_many(photos: int, dataset: str) -> None:
         )
 
 
-def similarity(queries: Patches, gallery: Patches) -> np.ndarray:
+def similarity(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
     """float32 [N, M]; to the last bits as the machine computes it."""
     found = np.empty((len(queries.counts), len(gallery.counts)), np.float32)
     ends = np.cumsum(queries.counts)
@@ -72,7 +72,7 @@ def similarity(queries: Patches, gallery: Patches) -> np.ndarray:
 
 
 def of_queries(
-    before: Embeddings, patches: Mapping[View, Patches], model: Mapping[str, object]
+    before: Embeddings, patches: Mapping[View, PatchSets], model: Mapping[str, object]
 ) -> pd.DataFrame:
     """``scores.of_queries`` of the same photos as ``patches``: in each view among each other, and as queries in the clean gallery
     of ``before``, which has one vector a photo.

@@ -110,7 +110,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         views = views_of(study.cures.draws)
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
-        validation = Validation(study, album, model, how)
+        validation = CureFits(study, album, model, how)
 
         def shown(view: View) -> Iterator[cured.Seen]:
             return masked(photos, view, masks, study.mask_policy)
@@ -161,7 +161,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
 
 
 @dataclass(frozen=True)
-class Validation:
+class CureFits:
     """What cures are fitted by, made when it is asked for: validation photos on backgrounds of the validation pool."""
 
     study: Study
