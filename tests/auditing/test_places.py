@@ -89,6 +89,8 @@ def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> N
     [
         ("kiosk", r"--place is 'kiosk', and .* has no table with columns: name the folder .* by its number"),
         ("3", r"photos: 'visit 0/class 0/0.png' lies in no folder of level 3; say another --place"),
+        ("0", r"--place is 0: it is the number of a folder of the path, 1 for the outermost"),
+        ("2", r"--place is 2: .* another one than that of the class"),
     ],
 )
 def test_a_place_that_is_not_there_is_an_error(shop: Path, place: str, said: str) -> None:
@@ -129,7 +131,13 @@ FOUND = AcrossPlaces(
             "carries",
         ),
         (
-            {"natural": Estimate(0.1, -0.1, 0.3), "carried": UNKNOWN},
+            {"natural": Estimate(0.1)},
+            "MAP@R is 10 % lower than among those from the same place (fewer than 5 classes: no interval).",
+            "carries",
+        ),
+        ({"natural": Estimate(-0.2, -0.3, -0.1)}, "MAP@R is −20 % [−30, −10] lower than", "significantly"),
+        (
+            {"natural": Estimate(0.1, -0.1, 0.3)},
             "MAP@R is 10 % [−10, 30] lower than among those from the same place, not significantly.",
             "carries",
         ),
@@ -156,3 +164,15 @@ def test_models_are_compared_by_what_another_place_costs(shop: Path) -> None:
     assert "carried by the background, %" in page
     own = found.audits["background"].numbers["places"]["natural"]
     assert f"{100 * own['value']:.1f}" in page
+
+
+def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path: Path) -> None:
+    files = sorted((shop / "photos").rglob("*.png"))
+    table = pd.DataFrame(
+        {"path": files, "class": [str(file.parent) for file in files], "visit": [f.parts[-3] for f in files]}
+    )
+    with pytest.raises(UserError, match=r"no class has photos of two places \(2 places in all\)"):
+        collect(table, named=NamedColumns(place="visit"))
+    (tmp_path / "coco.json").write_text("{}")
+    with pytest.raises(UserError, match="a COCO file has neither"):
+        collect(tmp_path / "coco.json", named=NamedColumns(place="visit"))

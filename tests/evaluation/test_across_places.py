@@ -9,7 +9,6 @@ from bgbias.evaluation import across_places, scores
 from bgbias.evaluation.across_places import (
     OTHER_PLACE,
     OTHER_WITHOUT_LENDERS,
-    SAME_PLACE,
     SAME_WITHOUT_LENDERS,
 )
 from bgbias.evaluation.embeddings import Embeddings, read
@@ -160,4 +159,3 @@ def test_copies_of_a_query_are_not_found(monkeypatch):
     for of_draw in ranked:
         assert 6 not in of_draw.indices[0]
         assert 0 not in of_draw.indices[6]
-    assert SAME_PLACE != OTHER_PLACE

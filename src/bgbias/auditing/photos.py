@@ -80,15 +80,6 @@ class PhotoCollection(Listing):
         """Where or when each photo was taken, by its id, of those of which the source says it."""
         return {i: place for i in self.table.ids if (place := self.photos[i].place)}
 
-    @property
-    def is_across_places(self) -> bool:
-        """Whether some class was seen in two places."""
-        frame = self.table.frame
-        if not self.labelled or "place" not in frame:
-            return False
-        known = frame[frame["place"] != ""]
-        return bool((known.groupby("label")["place"].nunique() > 1).any())
-
     def told(self, shown: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
         for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):
@@ -178,6 +169,11 @@ def choose(
         if not place.exists():
             raise UserError(f"There is no folder or archive {place} with masks; correct --masks.")
         listing = listing.with_masks(place, str(place), f"python -m bgbias doctor PHOTOS --masks {place}")
+    if named.place and not listing.is_across_places:
+        raise UserError(
+            f"{listing.name}: no class has photos of two places ({len(set(listing.table.places or ()) - {''})} places in all), so"
+            " that nothing can be said of another place: correct --place, or leave it out."
+        )
     return _sampled(listing, sample)
 
 
@@ -198,6 +194,8 @@ def _listed(source: Source, name: str | None, class_level: int | None, named: Na
                 f"{source} is a dataset of {PARAMS}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
+        if named.place:
+            raise UserError(f"{source} says itself where photos were taken, if it does: leave --place out.")
         return of_dataset(str(source))
     if not place.exists():
         raise UserError(_nowhere(place, datasets))

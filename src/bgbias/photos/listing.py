@@ -89,6 +89,15 @@ class Listing:
         by_id = {photo.image_id: photo for photo in ordered}
         return cls(name, ImageTable(frame), not why, by_id, remarks=(why,) if why else ())
 
+    @property
+    def is_across_places(self) -> bool:
+        """Whether some class was seen in two places."""
+        frame = self.table.frame
+        if not self.labelled or "place" not in frame:
+            return False
+        known = frame[frame["place"] != ""]
+        return bool((known.groupby("label")["place"].nunique() > 1).any())
+
     def with_masks(self, place: Path, option: str, command: str) -> Self:
         """With the true masks in a folder, or in a zip or tar of one, which are called like their photos.
 

@@ -51,6 +51,11 @@ def at(
         files = Lookup(place, lambda name: True)
         own_tables = [n for n in _outermost(files) if PurePosixPath(n).name in OWN_TABLES]
         level = int(named.place) if named.place.isdecimal() else None
+        if level is not None and (level < 1 or level == class_level):
+            raise UserError(
+                f"--place is {level}: it is the number of a folder of the path, 1 for the outermost, and another one than that of"
+                " the class."
+            )
         is_by_folders = class_level is not None or level is not None
         if own_tables and not is_by_folders:
             return tables.in_member(files, own_tables[0], name, named)
@@ -66,11 +71,17 @@ def at(
     if place.suffix.lower() in TABLES:
         return tables.in_file(place, name, named)
     if place.suffix.lower() == COCO:
+        _refuse_place(named)
         return coco.in_coco(Lookup(place.parent, lambda name: True), place.name, name)
     raise UserError(
         f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
         " folder that holds the photos."
     )
+
+
+def _refuse_place(named: NamedColumns) -> None:
+    if named.place:
+        raise UserError("--place names a column or a folder, and a COCO file has neither: leave it out.")
 
 
 def by_labels(files: Lookup, name: str) -> Listing | None:
