@@ -41,7 +41,7 @@ SMALL_P = 0.001
 RUNS = {
     "main": "as planned",
     "isnet": "masks by IS-Net",
-    "other_draws": "other photos, other draws",
+    "other_draws": "other draws of photos and backgrounds",
 }
 PICTURE = TABLES / "validity.png"
 WITHOUT = places.SAME_WITHOUT_LENDERS
