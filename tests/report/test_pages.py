@@ -108,7 +108,7 @@ def test_a_link_is_what_shows_a_figure(tmp_path: Path, monkeypatch: pytest.Monke
         ('table("dmeo", "table1")', "no published results of a grid 'dmeo'"),
         ('table("demo", "table9")', "has no table9.csv; it has: table1, table2, table3, seeds"),
         (
-            'number("demo", "table1", "demo_90/plain", "clean", 1)',
+            'number("demo", "table1", "demo_90", "clean", 1)',
             "names 2 rows; write one of: demo_90/tiny/contrastive/plain,",
         ),
         (
