@@ -2,7 +2,8 @@
 
 ``python docs/results/validity.py SHARED [run ...]`` audits the networks of public_models.py, whose head says where they come
 from, on products that were photographed on two visits to shops, and resumes where it was. ``isnet`` takes the IS-Net that
-``make docs-maskers`` puts into ``data/downloads``. The plan is in validity.md; sums by product lie beside this file.
+``make docs-maskers`` puts into ``data/downloads``; ``one_shot``, which runs only if it is named, first says how many photos are
+of a shot that is there already. The plan is in validity.md; sums by product lie beside this file.
 """
 
 from __future__ import annotations

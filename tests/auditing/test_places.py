@@ -16,7 +16,7 @@ from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
-from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, make, object_alone
+from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, make, object_alone
 
 
 @pytest.fixture(scope="module")
@@ -53,15 +53,7 @@ def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_s
 
 
 def test_a_table_and_folders_say_the_same(shop: Path) -> None:
-    files = sorted((shop / "photos").rglob("*.png"))
-    table = pd.DataFrame(
-        {
-            "path": files,
-            "class": [file.parent.name for file in files],
-            "visit": [file.parts[-3] for file in files],
-            "mask": [shop / "masks" / file.relative_to(shop / "photos") for file in files],
-        }
-    )
+    table = list_photos(shop, "visit")
     by_folder = audited(shop, background_alone)
     by_table = audited(shop, background_alone, table, masks=None, place="visit", class_level=None)
     assert by_folder.numbers["places"] == by_table.numbers["places"]

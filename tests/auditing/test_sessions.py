@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
@@ -18,7 +17,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
 from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
-from tests.support.two_visits import background_alone, make
+from tests.support.two_visits import background_alone, list_photos, make
 
 LABELS = np.repeat(np.arange(6), 6)
 DAYS = np.tile(["monday", "monday", "monday", "tuesday", "tuesday", ""], 6)
@@ -109,15 +108,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
-    files = sorted((shop / "photos").rglob("*.png"))
-    table = pd.DataFrame(
-        {
-            "path": files,
-            "class": [file.parent.name for file in files],
-            "session": [file.parts[-3] for file in files],
-            "mask": [shop / "masks" / file.relative_to(shop / "photos") for file in files],
-        }
-    )
+    table = list_photos(shop, "session")
     assert set(collect(table).sessions.values()) == {"visit 0", "visit 1"}
     how: dict[str, Any] = {"size": 32, "resize": 32, "draws": 2, "attribution": 0}
     found = bgbias.audit(table, background_alone, backgrounds=shop / "walls", **how).numbers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bgbias.images.pixels import encode_png
 
@@ -40,6 +41,19 @@ def make(folder: Path) -> None:
     for number in range(4):
         wall = np.full((SIDE, SIDE, 3), generator.integers(0, 255, 3), np.uint8)
         (folder / "walls" / f"{number}.png").write_bytes(encode_png(wall))
+
+
+def list_photos(folder: Path, visit: str) -> pd.DataFrame:
+    """A table of them with their masks; which visit each is of stands in the column ``visit``."""
+    files = sorted((folder / "photos").rglob("*.png"))
+    return pd.DataFrame(
+        {
+            "path": files,
+            "class": [file.parent.name for file in files],
+            visit: [file.parts[-3] for file in files],
+            "mask": [folder / "masks" / file.relative_to(folder / "photos") for file in files],
+        }
+    )
 
 
 def object_alone(batch: list[np.ndarray]) -> list[np.ndarray]:

@@ -3,7 +3,8 @@
 A file has ``TITLE``, its name for people; ``NEEDS``, what it reads beside photos, of ``masks`` and ``backgrounds`` (where it
 needs masks, a photo without a trusted one stays as it is); ``DRAWS``, whether there is chance in it, so that every draw is
 another picture; ``SETTINGS``, how its views are ranked (``symmetric``: among each other; ``query``: as queries to the clean
-gallery); and ``view(photo, draw)``, the picture that the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
+gallery; empty: within places and across them alone, ``evaluation/across_places.py``); and ``view(photo, draw)``, the picture that
+the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
 One that takes backgrounds from other photos says which in ``donor(photo, draw)``.
 """
 

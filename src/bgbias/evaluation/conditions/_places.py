@@ -20,12 +20,12 @@ DRAWS = True
 SETTINGS: tuple[str, ...] = ()  # ranked within a place and across places alone (evaluation/across_places.py)
 
 
-def candidates(photo: Photo, draw: int, *, is_elsewhere: bool, is_of_class: bool) -> np.ndarray:
+def candidates(photo: Photo, draw: int, *, is_other_place: bool, is_of_class: bool) -> np.ndarray:
     """Rows of photos of the photo's own place, or of the other one, that are of its class, or of all others, int64 [n]."""
     split = photo.split
     if split.places is None:
         return np.empty(0, np.int64)
-    place = (split.places.other(draw) if is_elsewhere else split.places.own)[photo.row]
+    place = (split.places.other(draw) if is_other_place else split.places.own)[photo.row]
     rows = split.trusted[split.places.own[split.trusted] == place]
     of_class = split.table.labels[rows] == photo.label
     return without_copies(photo, rows[of_class == is_of_class])
@@ -40,8 +40,8 @@ def _member(name: str, title: str, doc: str, **which: bool) -> dict[str, Any]:
 
 
 MEMBERS = {
-    name: _member(name, title, doc, is_elsewhere=is_elsewhere, is_of_class=is_of_class)
-    for name, is_elsewhere, is_of_class, title, doc in (
+    name: _member(name, title, doc, is_other_place=is_other_place, is_of_class=is_of_class)
+    for name, is_other_place, is_of_class, title, doc in (
         (
             "class_here",
             False,
