@@ -13,6 +13,7 @@ from bgbias.evaluation.across_places import (
 )
 from bgbias.evaluation.embeddings import Embeddings, read
 from bgbias.photos.places import Places
+from bgbias.results import places
 
 
 def unit(vectors):
@@ -159,3 +160,55 @@ def test_copies_of_a_query_are_not_found(monkeypatch):
     for of_draw in ranked:
         assert 6 not in of_draw.indices[0]
         assert 0 not in of_draw.indices[6]
+
+
+def lenders(kept, at, rng):
+    """Another photo of each one's class that was taken there."""
+    candidates = [
+        np.flatnonzero((kept.labels == kept.labels[row]) & (kept.places.own == place))
+        for row, place in enumerate(at)
+    ]
+    return np.array([rng.choice(some[some != row]) for row, some in enumerate(candidates)])
+
+
+def of_a_model(kept, noise, sees, rng):
+    """Embeddings by a model that ``sees`` "background" or "object": each class has its own at each place, or one; photos differ
+    by the place's ``noise``.
+    """
+    labels, own = kept.labels, kept.places.own
+    walls, objects = (
+        rng.normal(size=(labels.max() + 1, len(noise), 16)),
+        rng.normal(size=(labels.max() + 1, 16)),
+    )
+    scatter = rng.normal(size=(2, len(labels), 16)) * np.take(noise, own)[:, None]
+    photo = {"background": walls[labels, own] + scatter[0], "object": objects[labels] + scatter[1]}
+    views, donors = {("clean", 0): unit(photo[sees])}, {}
+    for draw in range(2):
+        pasted = {"random_background": None, "class_here": own, "class_there": kept.places.other(draw)}
+        for name, at in pasted.items():
+            wall = rng.normal(size=photo["object"].shape)
+            if at is not None:
+                donors[name, draw] = lenders(kept, at, rng)
+                wall = photo["background"][donors[name, draw]]
+            views[name, draw] = unit(wall if sees == "background" else photo["object"])
+    return Embeddings(**vars(kept) | {"views": views, "donors": donors})
+
+
+@pytest.mark.parametrize("sizes", [[[16, 5]] * 24, [[6, 12, 4]] * 16], ids=["two places", "three places"])
+def test_places_of_unequal_size_and_difficulty_count_alike(sizes):
+    """Many photos at a clear place and few at a blurred one: a mean over queries would speak of one direction alone."""
+    model = ("photos", "model", "none", "pretrained")
+    named = dict(zip(["dataset", "backbone", "loss", "method"], model, strict=True))
+    rng = np.random.default_rng(5)
+    for sees in ("background", "object"):
+        embeddings = of_a_model(collection(sizes), (0.3, 1.2, 0.6)[: len(sizes[0])], sees, rng)
+        found = scores.of_queries(embeddings, {}).assign(seed=0, **named)
+        across = places.of_model(found, model)
+        if sees == "background":
+            assert across.carried.value == pytest.approx(1, abs=0.05)
+        else:
+            assert across.on_composites.value == 0
+            assert np.isnan(across.carried.value) or across.carried.value == pytest.approx(0, abs=1e-12)
+        at = found[found["setting"] == "same_place"].query("condition == 'clean'").set_index("image_id")
+        of_places = at.groupby(["label", "place"])["map_at_r"].mean().groupby("label").mean()
+        assert across.here.value == pytest.approx(of_places.mean())

@@ -26,13 +26,16 @@ from bgbias.study.cell import Cell
 def test_tables_are_brought_together_piece_by_piece_as_pandas_would_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: tuple[int | str, ...]
 ) -> None:
-    """Byte for byte, also where pieces end within a cell and where some seeds are words."""
+    """Byte for byte, also where pieces end within a cell, some seeds are words and one table has a column more."""
     monkeypatch.setattr(collect, "ROWS_A_GROUP", 1000)
     files = []
     for number, (seed, rows) in enumerate(zip(seeds, (700, 1300, 2000), strict=True)):
+        of_some = {"place": 1.0} if number == 1 else {}
         values = np.random.default_rng(number).random(rows)
         names = [f"birds/{n:03d}.jpg" for n in range(rows)]
-        made = pd.DataFrame({"dataset": "birds", "seed": seed, "image_id": names, "map_at_r": values})
+        made = pd.DataFrame(
+            {"dataset": "birds", "seed": seed, "image_id": names, "map_at_r": values} | of_some
+        )
         made.loc[::7, "map_at_r"] = np.nan
         files.append(tmp_path / f"{number}.parquet")
         pd.concat([made[:300], made[300:]], ignore_index=True).to_parquet(files[-1], index=False)

@@ -136,7 +136,8 @@ def test_cures_are_judged_across_places_where_photos_say_theirs() -> None:
 
     def with_places(values: pd.DataFrame) -> pd.DataFrame:
         clean = values[(values["condition"] == "clean") & (values["setting"] == "symmetric")]
-        return pd.concat([values, clean.assign(setting="other_place", map_at_r=clean["map_at_r"] / 2)])
+        other = clean.assign(setting="other_place", map_at_r=clean["map_at_r"] / 2, place=0.0)
+        return pd.concat([values, other])
 
     made = cures.table(with_places(before), with_places(cured), facts, DRAWS)
     pd.testing.assert_series_equal(made["other_place"], made["clean"] / 2, check_names=False)

@@ -30,13 +30,14 @@ def deep_enough(labels: np.ndarray) -> int:
     return 2 * int(sizes.max(initial=0))
 
 
-def change_for_others(ranked: Neighbours, labels: np.ndarray, counted: np.ndarray) -> np.ndarray:
-    """By how much the MAP@R of the other classes' ``counted`` queries together would change without a query's class, shared out
-    evenly among the counted queries of that class: float64 [N], NaN for queries that do not count.
+def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """By how much the MAP@R of the other classes' queries together would change without a query's class, shared out evenly among
+    the queries of that class: float64 [N]. ``weights`` [N]: how much each query counts; of those that do not (0) it is NaN.
 
     ``ranked``: all N queries in a gallery of the same photos with these ``labels`` [N], with ``deep_enough`` neighbours. A query
     changes only by the classes among its first R neighbours.
     """
+    counted = weights > 0
     classes, own, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
     _, place = np.unique(labels, return_inverse=True)
     near = np.where(ranked.indices >= 0, place[ranked.indices], -1)
@@ -52,7 +53,8 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, counted: np.ndarra
         query, gone = np.divmod(pairs[start : start + step], number)
         some = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
         without = some.without(near[query] == gone[:, None], 0, deepest)
-        change += np.bincount(gone, map_at_r.per_query(without) - before[query], number)
+        changed = map_at_r.per_query(without) - before[query]
+        change += np.bincount(gone, weights[query] * changed, number)
     shared = np.full(len(labels), np.nan)
     shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[own]
     return shared

@@ -15,6 +15,7 @@ from bgbias.evaluation.left_out import change_for_others, deep_enough, without_s
 from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS, map_at_r
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import of_photos
+from bgbias.photos.places import PLACE, weights
 
 VIEW = ("setting", "condition", "draw")
 # Conditions on borrowed backgrounds, whose lenders are left out of all that is compared with them, and what that is.
@@ -67,17 +68,30 @@ def of_places(
     """The same in ``gallery`` [N, D] of the same photos, within their places and across places (``across_places``)."""
     labels = embeddings.labels
     for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
-        found = [_of_first_ranks(ranked, labels, embeddings.asked) for ranked in ranked_by_draw]
+        own = embeddings.places.own  # type: ignore[union-attr]
+        found = [_of_first_ranks(ranked, labels, embeddings.asked, own) for ranked in ranked_by_draw]
         values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
-        view = {**model, "setting": setting, "condition": condition, "draw": draw}
+        view = {
+            **model,
+            "setting": setting,
+            "condition": condition,
+            "draw": draw,
+            PLACE: own.astype(np.float64),
+        }
         table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
         yield table[embeddings.asked]
 
 
-def _of_first_ranks(ranked: Neighbours, labels: np.ndarray, counted: np.ndarray) -> dict[str, np.ndarray]:
-    """The metrics of first ranks, and ``OTHERS``, float64 [N] each."""
+def _of_first_ranks(
+    ranked: Neighbours, labels: np.ndarray, asked: np.ndarray, places: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """The metrics of first ranks, and ``OTHERS``, float64 [N] each; of ``places`` [N] all those of a class count alike."""
     values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
-    return values | {OTHERS: change_for_others(ranked, labels, counted & (ranked.relevant > 0))}
+    counted = asked & (ranked.relevant > 0)
+    weight = counted.astype(np.float64)
+    if places is not None:
+        weight[counted] = weights(labels[counted], places[counted])
+    return values | {OTHERS: change_for_others(ranked, labels, weight)}
 
 
 @dataclass(frozen=True)

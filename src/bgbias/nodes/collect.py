@@ -89,11 +89,14 @@ def write_together(tables: Sequence[Path], path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    in_words = any(not pa.types.is_integer(pq.read_schema(table).field("seed").type) for table in tables)
+    schemas = [pq.read_schema(table) for table in tables]
+    in_words = any(not pa.types.is_integer(schema.field("seed").type) for schema in schemas)
+    # Places and metrics of whole rankings, which are floats, are of some datasets alone.
+    columns = list(dict.fromkeys(name for schema in schemas for name in schema.names))
     with ExitStack() as stack:
         writer, waiting = None, []
         for table in tables:
-            values = pd.read_parquet(table)
+            values = pd.read_parquet(table).reindex(columns=columns)
             values["seed"] = values["seed"].astype(str) if in_words else values["seed"]
             waiting.append(pa.Table.from_pandas(values, preserve_index=False))
             writer = writer or stack.enter_context(pq.ParquetWriter(path, waiting[0].schema))

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import pandas as pd
 
 from bgbias import seeds
 
 NOWHERE = -1
+PLACE = "place"
 DRAWS = 20  # others that are drawn of each photo; those of later draws are the same again
 
 
@@ -43,3 +45,11 @@ class Places:
         """The other place of each photo in this draw, int64 [N]."""
         others: np.ndarray = self.drawn[draw % DRAWS]
         return others
+
+
+def weights(classes: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """How much each of N photos counts, all places of its class alike and a class as much as it has photos: float64 [N]."""
+    photos = pd.DataFrame({"class": classes, "place": places})
+    of_class = photos.groupby("class")["place"]
+    at_place = photos.groupby(["class", "place"])["place"].transform("size")
+    return (of_class.transform("size") / (of_class.transform("nunique") * at_place)).to_numpy(np.float64)

@@ -45,9 +45,9 @@ def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable,
 
 
 def _of_class(photos: pd.DataFrame, purpose: str, most: int | None) -> pd.DataFrame:
-    """At most so many photos of a class, equally many of each place as far as they go."""
+    """At most so many photos of a class, equally many of each place as far as they go; those whose place is unknown last."""
     ordered = ImageTable(photos.reset_index(drop=True)).keyed(purpose, None).frame
     if "place" in ordered:
-        turn = ordered.groupby("place").cumcount()
+        turn = ordered.groupby("place").cumcount().where(ordered["place"] != "", len(ordered))
         ordered = ordered.iloc[np.argsort(turn.to_numpy(), kind="stable")]
     return ordered.head(len(ordered) if most is None else most)

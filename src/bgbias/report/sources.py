@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from pyarrow.parquet import read_schema
 
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
+from bgbias.photos.places import PLACE
 from bgbias.photos.table import ImageTable, read_table
 from bgbias.report import formats, names
 from bgbias.results import rows
@@ -58,8 +60,10 @@ def drawn_from(
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
-    """The values of all models' queries."""
-    return pd.read_parquet(study.files.at("all_queries"), columns=list(columns))
+    """The values of all models' queries, with their place where photos say it."""
+    path = study.files.at("all_queries")
+    said = {PLACE} & set(read_schema(path).names)
+    return pd.read_parquet(path, columns=[*columns, *said])
 
 
 def test_splits(study: Study) -> dict[str, ImageTable]:

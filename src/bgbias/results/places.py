@@ -1,5 +1,5 @@
 """What another place costs, what composites cost the same model, and how much of the former backgrounds carry (docs/methods.md,
-section 16).
+section 16). Queries count so that all places of a class count alike, however many photos each has.
 
 natural drop     originals, asked at their own place and at another one
 composite drop   originals and objects on random backgrounds, both asked at their own place
@@ -7,7 +7,8 @@ background       objects on their class's background here and asked here (A), on
                  background there and asked there (C): of A - B the background of the place wins back C - B
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,9 @@ from bgbias.evaluation.across_places import (
     SAME_PLACE,
     SAME_WITHOUT_LENDERS,
 )
-from bgbias.results import uncertainty
-from bgbias.results.rows import CLEAN, CORRUPTED, Model, Values, seen
+from bgbias.photos.places import PLACE, weights
+from bgbias.results import rows, uncertainty
+from bgbias.results.rows import CLEAN, CORRUPTED, Model, Values
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 LEVELS = {"here": (SAME_PLACE, CLEAN), "there": (OTHER_PLACE, CLEAN), "composite": (SAME_PLACE, CORRUPTED)}
@@ -57,12 +59,25 @@ def share_of_background(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     return np.divide(c - b, a - b, out=nothing, where=np.asarray(a) != np.asarray(b))
 
 
+def seen(queries: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str]]) -> Values:
+    """``rows.seen`` of settings of places, each query's values times its weight; NaN unless it has all of them."""
+    values = rows.seen(queries, model, views)
+    known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
+    places = queries.dropna(subset=[PLACE]).groupby("image_id")[PLACE].first()
+    weight = np.full(len(known), np.nan)
+    weight[known] = weights(values.classes[known], places.reindex(values.queries[known]).to_numpy())
+    columns, of_others = (
+        {name: weight * of for name, of in found.items()} for found in (values.columns, values.of_others)
+    )
+    return replace(values, columns=columns, of_others=of_others)
+
+
 def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
     """Of one model, from its rows of ``scores.of_queries``; None without places, and where no query has anybody to find."""
     if SAME_PLACE not in set(queries["setting"]):
         return None
     values = seen(queries, model, LEVELS)
-    counted = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
+    counted = ~np.isnan(values.columns["here"]).any(axis=0)
     if not counted.any():
         return None
     ends = ["here", "there"], ["here", "composite"]

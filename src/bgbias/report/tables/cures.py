@@ -4,6 +4,8 @@ embeddings, make of it, and what that takes.
 docs/methods.md, section 14. Percentages are 0..100.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -12,7 +14,7 @@ from bgbias.evaluation.across_places import OTHER_PLACE
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
 from bgbias.report.tables import _captions as sentences
-from bgbias.results import rows, uncertainty
+from bgbias.results import places, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -79,14 +81,14 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     for model, own in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:
             continue
-        views = {name: view for name, view in VIEWS.items() if name != "query_clean"} | across
-        alone = rows.seen(own, model, views)
+        views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
+        alone = _values(own, model, views, across)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
         took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
-            values = rows.seen(part, named, VIEWS | across)
+            values = _values(part, named, VIEWS, across)
             row = _row(values) | repeated
             for column in ("corrupted", "clean", *across):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
@@ -101,6 +103,23 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
             lines.append(row)
     made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
     return made.drop(columns="of").fillna({"index": NOTHING})
+
+
+def _values(
+    own: pd.DataFrame,
+    model: rows.Model,
+    views: Mapping[str, tuple[str, str]],
+    across: Mapping[str, tuple[str, str]],
+) -> rows.Values:
+    values = rows.seen(own, model, views)
+    if not across:
+        return values
+    of_places = places.seen(own, model, across)
+    return replace(
+        values,
+        columns={**values.columns, **of_places.columns},
+        of_others={**values.of_others, **of_places.of_others},
+    )
 
 
 def _row(values: rows.Values) -> dict[str, Any]:
