@@ -117,7 +117,7 @@ def corrupt(
     key: str | list[str],
     draw: int = 0,
 ) -> Any:
-    """The photo's object in front of another background, uint8 [H, W, 3] of the photo's size: ``M * x + (1 - M) * b``.
+    """The photo's object on another background, uint8 [H, W, 3] of the photo's size: ``M * x + (1 - M) * b``.
 
     One of the backgrounds, a random part of it and whether it is mirrored follow from ``key``, the photo's name, and ``draw``
     alone: the same for every model, machine and order of photos. With the key "<dataset>|<split>|<item>" they are those of the

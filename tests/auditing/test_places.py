@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> N
 def test_a_place_that_is_not_there_is_an_error(shop: Path, place: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         collect(shop / "photos", named=NamedColumns(place=place), class_level=2)
+
+
+def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: Path, tmp_path: Path) -> None:
+    frame = list_photos(shop, "place")
+    frame.assign(path=[str(path) for path in frame["path"]])[["path", "class", "place"]].to_csv(
+        tmp_path / "photos.csv", index=False
+    )
+    shutil.copytree(shop / "photos", tmp_path, dirs_exist_ok=True)
+    with pytest.raises(
+        UserError, match=r"--place is 1, and .* has a table, photos.csv: name its column by --place"
+    ):
+        collect(tmp_path, named=NamedColumns(place="1"))
+    assert collect(tmp_path, named=NamedColumns(place="1"), class_level=2).is_across_places
 
 
 def test_a_sample_has_photos_of_each_place(shop: Path) -> None:

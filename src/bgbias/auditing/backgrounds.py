@@ -15,7 +15,7 @@ from bgbias.files.pictures import is_picture
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 
-# Walls above all, since products stand in front of them; drawn as the study's own pools for testing are.
+# Walls above all, since products stand before them; drawn as the study's own pools for testing are.
 DRAWN = {"textures": 60, "toy_scenes": 25, "gradients": 15}
 SIDE = 320
 FOLDER = "backgrounds"  # of the person's cache

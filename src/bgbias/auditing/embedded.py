@@ -1,4 +1,4 @@
-"""Embeddings of every view of every photo, and of objects in front of the same backgrounds each.
+"""Embeddings of every view of every photo, and of objects on the same backgrounds each.
 
 They lie in files that are mapped, so that a killed audit goes on. What cannot be a working model's embeddings, or is not in the
 photos' order, is refused.

@@ -37,7 +37,7 @@ class Findings:
     ``levels``: a row for each setting, condition and metric, ``value`` with ``low`` and ``high``. ``steps``: a row for each
     setting and step, points of MAP@R lost, and their sum, ``decomposition.DROP``, of galleries that lack the same photos in each
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
-    a row each, of the verdict's setting. ``conflict``: of queries in front of another class's background that find either
+    a row each, of the verdict's setting. ``conflict``: of queries on another class's background that find either
     class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
     ``queries``: all of ``scores.of_queries``, which the rest is made of. ``places``: what another place costs, if any is known.
     """

@@ -75,7 +75,7 @@ def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
 
 def first_found(embeddings: Embeddings) -> pd.DataFrame:
     """A row a photo: its image id, and that of the photo which it finds first as it is (``first_clean``)
-    and in front of the first random background (``first_changed``), in the gallery as it is.
+    and on the first random background (``first_changed``), in the gallery as it is.
     """
     labels, gallery = embeddings.labels, np.asarray(embeddings.views[CLEAN, 0])
     among = embeddings.given or Given.all_among_all(len(labels))
@@ -92,7 +92,7 @@ def first_found(embeddings: Embeddings) -> pd.DataFrame:
 
 def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
     """JPEGs of the queries, of at most ``PICTURES``, by lot: ``clean/<image id>``, and
-    ``random_background/<image id>`` in front of the first random background.
+    ``random_background/<image id>`` on the first random background.
     """
     asked = photos.table.rows(photos.table.frame["image_id"].isin(found.photos["image_id"]))
     made = {}

@@ -29,7 +29,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     class Task(retrieval):  # type: ignore[misc, valid-type]
         metadata = described(
             name=name,
-            description="Does a query find its class in front of another background?",
+            description="Does a query find its class on another background?",
             dataset={"path": str(folder), "revision": "exported"},
             type="Any2AnyRetrieval",
             category="i2i",

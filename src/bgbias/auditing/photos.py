@@ -78,7 +78,7 @@ class PhotoCollection(Listing):
     @property
     def places(self) -> dict[str, str]:
         """Where or when each photo was taken, by its id, of those of which the source says it."""
-        return {i: place for i in self.table.ids if (place := self.photos[i].place)}
+        return {i: place for i, place in zip(self.table.ids, self.table.places or (), strict=False) if place}
 
     def told(self, shown: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""

@@ -1,4 +1,4 @@
-"""What an audit is asked: which photos, in front of what, and what is measured of them."""
+"""What an audit is asked: which photos, on which backgrounds, and what is measured of them."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -64,8 +64,8 @@ class Asked:
 
 @dataclass(frozen=True)
 class Question:
-    """What is looked at, in front of what, and what is asked; ``masker`` None: every photo came with its mask. ``command``: what
-    a person typed to ask, if she did.
+    """What is looked at, on which backgrounds, and what is asked; ``masker`` None: every photo came with its mask. ``command``:
+    what a person typed to ask, if she did.
     """
 
     collection: PhotoCollection

@@ -132,7 +132,7 @@ def _contact_sheet(queries: Sequence[ShownQuery]) -> bytes:
 
 
 def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
-    """The photo, its object in front of another background, and what each finds first."""
+    """The photo, its object on another background, and what each finds first."""
     yield query.class_name, query.photo
     yield "another background", query.elsewhere
     (answer,) = query.answers

@@ -1,4 +1,4 @@
-"""Objects in front of the same backgrounds each, fully crossed: what single backgrounds do to what a model retrieves.
+"""Objects on the same backgrounds each, fully crossed: what single backgrounds do to what a model retrieves.
 
 n test photos with a trusted mask, m backgrounds of the pool, one part of each: the same n x m pictures for every model
 (docs/methods.md, sections 9 and 13). How much of what an embedding says is the object, and how much the background, is a two-way
@@ -61,7 +61,7 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
 def embed(
     model: EmbeddingModel, photos: EvaluationPhotos, shown: ImageTable, backgrounds: int, how: How = USUAL
 ) -> Crossed:
-    """Embeddings of the photos ``shown``, each in front of the same ``backgrounds`` of the pool, all if it has fewer."""
+    """Embeddings of the photos ``shown``, each on the same ``backgrounds`` of the pool, all if it has fewer."""
     from bgbias.models.inference import embed_views
 
     assert photos.backgrounds is not None  # whoever crosses opens them
@@ -77,7 +77,7 @@ def embed(
 
 
 def views(photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-    """Each of the photos in front of each background uint8 [S, S, 3], background by background: uint8 [S, S, 3] each."""
+    """Each of the photos on each background uint8 [S, S, 3], background by background: uint8 [S, S, 3] each."""
     row_of = {name: row for row, name in enumerate(photos.table.ids)}
     for name in ids:
         cut_out = photos.photo(row_of[name]).foreground
@@ -122,7 +122,7 @@ class Shares:
 
 
 def shares(crossed: np.ndarray) -> Shares:
-    """Shares of variance of embeddings [n, m, d] of n objects in front of m backgrounds, at least two of each.
+    """Shares of variance of embeddings [n, m, d] of n objects on m backgrounds, at least two of each.
 
     Raises ValueError for fewer. All three are NaN where all embeddings are the same.
     """

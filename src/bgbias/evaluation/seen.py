@@ -12,7 +12,7 @@ from bgbias.masks.settings import MaskPolicy
 
 
 def views_of(draws: int) -> tuple[View, ...]:
-    """The photo as it is, and in front of so many other backgrounds."""
+    """The photo as it is, and on so many other backgrounds."""
     return ((CLEAN, 0), *((RANDOM_BACKGROUND, draw) for draw in range(draws)))
 
 

@@ -61,6 +61,6 @@ class Cures(Strict):
     """Cures without training, on every model of the grid (docs/methods.md, section 14); only where they are asked for."""
 
     names: tuple[str, ...] = Field((), description="files in evaluation/cures/")
-    draws: int = Field(1, ge=1, description="backgrounds that each test photo is put in front of")
+    draws: int = Field(1, ge=1, description="backgrounds of each test photo")
     objects: int = Field(200, ge=2, description="most validation photos that a fit sees")
-    backgrounds: int = Field(20, ge=2, description="each in front of so many of the validation pool")
+    backgrounds: int = Field(20, ge=2, description="of the validation pool that each object is put on")

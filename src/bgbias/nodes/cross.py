@@ -1,4 +1,4 @@
-"""Node: a model's test photos, each in front of the same backgrounds."""
+"""Node: a model's test photos, each on the same backgrounds."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def cost(study: Study, cell: Cell) -> Cost:
-    """Every object in front of every background."""
+    """Every object on every background."""
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.crossing.objects or 0)
     seen = images * study.crossing.backgrounds

@@ -175,7 +175,7 @@ class CureFits:
 
     @cached_property
     def crossed(self) -> np.ndarray:
-        """Embeddings [n, m, d] of a keyed subset of the photos, each in front of the same backgrounds."""
+        """Embeddings [n, m, d] of a keyed subset of the photos, each on the same backgrounds."""
         from bgbias.evaluation import crossing
 
         shown = crossing.objects(self.photos, self.study.cures.objects)
@@ -183,7 +183,7 @@ class CureFits:
 
     @cached_property
     def before(self) -> Embeddings:
-        """Of all photos in front of backgrounds that are drawn for each."""
+        """Of all photos on backgrounds that are drawn for each."""
         from bgbias.evaluation import embedding
 
         return embedding.embed(self.model, self.photos, [DRAWN], self.how)

@@ -56,6 +56,11 @@ def at(
                 f"--place is {level}: it is the number of a folder of the path, 1 for the outermost, and another one than that of"
                 " the class."
             )
+        if own_tables and level is not None and class_level is None:
+            raise UserError(
+                f"--place is {level}, and {place} has a table, {own_tables[0]}: name its column by --place; or name the"
+                " folder of the class, too, by --class-level: then the table is left aside."
+            )
         is_by_folders = class_level is not None or level is not None
         if own_tables and not is_by_folders:
             return tables.in_member(files, own_tables[0], name, named)

@@ -1,4 +1,4 @@
-"""Controls that take the object or its background away, or put the object in front of another photo's background (Xiao et al.,
+"""Controls that take the object or its background away, or put the object on another photo's background (Xiao et al.,
 "Noise or Signal", ICLR 2021; docs/methods.md, section 9).
 
 With u the first 8 bytes of sha256("<dataset>|<split>|<condition>|<draw>|<item>"), whose background it is, is photo u mod n of n
@@ -91,24 +91,24 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "view": lambda photo, draw: photo.surroundings,
     },
     "own_inpainted": {
-        "__doc__": "The object cut out and put back in front of its own background, whose hole is filled from around it"
+        "__doc__": "The object cut out and put back on its own background, whose hole is filled from around it"
         " as for every other control: what cutting and pasting cost by themselves.",
         "TITLE": "its own background, inpainted",
         "view": lambda photo, draw: photo.foreground.before(photo.surroundings),
     },
     "mixed_same": {
-        "__doc__": "The object in front of the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
+        "__doc__": "The object on the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
         " this very background is lost, the class's kind of background stays.",
         "TITLE": "backgrounds of its class",
         **mixed("mixed_same", same_class),
     },
     "mixed_rand": {
-        "__doc__": "The object in front of the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
+        "__doc__": "The object on the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
         "TITLE": "backgrounds of other classes",
         **mixed("mixed_rand", other_classes),
     },
     "mixed_next": {
-        "__doc__": "The object in front of the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
+        "__doc__": "The object on the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
         " always one wrong class.",
         "TITLE": "backgrounds of the next class",
         **mixed("mixed_next", next_class),

@@ -22,7 +22,7 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
 def view(photo: Photo, draw: int) -> np.ndarray:
-    """The photo's object in front of the background that its key and ``draw`` name, uint8 [S, S, 3]."""
+    """The photo's object on the background that its key and ``draw`` name, uint8 [S, S, 3]."""
     pool = photo.split.backgrounds
     assert pool is not None  # NEEDS says so
     return photo.foreground.before(pool.picture(pool.draw(photo.key, draw), photo.split.size))

@@ -13,7 +13,7 @@ One that sees each picture with the mask of its object, a picture uint8 [S, S, 3
 
 One that is fitted has ``fit(judge)`` at ``beside``: a map from embeddings of pictures and of second pictures, [N, d] each, to
 embeddings, with its ``weight``. Without ``AT`` it has ``fit(crossed, judge)``: of embeddings [n, m, d] of n validation objects
-in front of the same m backgrounds of the validation pool, a map from embeddings [N, d] to embeddings, with its ``rank``, the
+on the same m backgrounds of the validation pool, a map from embeddings [N, d] to embeddings, with its ``rank``, the
 number of directions that it takes out. All are of unit length; ``judge`` says how well validation photos on other backgrounds are
 found with such a map (MAP@R).
 """

@@ -13,7 +13,7 @@ MARGIN = 0.1  # of the box's longer side, on each side
 
 
 def blurred(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """The object in front of the picture itself under a Gaussian blur: colours stay, shapes go."""
+    """The object on the picture itself under a Gaussian blur: colours stay, shapes go."""
     import cv2
 
     # With bytes OpenCV takes several times as long, and loses up to one level.

@@ -1,6 +1,6 @@
 """Linear maps, fitted on crossed embeddings, that take out of any embedding what backgrounds move: cures without training.
 
-n objects, each in front of the same m backgrounds, are embedded; no label is needed (docs/methods.md, section 14). Networks stay
+n objects, each on the same m backgrounds, are embedded; no label is needed (docs/methods.md, section 14). Networks stay
 as they are; an index that exists is mapped once.
 """
 

@@ -1,4 +1,4 @@
-"""One query in front of its own and of another background, and what each model retrieves from
+"""One query on its own and on another background, and what each model retrieves from
 original photos. A tick: of the query's class. Good: ticks in both rows; bad: in the first alone.
 The query was chosen for the contrast; what is usual, the tables say.
 

@@ -1,4 +1,4 @@
-"""MAP@R with the worst of several backgrounds that a query is put in front of, in a clean gallery,
+"""MAP@R with the worst of several backgrounds that a query is put on, in a clean gallery,
 over how many are tried. Bars: the intervals of Table 6. Good: a high line that stays flat; bad: one
 that falls.
 

@@ -1,4 +1,4 @@
-"""The same objects in front of the same backgrounds: MAP@R with the worst of several, and how much
+"""The same objects on the same backgrounds: MAP@R with the worst of several, and how much
 of what embeddings say is the object and how much the background.
 
 docs/methods.md, sections 9 and 13. Percentages are 0..100.

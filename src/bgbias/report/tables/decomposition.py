@@ -73,8 +73,8 @@ def table(
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
     ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos in each; ``STEPS``,
     the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``,
-    the ``gap``: MAP@R of queries in front of backgrounds of their class minus other classes',
-    in a clean gallery, and the ``cue_conflict``: of the queries in front of
+    the ``gap``: MAP@R of queries on backgrounds of their class minus other classes',
+    in a clean gallery, and the ``cue_conflict``: of the queries on
     another class's background whose nearest photo is of either class, the percentage that follow the background; ``position``
     and ``size``, the points lost where objects are moved or scaled on their own background, in whole galleries. Each with
     ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
