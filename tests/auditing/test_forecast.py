@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from bgbias.auditing import embedded, forecast
-from bgbias.auditing.question import Asked
+from bgbias.auditing.question import Asked, Question
 from bgbias.auditing.resumable import KeptRows, mapped
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
@@ -30,9 +30,7 @@ def question() -> Any:
     rows = {"image_id": map(str, range(130)), "label": labels, "class_name": "a", "split": "test"}
     table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
     collection = SimpleNamespace(table=table, labelled=True, is_across_places=False)
-    return SimpleNamespace(
-        collection=collection, asked=Asked(), backgrounds=SimpleNamespace(photos=["a"] * 10)
-    )
+    return Question(collection, None, SimpleNamespace(photos=["a"] * 10), Asked())
 
 
 def counted(calls: list[int]) -> Adapted:

@@ -126,7 +126,7 @@ def test_masks_and_backgrounds_are_read_only_where_they_are_needed() -> None:
 def test_every_condition_says_what_it_is(name: str) -> None:
     module = plugins.load("conditions", name)
     assert module.TITLE
-    assert {"masks", "backgrounds", "inpainted"} >= module.NEEDS
+    assert {"masks", "backgrounds", "inpainted", "second_masks"} >= module.NEEDS
     assert "inpainted" not in module.NEEDS or "masks" in module.NEEDS
     assert module.DRAWS in (True, False)
     assert set(module.SETTINGS) <= {conditions.SYMMETRIC, conditions.QUERY_ONLY}
@@ -143,6 +143,10 @@ def test_every_condition_says_what_it_is(name: str) -> None:
         (
             ["clean", "random_background", "cleen"],
             r"evaluation\.conditions: 'cleen' \(did you mean 'clean'\?\)",
+        ),
+        (
+            ["clean", "random_background", "either_mask"],
+            r"evaluation\.conditions: either_mask is of audits with --second-masker alone",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from bgbias.auditing import (
     embedded,
@@ -20,6 +21,7 @@ from bgbias.auditing import (
     findings,
     forecast,
     looks,
+    mask_range,
     measured,
     sessions,
     slices,
@@ -27,6 +29,7 @@ from bgbias.auditing import (
 )
 from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
+from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import Masks, trusted
 from bgbias.auditing.measured import Measured
 from bgbias.auditing.photos import PhotoCollection
@@ -65,7 +68,7 @@ def run(
         for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
-        views = question.asked.views(question.collection)
+        views = question.views
         found = embedded.embed_views(model, photos, views, work)
         if saving:
             exported.write(saving, found, model, workplace.of_views(question, model))
@@ -107,7 +110,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         photos, _ = _prepare(question, model, work, "write")
-        views = question.asked.views(question.collection)
+        views = question.views
         unwritten = _unwritten(folder, views, len(photos.table))
         with showing(len(unwritten), "pictures") as done:
             for row in unwritten:
@@ -131,16 +134,20 @@ def _prepare(
     for line in model.guesses:
         say(line)
     backgrounds = question.backgrounds.pool(model.look.resize)
-    masks = Masks(collection, question.masker)
-    _foretell(question, model, work, at, does, masks)
-    unmasked = masks.missing
-    for _ in track(masks.make(unmasked), len(unmasked), "masks"):
-        pass
+    masks, second = _masks(question)
+    both = [masks, *([second] if second else [])]
+    _foretell(question, model, work, at, does, both)
+    for of_one in both:
+        drawn = mask_range.some_drawn(masks) if second else []
+        unmasked = of_one.missing + [i for i in drawn if not of_one.is_kept(i)]
+        for _ in track(of_one.make(unmasked), len(unmasked), "masks"):
+            pass
 
     def decode(image_id: str) -> Decoded:
-        return pixels.decode(collection.read(image_id), image_id), masks.of(image_id)
+        photo = pixels.decode(collection.read(image_id), image_id)
+        return photo, masks.of(image_id), second.of(image_id) if second else None
 
-    prepared = Prepared(at, table, model.look, decode)
+    prepared = Prepared(at, table, model.look, decode, second is not None)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -152,21 +159,29 @@ def _prepare(
         backgrounds,
         prepared.behind,  # type: ignore[arg-type]
         collection.same_view,
+        prepared.second_masks,  # type: ignore[arg-type]
     )
     return photos, prepared
 
 
+def _masks(question: Question) -> tuple[Masks, Masks | None]:
+    """By the first segmentation model and, where there is one, by the second."""
+    collection, second = question.collection, question.second
+    return Masks(collection, question.masker), Masks(collection, second) if second else None
+
+
 def _foretell(
-    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masks: Masks
+    question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masks: Sequence[Masks]
 ) -> None:
     """Say what is left before it begins, and refuse a disk that is too small for it."""
     say("Timing a few photos ...")
-    seconds_a_mask = masks.seconds_each()
+    seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in masks)
+    missing = sum(len(of_one.missing) for of_one in masks)
     collection, asked = question.collection, question.asked
-    table, views = collection.table, asked.views(collection)
+    table, views = collection.table, question.views
     count = len(table)
     left = {
-        "masks": len(masks.missing),
+        "masks": missing,
         "photos": Prepared.left(at, count),
         "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         "embeddings": embedded.photos_left(work, count),
@@ -176,7 +191,7 @@ def _foretell(
     tried = table.ids[: forecast.TRIED]
     photos = [pixels.decode(collection.read(i), i) for i in tried]
     with embedded.shown(tried):
-        expected = forecast.measure(question, model, does, photos, left, seconds_a_mask)
+        expected = forecast.measure(question, model, does, photos, left, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
     _room(work, at, expected.disk)
@@ -210,7 +225,7 @@ def _concluded(
     audit = Measured(
         question=question,
         model=model,
-        masker=Masks(question.collection, question.masker).makers,
+        masker=_masks(question)[0].makers,
         shift=findings.shift(embeddings),
         shares=shares,
         looks=looked,
@@ -249,8 +264,19 @@ def _with_classes(
         # What a person drew is the object, however small.
         better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
         leak=leak.of(photos),
+        mask_range=_mask_range(audit, prepared, found.queries),
         sessions=sessions.compare(embeddings, [known.get(i, "") for i in embeddings.ids]) if known else None,
     )
+
+
+def _mask_range(audit: Measured, prepared: Prepared, queries: pd.DataFrame) -> MaskRange | None:
+    masks, second = _masks(audit.question)
+    if second is None:
+        return None
+    agreement = prepared.qualities.set_index("image_id")["agreement"]
+    made = agreement[agreement.index.isin(audit.usable) & ~agreement.index.isin(masks.drawn)]
+    share = mask_range.share_of_object(mask_range.some_drawn(masks), masks, second)
+    return mask_range.of_model(queries, findings.MODEL, second.makers, float(made.mean()), share)
 
 
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:

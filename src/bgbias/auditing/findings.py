@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins
+from bgbias.auditing import mask_range
 from bgbias.evaluation import scores
 from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
@@ -56,7 +57,8 @@ class Findings:
 def of_labelled(embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
-    shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in LENT]
+    apart = (*LENT, *mask_range.CONDITIONS)
+    shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
     verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown))
     photos = _photos(verdict, names)
     chance = decomposition.by_chance(embeddings.labels, embeddings.given)

@@ -60,7 +60,7 @@ def measure(
     import psutil
 
     look, asked, table = model.look, question.asked, question.collection.table
-    side, count, views = look.size, len(table), len(asked.views(question.collection))
+    side, count, views = look.size, len(table), len(question.views)
     behind = min(asked.backgrounds, len(question.backgrounds.photos))
 
     def prepare() -> None:
@@ -72,7 +72,7 @@ def measure(
 
     each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(tried) / threads()}
     shown = np.stack([np.asarray(look(photo)) for photo in tried])
-    mapped, written, dim = count * side**2 * prepared.PIXEL, 0, 0
+    mapped, written, dim = count * side**2 * (prepared.PIXEL + bool(question.second)), 0, 0
     if does == "write":
         encoded: list[bytes] = []
         # Most views show as much as the photo does; some are grey in part, and smaller.

@@ -27,6 +27,7 @@ from bgbias.settings import Strict, validated
 DEFAULT = "u2netp"
 SENTENCES = "text.j2"
 FOLDER = "masks"
+OF_SECOND = "--second-mask-weights"
 NO_NETWORK = "; or do without a network: --masker grabcut"
 
 
@@ -47,8 +48,13 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
     return options
 
 
-def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse a masker that does not exist or does not predict, and weights or options that do not fit it."""
+def check(
+    name: str,
+    weights: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    by: str = "--mask-weights",
+) -> None:
+    """Refuse a masker that does not exist or does not predict, and weights (of the option ``by``) or options that do not fit."""
     module = plugins.load("maskers", name)
     if not module.PREDICTS:
         able = [n for n in plugins.names("maskers") if plugins.load("maskers", n).PREDICTS]
@@ -56,22 +62,38 @@ def check(name: str, weights: Path | None = None, options: Mapping[str, Any] | N
             f"Masker '{name}' does not look at photos. Drawn masks come by --masks FOLDER; maskers are {', '.join(able)}."
         )
     if weights and "weights" not in module.Params.model_fields:
-        raise UserError(f"Masker '{name}' has no weights; leave out --mask-weights.")
+        raise UserError(f"Masker '{name}' has no weights; leave out {by}.")
     if weights and not Path(weights).is_file():
-        raise UserError(f"--mask-weights {weights}: there is no such file.")
+        raise UserError(f"{by} {weights}: there is no such file.")
     validated(module.Params, options or {}, Path("--mask-option"), f"maskers.{name}")
 
 
 def find(
-    name: str, weights: Path | None, device: str, options: Mapping[str, Any] | None = None
+    name: str,
+    weights: Path | None,
+    device: str,
+    options: Mapping[str, Any] | None = None,
+    by: str = "--mask-weights",
 ) -> MaskPredictor:
     """The masker of this name, with ``weights`` or published ones (``find_weights``); ``check`` refuses what does not fit."""
-    check(name, weights, options)
+    check(name, weights, options, by)
     params: type[Strict] = plugins.load("maskers", name).Params
     chosen = dict(options or {})
     if "weights" in params.model_fields:
-        chosen["weights"] = str(weights or find_weights(name, "--mask-weights", NO_NETWORK))
+        chosen["weights"] = str(weights or find_weights(name, by, NO_NETWORK))
     return MaskPredictor(name, params.model_validate(chosen), device)
+
+
+def find_second(name: str, weights: Path | None, device: str, first: MaskPredictor | None) -> MaskPredictor:
+    """The same of ``--second-masker``; what makes the masks of the ``first`` again, or of drawn ones, tells nothing."""
+    if first is None:
+        raise UserError("All photos have drawn masks, which are taken as right: leave out --second-masker.")
+    second = find(name, weights, device, by=OF_SECOND)
+    if second.key == first.key:
+        raise UserError(
+            f"{name} masks these photos already; name another one by --second-masker, e.g. isnet."
+        )
+    return second
 
 
 def load(masker: MaskPredictor) -> Any:
@@ -99,16 +121,18 @@ class Masks:
     def missing(self) -> list[str]:
         """Photos whose masks are to be made; nothing is decoded for it."""
         return [
-            i
-            for i in self._collection.table.ids
-            if not self._collection.has_truth(i) and not self._is_kept(i)
+            i for i in self._collection.table.ids if not self._collection.has_truth(i) and not self.is_kept(i)
         ]
+
+    @property
+    def drawn(self) -> list[str]:
+        """Photos whose masks somebody drew."""
+        return [i for i in self._collection.table.ids if self._collection.has_truth(i)]
 
     @property
     def makers(self) -> str:
         """Who made them."""
-        ids = self._collection.table.ids
-        drawn = sum(map(self._collection.has_truth, ids))
+        ids, drawn = self._collection.table.ids, len(self.drawn)
         if self._masker is None:
             return f"{drawn} {BY_HAND}"
         named = self._masker.kind
@@ -124,7 +148,7 @@ class Masks:
 
     def make(self, ids: Sequence[str]) -> Iterator[str]:
         """Mask photos; yields the key of each when its mask is on the disk. Photos of the same bytes have one mask."""
-        new = {self._sum(i): i for i in ids if not self._is_kept(i)}
+        new = {self._sum(i): i for i in ids if not self.is_kept(i)}
         if new and self._kept is not None:
             yield from self._kept.make(self._network, new, self._decode)
 
@@ -133,7 +157,12 @@ class Masks:
         drawn = self._collection.truth(image_id)
         if drawn is not None:
             return Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), math.nan)
-        return self._kept.read(self._sum(image_id)) if self._kept else None
+        return self.predicted(image_id) if self._kept else None
+
+    def predicted(self, image_id: str) -> Mask:
+        """The masker's, which was made, whether somebody drew one or not."""
+        assert self._kept is not None
+        return self._kept.read(self._sum(image_id))
 
     def _decode(self, image_id: str) -> np.ndarray:
         return pixels.decode(self._collection.read(image_id), image_id)
@@ -143,7 +172,8 @@ class Masks:
         assert self._masker is not None
         return load(self._masker)
 
-    def _is_kept(self, image_id: str) -> bool:
+    def is_kept(self, image_id: str) -> bool:
+        """Whether the masker's mask of a photo is there."""
         # Without a masker there is nothing to wait for.
         return self._kept is None or self._sum(image_id) in self._kept
 

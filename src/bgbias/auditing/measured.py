@@ -16,6 +16,7 @@ import pandas as pd
 from bgbias.auditing import workplace
 from bgbias.auditing.findings import Findings, without_common_folder
 from bgbias.auditing.looks import Looks
+from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared import Prepared
@@ -134,6 +135,7 @@ class Measured:
     better: tuple[BetterMasked, ...] = ()
     leak: Leak | None = None
     sessions: AcrossSessions | None = None
+    mask_range: MaskRange | None = None
     first: pd.DataFrame | None = None
     pictures: Mapping[str, bytes] = field(default_factory=dict)
     seconds_a_photo: float = math.nan

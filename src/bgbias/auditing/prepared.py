@@ -18,11 +18,11 @@ from bgbias.models.look import Look
 from bgbias.photos.prepared import Pictures, prepare
 from bgbias.photos.table import ImageTable
 
-MEASURED = ("area", "clarity")
+MEASURED = ("area", "clarity", "agreement")
 FAMILY = "pixels"
-PHOTO, MASK, BEHIND = slice(0, 3), 3, slice(4, 7)  # channels
-PIXEL = 7  # bytes
-Decoded = tuple[np.ndarray, Mask | None]  # a photo uint8 [H, W, 3] and its mask
+PHOTO, MASK, BEHIND, SECOND = slice(0, 3), 3, slice(4, 7), 7  # channels
+PIXEL = 7  # bytes, and one of a second mask where there is one
+Decoded = tuple[np.ndarray, Mask | None, Mask | None]  # a photo uint8 [H, W, 3], its mask and a second one
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,21 @@ class Channels:
 
 
 class Prepared:
-    """The photos of ``table`` as ``look`` shows them, pixels in ``folder``; ``decode`` gives a photo and its mask."""
+    """The photos of ``table`` as ``look`` shows them, pixels in ``folder``; ``decode`` gives a photo and its masks."""
 
-    def __init__(self, folder: Path, table: ImageTable, look: Look, decode: Callable[[str], Decoded]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        table: ImageTable,
+        look: Look,
+        decode: Callable[[str], Decoded],
+        has_second_masks: bool = False,
+    ) -> None:
+        self._has_second_masks = has_second_masks
         self._ids, self._look, self._decode = table.ids, look, decode
         self._row_of = {image_id: row for row, image_id in enumerate(table.ids)}
         self._measures = KeptRows(folder, "measures", np.float64, (len(table), len(MEASURED)))
-        shape = (look.size, look.size, PIXEL)
+        shape = (look.size, look.size, PIXEL + has_second_masks)
         shapes: list[tuple[int, ...]] = [shape] * len(table)
         self._pixels = prepare(
             folder, FAMILY, str(shapes[:1]), "photos", table.ids, lambda: shapes, self._make
@@ -63,27 +71,36 @@ class Prepared:
 
     def _make(self, image_id: str) -> np.ndarray:
         """What the model sees of a photo, and the measures of its mask."""
-        photo, mask = self._decode(image_id)
+        photo, mask, second = self._decode(image_id)
         look, shown = self._look, self._look.resized(photo)
-        pixels = np.zeros((look.size, look.size, PIXEL), np.uint8)
+        pixels = np.zeros((look.size, look.size, PIXEL + self._has_second_masks), np.uint8)
         pixels[..., PHOTO] = look.cropped(shown)
         values = [math.nan] * len(MEASURED)
         if mask is not None:
+            # One that shows nothing or everything leaves nothing open: the first alone speaks.
+            if second is None or quality.fault(second.alpha) in ("nothing", "everything"):
+                second = mask
             measured = quality.measure(mask.alpha, mask.confidence, None, image_id)
-            values = [measured[name] for name in MEASURED]  # type: ignore[literal-required]
+            measured["agreement"] = quality.iou(mask.alpha, second.alpha)
+            values = [measured[name] for name in MEASURED]
             alpha = look.resized(mask.alpha)
             pixels[..., MASK] = look.cropped(alpha)
             pixels[..., BEHIND] = look.cropped(without_object(shown, alpha))
+            if self._has_second_masks:
+                pixels[..., SECOND] = look.cropped(look.resized(second.alpha))
         self._measures[self._row_of[image_id]] = values
         return pixels
 
     @cached_property
     def qualities(self) -> pd.DataFrame:
-        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``clarity`` is NaN of drawn
-        ones), ``empty`` and ``full``."""
+        """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``clarity`` is NaN of drawn ones),
+        ``agreement`` with the second mask where there is one, ``empty`` and ``full``.
+        """
         made = pd.DataFrame(np.array(self._measures.values), columns=list(MEASURED))
         made.insert(0, "image_id", np.array(self._ids, object))
         made = made[made["area"].notna()].reset_index(drop=True)
+        if not self._has_second_masks:
+            made = made.drop(columns="agreement")
         if made["clarity"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
             made["clarity"] = math.nan
         return made.assign(empty=made["area"] < quality.EMPTY_BELOW, full=made["area"] > quality.FULL_ABOVE)
@@ -101,6 +118,12 @@ class Prepared:
     def masks(self) -> Channels:
         """The mask of each, uint8 [S, S]."""
         return Channels(self._pixels, MASK, frozenset(self.qualities["image_id"]))
+
+    @property
+    def second_masks(self) -> Channels | None:
+        """The second mask of each, uint8 [S, S]."""
+        has_some = self._has_second_masks
+        return Channels(self._pixels, SECOND, frozenset(self.qualities["image_id"])) if has_some else None
 
     @property
     def behind(self) -> Channels:

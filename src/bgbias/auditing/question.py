@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bgbias.auditing import mask_range
 from bgbias.auditing.backgrounds import BackgroundPhotos
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
@@ -44,11 +45,6 @@ class Asked:
             if getattr(self, name) < least:
                 raise UserError(f"--{name} is {getattr(self, name)}; it is at least {least}.")
 
-    def views(self, collection: PhotoCollection) -> tuple[View, ...]:
-        """What each photo is seen in: on backgrounds of places, too, where some class was seen in two."""
-        shown = [name for name in CONDITIONS if collection.labelled or name not in OF_CLASSES]
-        return conditions.views([*shown, *(LENT if collection.is_across_places else ())], self.draws)
-
     @property
     def told(self) -> dict[str, Any]:
         """For the JSON, and for telling whether something was asked before."""
@@ -65,7 +61,7 @@ class Asked:
 @dataclass(frozen=True)
 class Question:
     """What is looked at, on which backgrounds, and what is asked; ``masker`` None: every photo came with its mask. ``command``:
-    what a person typed to ask, if she did.
+    what a person typed to ask, if she did. ``second``: another segmentation model, whose masks are compared with the first's.
     """
 
     collection: PhotoCollection
@@ -73,3 +69,18 @@ class Question:
     backgrounds: BackgroundPhotos
     asked: Asked
     command: str = ""
+    second: MaskPredictor | None = None
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """What each photo is seen in: on backgrounds of places, too, where some class was seen in two."""
+        labelled = self.collection.labelled
+        shown = [name for name in CONDITIONS if labelled or name not in OF_CLASSES]
+        shown += LENT if self.collection.is_across_places else ()
+        shown += mask_range.CONDITIONS if self.second else ()
+        return conditions.views(shown, self.asked.draws)
+
+    @property
+    def maskers(self) -> list[tuple[str, str]]:
+        """The segmentation models' names and keys."""
+        return [(masker.kind, masker.key) for masker in (self.masker, self.second) if masker]

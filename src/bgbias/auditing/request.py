@@ -40,6 +40,8 @@ def prepare(
     mask_weights: Path | None = None,
     mask_options: Mapping[str, Any] | None = None,
     *,
+    second_masker: str | None = None,
+    second_mask_weights: Path | None = None,
     has_references: bool = False,
     needs_interval: bool = False,
     command: str = "",
@@ -51,6 +53,8 @@ def prepare(
     compare the first one with are added. ``needs_interval``: too few classes for one are an error, too.
     """
     masking.check(masker, mask_weights, mask_options)
+    if second_masker:
+        masking.check(second_masker, second_mask_weights, by=masking.OF_SECOND)
     (spec, load), *others = loads.items()
     first = load()
     for _, load in others:
@@ -67,8 +71,10 @@ def prepare(
     for line in collection.told():
         say(line)
     drawn = all(map(collection.has_truth, collection.table.ids))
-    who = None if drawn else masking.find(masker, mask_weights, pick(options.device), mask_options)
-    return Question(collection, who, backgrounds, asked, command), loads
+    device = pick(options.device)
+    who = None if drawn else masking.find(masker, mask_weights, device, mask_options)
+    second = masking.find_second(second_masker, second_mask_weights, device, who) if second_masker else None
+    return Question(collection, who, backgrounds, asked, command, second), loads
 
 
 def audit_or_read(
@@ -146,6 +152,8 @@ def audit(
     masker: str = "u2netp",
     mask_weights: str | Path | None = None,
     mask_options: Mapping[str, Any] | None = None,
+    second_masker: str | None = None,
+    second_mask_weights: str | Path | None = None,
     backgrounds: str | Path | None = None,
     draws: int = 5,
     attribution: int = 64,
@@ -166,7 +174,8 @@ def audit(
     what the command's ``--model`` takes, or a network of torch's, an object with ``encode``, or a
     function from a list of pictures uint8 [H, W, 3] to their vectors; several of these by name are
     compared (``{"a": a, "b": b}``; ``ComparedAudits`` is given back). ``sample``: at most so many photos;
-    None: all. ``mask_options``: the masker's, by name. ``out``: a folder for the files; what was
+    None: all. ``mask_options``: the masker's, by name. ``second_masker``: another one; then the audit says
+    between which values the drop would be, were all masks perfect. ``out``: a folder for the files; what was
     begun there goes on. ``looks``: ``weights``, ``size``, ``resize``, ``squash``, ``interpolation``,
     ``mean``, ``std``, ``pooling``, where the model does not tell them. What cannot be used is a UserError.
 
@@ -193,6 +202,8 @@ def audit(
         masker,
         Path(mask_weights) if mask_weights else None,
         mask_options,
+        second_masker=second_masker,
+        second_mask_weights=Path(second_mask_weights) if second_mask_weights else None,
     )
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)

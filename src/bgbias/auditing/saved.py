@@ -85,6 +85,7 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "map_at_r_by_chance": found and found.by_chance,
         "classes_losing_half": found and audit.losing_half,
         "places": found and found.places and _with_intervals(found.places),
+        "mask_range": audit.mask_range and _with_intervals(audit.mask_range),
         "sessions": audit.sessions and _with_intervals(audit.sessions),
         "cue_conflict": found
         and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},

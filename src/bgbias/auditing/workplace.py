@@ -233,12 +233,12 @@ def check_exported(digest: str) -> None:
 
 def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
     """The folder of prepared pixels in ``place``: the same for every model of one look, whatever is asked of it."""
-    collection, masker = question.collection, question.masker
+    collection = question.collection
     digest = _hashed(
         {
             "photos": [collection.digest, collection.upright],
             "look": repr(model.look),
-            "masker": masker and [masker.kind, masker.key],
+            "maskers": question.maskers,
             "code": code.fingerprint("bgbias.auditing.prepared"),
         }
     )
@@ -251,13 +251,13 @@ TRIED = 16  # photos, spread over all
 
 def of_views(question: Question, model: Adapted) -> str:
     """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
-    asked, masker = question.asked, question.masker
-    shown = (plugins.load("conditions", name).__name__ for name in CONDITIONS)
+    asked = question.asked
+    shown = (plugins.load("conditions", name).__name__ for name in dict(question.views))
     return _hashed(
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
-            "masker": masker and [masker.kind, masker.key],
+            "maskers": question.maskers,
             "backgrounds": question.backgrounds.digest,
             "shown": [CONDITIONS, asked.draws, asked.policy.model_dump()],
             "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),

@@ -68,6 +68,8 @@ def audit(
     masker: Annotated[str, _option("masker")] = "u2netp",
     mask_weights: Annotated[Path | None, _option("mask_weights")] = None,
     mask_option: Annotated[list[str] | None, _option("mask_option")] = None,
+    second_masker: Annotated[str | None, _option("second_masker")] = None,
+    second_mask_weights: Annotated[Path | None, _option("second_mask_weights")] = None,
     draws: Annotated[int, _option("draws", min=1)] = 5,
     attribution: Annotated[int, _option("attribution", min=0)] = 64,
     fail_above: Annotated[float | None, _option("fail_above")] = None,
@@ -151,11 +153,13 @@ def audit(
         masker,
         mask_weights,
         masking.parse_options(mask_option or ()),
+        second_masker=second_masker,
+        second_mask_weights=second_mask_weights,
         has_references=references,
         needs_interval=fail_above is not None,
         command=_typed(),
     )
-    views = question.asked.views(question.collection)
+    views = question.views
     if export:
         with _going_on(export):
             write_views(question, loads[exported.NAME](), export)

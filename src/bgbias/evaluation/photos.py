@@ -40,6 +40,7 @@ class EvaluationPhotos:
     backgrounds: Pool | None = None
     inpainted: Pictures | None = None
     same_view: Mapping[str, str] = field(default_factory=dict)
+    second_masks: Pictures | None = None
 
     def clean(self, image_id: str) -> np.ndarray:
         """The centre crop, uint8 [S, S, 3]."""
@@ -68,9 +69,8 @@ class EvaluationPhotos:
         Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in
         the same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
         """
-        opened = {"masks": self.masks, "backgrounds": self.backgrounds, "inpainted": self.inpainted}
         for need in sorted(conditions.needs(name for name, _ in asked)):
-            if opened[need] is None:
+            if getattr(self, need) is None:
                 raise ValueError(f"these photos were opened without {need}")
         modules = [(plugins.load("conditions", name), draw) for name, draw in asked]
         if any(hasattr(condition, "donor") for condition, _ in modules):
@@ -164,6 +164,12 @@ class Photo:
     def mask(self) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S], as soft as it came."""
         return self.split.mask(self.image_id)
+
+    @property
+    def second_mask(self) -> np.ndarray:
+        """The same by another segmentation model; needs ``second_masks``."""
+        assert self.split.second_masks is not None  # NEEDS says so
+        return pixels.centre_crop(self.split.second_masks.get(self.image_id), self.split.size)
 
     @cached_property
     def surroundings(self) -> np.ndarray:

@@ -327,6 +327,10 @@ def _check_names(study: Study, path: Path) -> None:
             check(f"backgrounds.{pools}.propose.masker", proposal.masker, study.maskers)
     for name in study.evaluation.conditions:
         check("evaluation.conditions", name, plugins.names("conditions"))
+        if plugins.known("conditions", name) and "second_masks" in plugins.load("conditions", name).NEEDS:
+            problems.append(
+                f"  evaluation.conditions: {name} is of audits with --second-masker alone; leave it out"
+            )
     for name in study.cures.names:
         check("cures.names", name, plugins.names("cures"))
     for name in study.attacked.attacks:

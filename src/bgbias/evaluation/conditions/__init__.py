@@ -1,10 +1,10 @@
 """What is done to the test photos before a model embeds them: one condition, one file.
 
-A file has ``TITLE``, its name for people; ``NEEDS``, what it reads beside photos, of ``masks`` and ``backgrounds`` (where it
-needs masks, a photo without a trusted one stays as it is); ``DRAWS``, whether there is chance in it, so that every draw is
-another picture; ``SETTINGS``, how its views are ranked (``symmetric``: among each other; ``query``: as queries to the clean
-gallery; empty: within places and across them alone, ``evaluation/across_places.py``); and ``view(photo, draw)``, the picture that
-the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
+A file has ``TITLE``, its name for people; ``NEEDS``, what it reads beside photos, of ``masks``, ``backgrounds``, ``inpainted``
+and, in audits, ``second_masks`` (where it needs masks, a photo without a trusted one stays as it is); ``DRAWS``, whether there is
+chance in it, so that every draw is another picture; ``SETTINGS``, how its views are ranked (``symmetric``: among each other;
+``query``: as queries to the clean gallery; empty: within places and across them alone, ``evaluation/across_places.py``); and
+``view(photo, draw)``, the picture that the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
 One that takes backgrounds from other photos says which in ``donor(photo, draw)``.
 """
 
@@ -14,6 +14,7 @@ from bgbias import plugins
 
 SHARED = {
     "_controls": ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
+    "_two_masks": ("either_mask", "both_masks"),
     "_places": ("class_here", "class_there", "others_here", "others_there"),
 }
 CLEAN, RANDOM_BACKGROUND = "clean", "random_background"

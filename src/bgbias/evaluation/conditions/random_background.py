@@ -22,7 +22,12 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
 def view(photo: Photo, draw: int) -> np.ndarray:
-    """The photo's object on the background that its key and ``draw`` name, uint8 [S, S, 3]."""
+    """The photo's object on ``background``, uint8 [S, S, 3]."""
+    return photo.foreground.before(background(photo, draw))
+
+
+def background(photo: Photo, draw: int) -> np.ndarray:
+    """The one that the photo's key and ``draw`` name, uint8 [S, S, 3]."""
     pool = photo.split.backgrounds
     assert pool is not None  # NEEDS says so
-    return photo.foreground.before(pool.picture(pool.draw(photo.key, draw), photo.split.size))
+    return pool.picture(pool.draw(photo.key, draw), photo.split.size)
