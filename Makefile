@@ -73,7 +73,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-maskers docs-public-models docs-validity
+.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-mask-range docs-maskers docs-public-models docs-validity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
@@ -88,6 +88,9 @@ docs-masker: $(READY)  ## judge fine-tuning on the shared hand masks (minutes), 
 
 docs-clarity: $(READY)  ## measure how well a mask's clarity tells that it is wrong (minutes), for docs/masks.md
 	python docs/results/mask_clarity.py $(SHARED)
+
+docs-mask-range: $(READY)  ## ask whether perfect masks lie in the range that two segmentation models leave open (minutes; after docs-maskers), for docs/masks.md
+	python docs/results/mask_range.py $(SHARED)
 
 docs-maskers: $(READY)  ## measure published segmentation models on the shared hand masks (minutes; IMGLY names the folder of IS-Net's pieces), for docs/masks.md
 	python docs/results/maskers.py $(SHARED) $(IMGLY)

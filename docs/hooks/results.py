@@ -20,6 +20,7 @@ SCRIPTS = {
     "masker": "results/masker_from_report.py",
     "mask_clarity": "results/mask_clarity.py",
     "maskers": "results/maskers.py",
+    "mask_range": "results/mask_range.py",
     "public_models": "results/public_models.py",
     "validity": "results/validity.py",
     "backgrounds": "results/backgrounds_from_proposal.py",
