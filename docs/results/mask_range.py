@@ -2,7 +2,7 @@
 
 ``python docs/results/mask_range.py SHARED`` asks it of the 30 photos of SHARED with hand-drawn masks (three sets, ten each), by
 how far an object's embedding moves on another background, since one photo of a class has no MAP@R; and of toys, by the drop.
-Networks are those of public_models.py that lie in SHARED. IS-Net is the one that ``make docs-maskers`` puts into ``data/downloads``.
+Networks are of public_models.py, and IS-Net is the one that ``make docs-maskers`` puts into ``data/downloads``.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from bgbias.report.columns import with_interval
 from bgbias.report.pages import markdown
 from bgbias.results import comparison, places
 from bgbias.results.publication import note_tables
-from bgbias.results.rows import seen
 from bgbias.results.uncertainty import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +51,10 @@ COLUMNS = {
     "others_there": (WITHOUT, "others_there"),
     "others_here": (WITHOUT, "others_here"),
     **places.CARRIED,
+    "here_on_there": (WITHOUT, "class_there"),
 }
+# What the background carries of A - B: by what it wins back there (C - B), or by what it costs here (A - D).
+PATHS = {"there": ("there_on_there", "there_on_here"), "here": ("here_on_here", "here_on_there")}
 DROPS = {  # what the drop goes from, and to
     "natural": ("here", "there"),
     "a": ("here", "composite"),
@@ -160,7 +162,7 @@ def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
     """A row a product and level: MAP@R of its queries in sum, by how much the sum of all others would change without it, and how
     many queries there are.
     """
-    values = seen(audit.queries, MODEL, COLUMNS)
+    values = places.seen(audit.queries, MODEL, COLUMNS)
     frame = pd.concat(
         [
             pd.DataFrame(
@@ -265,22 +267,23 @@ def over_products(of: Sums, composite: str) -> Estimate:
     return of.halves(median)
 
 
-def carried(of: Sums, network: int | None = None) -> Estimate:
+def carried(of: Sums, network: int | None = None, path: str = "there") -> Estimate:
     """The share of the natural drop that the background carries: of a network, or pooled."""
 
     def share(some: np.ndarray) -> float:
-        levels = of.levels(some)
-        a, b, c = (
-            levels[name].mean() if network is None else levels[name][network] for name in places.CARRIED
-        )
-        return float((c - b) / (a - b))
+        of_networks = of.levels(some)
+        levels = {name: of.mean() if network is None else of[network] for name, of in of_networks.items()}
+        won, without = (levels[name] for name in PATHS[path])
+        return float((won - without) / (levels["here_on_here"] - levels["there_on_here"]))
 
     return of.one_by_one(share)
 
 
-def slope(of: Sums) -> Estimate:
-    """Of the natural on the composite drop (b), over networks."""
-    return of.one_by_one(lambda some: float(np.polyfit(of.drops(some)["b"], of.drops(some)["natural"], 1)[0]))
+def slope(of: Sums, composite: str) -> Estimate:
+    """Of the natural on a composite drop, over networks."""
+    return of.one_by_one(
+        lambda some: float(np.polyfit(of.drops(some)[composite], of.drops(some)["natural"], 1)[0])
+    )
 
 
 def more_than(of: Sums, composite: str) -> Estimate:
@@ -356,8 +359,10 @@ def statistics() -> pd.DataFrame:
                 add(f"{name}, ({composite})", printed(statistic(of, composite), digits))
         for composite in "abc":
             add(f"p of the correlation over networks, ({composite})", f"{permutation_p(of, composite):.4f}")
-        add("slope on the composite drop (b)", printed(slope(of)))
+        add("slope on the composite drop (b)", printed(slope(of, "b")))
+        add("the same on (a), not planned", printed(slope(of, "a")))
         add("carried by the background, %", printed(scaled(carried(of), 100), 0))
+        add("the same asked at its own visit, not planned", printed(scaled(carried(of, path="here"), 100), 0))
     order = sorted(rows, key=lambda name: (name.startswith("p of"), list(rows).index(name)))
     return pd.DataFrame([{"statistic": name, **rows[name]} for name in order]).fillna("–")
 
