@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import sources
-from bgbias.report.columns import Column, interval
+from bgbias.report.columns import Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import places, rows
 from bgbias.study.params import Study
@@ -22,6 +22,7 @@ COLUMNS = (
     Column("Carried by backgrounds, %", interval("carried", 0), "Carried, %"),
     Column("Same place", interval("here", 1)),
     Column("Another place", interval("there", 1)),
+    Column("More than plain there", against_plain("there_difference", 1), "more [95 %]"),
     Column("Random backgrounds", interval("composite", 1)),
 )
 HEADLINE = {"natural": "drop from another place"}
@@ -45,16 +46,21 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     """Table 16 from the values a query.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``ESTIMATES`` of
-    ``places.AcrossPlaces`` in percent, each with ``_low`` and ``_high``. A UserError where no dataset says places.
+    ``places.AcrossPlaces`` in percent, each with ``_low`` and ``_high``; ``there_difference``, in points more than plain at
+    another place, paired, with ``_p_holm``. A UserError where no dataset says places.
     """
-    lines = []
+    lines, of_models = [], {}
     for model, own in sources.models(queries):
         if found := places.of_model(own, model):
+            of_models[model] = places.seen(own, model, places.LEVELS)
             row = rows.named(model) | rows.repetitions(own, model)
             row |= {"queries": found.queries, "classes": found.classes}
             for name in ESTIMATES:
                 row |= rows.interval(name, getattr(found, name), 100)
             lines.append(row)
+    for row, values in zip(lines, of_models.values(), strict=True):
+        plain = rows.plain_of(of_models, values.model)
+        row |= rows.tested("there_difference", values.against(plain, ["there"]), 100)
     if not lines:
         raise UserError(
             "No dataset of the grid has a class that was seen in two places, of which Table 16 speaks. Add a column 'place' to a"
