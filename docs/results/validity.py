@@ -20,11 +20,12 @@ from scipy.stats import rankdata, spearmanr
 import bgbias
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.report import look
-from bgbias.report.columns import with_interval
+from bgbias.report import look, names
+from bgbias.report.columns import against_plain, with_interval
 from bgbias.report.pages import markdown
-from bgbias.results import comparison, places
+from bgbias.results import comparison, places, publication
 from bgbias.results.publication import note_tables
+from bgbias.results.rows import records
 from bgbias.results.uncertainty import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,6 +45,11 @@ RUNS = {
     "other_draws": "other draws of photos and backgrounds",
 }
 PICTURE = TABLES / "validity.png"
+MODELS = {
+    "pretrained": "backbone alone",
+    "plain": "trained",
+    "bgaugment": "BGAugment",
+}  # of the grid two_visits
 WITHOUT = places.SAME_WITHOUT_LENDERS
 COLUMNS = {
     **places.LEVELS,
@@ -384,6 +390,22 @@ def networks() -> pd.DataFrame:
     return pd.DataFrame([line for _, line in sorted(lines, key=lambda pair: -pair[0])])
 
 
+def cures() -> pd.DataFrame:
+    """What each cure of Table 7 wins, in points of MAP@R: on composites (query and gallery), and at the other visit."""
+    table = publication.read("two_visits").table("table7")
+    own = table["method"].str.split("+", n=1, expand=True)
+    table = table.assign(model=own[0], cure=own[1])
+    lines = []
+    for cure in dict.fromkeys(table["cure"].dropna()):
+        line = {"cure": names.method(cure)}
+        for model, title in MODELS.items():
+            (row,) = records(table[(table["model"] == model) & (table["cure"] == cure)])
+            for gain, of in (("corrupted_gain", "composites"), ("other_place_gain", "other visit")):
+                line[f"{title}: {of}"] = against_plain(gain, 1)(row)
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
 def draw() -> None:
     """Natural against composite drop: a dot a network, a faint one a product over all networks."""
     of = Sums("main")
@@ -412,7 +434,7 @@ def draw() -> None:
 
 def tables() -> Mapping[str, str]:
     """The tables as the page shows them."""
-    shown = {"statistics": statistics(), "networks": networks(), "law": law()}
+    shown = {"statistics": statistics(), "networks": networks(), "law": law(), "cures": cures()}
     return {name: markdown(table) for name, table in shown.items()}
 
 

@@ -43,7 +43,7 @@ def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any], page:
         f"most of what pasted products lose between visits:** {percent(study['carried'](of))} is won"
         in page.replace(" % [", " [")
     )
-    slope = str(printed(study["slope"](of))).replace("[0.", "[.")
+    slope = str(printed(study["slope"](of, "b"))).replace("[0.", "[.")
     correlation = str(printed(study["over_networks"](of, "b"))).replace("0.", ".", 2).replace("1..", "1.")
     assert f"rank correlation {correlation}, slope {slope}, and {less('b')} points more" in page
     assert f"within a network, is {short(study['over_products'](of, 'a'))}" in page
@@ -100,7 +100,45 @@ def test_other_masks_and_other_photos_say_what_the_page_says(study: dict[str, An
     assert [round(-100 * found.value) for found in apart.values()] == [17, 6]
     assert apart["isnet"].high < 0 < apart["other_draws"].high
     assert "with the other draws the slope's interval ends below .5" in page
-    assert study["slope"](study["Sums"]("other_draws")).low < 0.5
+    assert study["slope"](study["Sums"]("other_draws"), "b").low < 0.5
+
+
+def test_no_cure_helps_at_the_other_visit(study: dict[str, Any], page: str) -> None:
+    published = study["publication"].read("two_visits")
+    table, places, retrieval = (
+        published.table(name).set_index("method") for name in ("table7", "table16", "table1")
+    )
+    cures = table[table.index.str.contains("+", regex=False)]
+    assert "no cure wins anything significant there" in page
+    assert not ((cures["other_place_gain_p_holm"] < 0.05) & (cures["other_place_gain"] > 0)).any()
+    grey = cures.loc["plain+grey"]
+    assert (
+        f"Grey backgrounds win {grey['corrupted_gain']:.1f} points on composites and cost {-grey['other_place_gain']:.1f} at"
+        in page
+    )
+    assert grey["other_place_gain_p_holm"] < 0.05
+    assert "Pooling on the object is the only one" in page
+    for model in ("plain", "pretrained"):
+        winning = cures[cures.index.str.startswith(model) & (cures["corrupted_gain_p_holm"] < 0.05)]
+        assert f"{model}+object_pooling" in winning.index
+    winning = cures[cures.index.str.startswith("plain") & (cures["corrupted_gain_p_holm"] < 0.05)]
+    assert winning.index[winning["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
+    assert (
+        f"patches take {table.loc['plain+patchwise', 'bytes'] / table.loc['plain+grey', 'bytes']:.0f} times"
+        in page
+    )
+    assert (
+        f"the backbone loses {places.loc['pretrained', 'natural']:.0f} % there, the trained model"
+        f" {places.loc['plain', 'natural']:.0f} %"
+    ) in page
+    assert (
+        f"it loses {retrieval.loc['bgaugment', 'relative_drop']:.0f} instead of"
+        f" {retrieval.loc['plain', 'relative_drop']:.0f} % on composites"
+    ) in page
+    less = places.loc["bgaugment"]
+    ends = ", ".join(f"{less[f'there_difference_{end}']:.1f}" for end in ("low", "high"))
+    assert f"({less['there_difference']:.1f} [{ends}] points, not significant".replace("-", "−") in page
+    assert less["there_difference_p_holm"] > 0.05
 
 
 def test_levels_without_a_product_lack_it_in_queries_and_gallery(study: dict[str, Any]) -> None:
