@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from bgbias import plugins
-from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params
+from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params, option
 from bgbias.compute import gpu_slots
 from bgbias.engine import digests, records
 from bgbias.engine.node import Node, step
@@ -26,7 +26,6 @@ app = typer.Typer()
 
 # A model is named by its parts, and a seed.
 PARTS = ("dataset", "backbone", "loss", "method")
-EXPECT = "Digest that the plan had; an edited params.yaml or code is noticed."
 
 
 def meant(study: Study, name: str, **typed: Any) -> list[Node]:
@@ -62,7 +61,8 @@ def _command(name: str) -> None:
         gpu_slots.take(study.files.at("gpu_slots"), device)
         work(study, nodes, device)
 
-    command.__doc__ = function.__doc__
+    # The list of commands shows the first paragraph alone.
+    command.__doc__ = (function.__doc__ or "").replace(". ", ".\n\n", 1)
     _declare(command, declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
     app.command(name)(command)
 
@@ -123,7 +123,7 @@ def _declare(
             given["seed"] = (Annotated[str, typer.Option(help=WORDS["subjects"]["seed"])], "0")
     given["grid"] = (Grid, None)
     given["params"] = (Params, DEFAULT)
-    given["expect"] = (Annotated[str | None, typer.Option(help=EXPECT)], None)
+    given["expect"] = (Annotated[str | None, option("steps", "expect")], None)
     if takes_device:
         given["device"] = (Device, "auto")
     given |= more
@@ -136,6 +136,6 @@ def _declare(
 for _name in plugins.names("nodes"):
     _command(_name)
 
-_AGAIN = Annotated[bool, typer.Option("--again", help="Also what is up to date.")]
-_declare(_evaluate, ("cell",), takes_device=True, again=(_AGAIN, False))
+_again = Annotated[bool, option("steps", "again", "--again")]
+_declare(_evaluate, ("cell",), takes_device=True, again=(_again, False))
 app.command("evaluate")(_evaluate)
