@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bgbias.compute.lazy import F, Tensor, torch
-from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
+
+if TYPE_CHECKING:
+    from bgbias.training.pretraining import PretrainingParams
 
 LUMA = (0.2989, 0.587, 0.114)
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)

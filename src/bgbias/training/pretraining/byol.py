@@ -13,8 +13,7 @@ from pydantic import Field
 
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training.methods import Batch
-from bgbias.training.pretraining import BasePretraining
-from bgbias.training.pretraining._settings import PretrainingParams
+from bgbias.training.pretraining import BasePretraining, PretrainingParams
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
