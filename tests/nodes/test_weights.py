@@ -29,7 +29,7 @@ from bgbias.files.store import ImageStore
 from bgbias.masks import u2net
 from bgbias.nodes import index, masks
 from bgbias.nodes import weights as nodes
-from bgbias.study import weights
+from bgbias.study import sources
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -113,7 +113,7 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(
     noted = record(chosen, "weights_record", owner=OWNER)
     assert noted["notes"]["source"] == {"place": options["weights"], "sha256": options["sha256"]}
     assert sorted(p.name for p in target.parent.iterdir()) == ["mobilenet_v2.json", target.name]
-    model = make("mobilenet_v2", weights=weights.file(chosen, weights.network(chosen, OWNER)))
+    model = make("mobilenet_v2", weights=sources.weights_file(chosen, sources.network_of(chosen, OWNER)))
     filled = model.trunk.state_dict()
     assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
 
@@ -205,7 +205,9 @@ def test_copy_of_timms_weights_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     save_file(whole, tmp_path / "downloads" / "vit_tiny_patch16_224.safetensors")
     chosen, owner = vit(tmp_path), "backbones/timm:vit_tiny_patch16_224"
     nodes.weights(chosen, owner)
-    model = make("timm:vit_tiny_patch16_224", weights=weights.file(chosen, weights.network(chosen, owner)))
+    model = make(
+        "timm:vit_tiny_patch16_224", weights=sources.weights_file(chosen, sources.network_of(chosen, owner))
+    )
     assert torch.equal(model.trunk.net.norm.weight, whole["norm.weight"])
 
 

@@ -3,8 +3,6 @@
 Trainings stop early: their passes are a range. Disk and time are estimates; finished nodes of a kind correct its time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import fmean
@@ -57,7 +55,7 @@ class Cost:
     nodes: int = 1
     seconds: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(
             self.images + other.images,
             (self.forward[0] + other.forward[0], self.forward[1] + other.forward[1]),

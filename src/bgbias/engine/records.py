@@ -26,7 +26,7 @@ from bgbias.engine import digests, graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import code, sealed
-from bgbias.files.atomic import remove_leftovers, write_json
+from bgbias.files.atomic import remove_leftovers, write_frame, write_json
 from bgbias.files.checksums import sha256
 from bgbias.files.fingerprint import forget
 from bgbias.files.locks import Taken, locked
@@ -58,6 +58,10 @@ class Record:
         picked = pick(device)
         self.device = describe(picked)
         return picked
+
+    def write(self, output: str, frame: Any) -> None:
+        """One of the outputs, a table of pandas."""
+        write_frame(self.outputs[output], frame)
 
 
 def read(path: Path) -> dict[str, Any]:

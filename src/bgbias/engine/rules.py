@@ -128,7 +128,6 @@ class Rules:
         return {name: getattr(self.study.files, name) for outputs in declared for name in outputs}
 
     def log(self, rule: str) -> str:
-        """Where a job's words go."""
         (*_, last) = _steps(rule)
         declared = plugins.load("nodes", last)
         record = declared.OUTPUTS[f"{last}_record"]

@@ -4,13 +4,11 @@ Photos that validate have one, too: in another fold they train.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
-from typing import Any
 
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.study import plan
 from bgbias.study.params import Study
 
@@ -32,12 +30,12 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
     return inputs.photos(dataset)
 
 
-def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str, backbone: str) -> Settings:
     """Which network sees the photos, and so how large they are; its weights see nothing."""
     return {"backbone": {k: v for k, v in study.backbones[backbone].items() if k not in BLIND}}
 
 
-def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.images import quilting
 
     return [plan.backbone(study, backbone).module, quilting]
@@ -57,10 +55,7 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 
 def textures(study: Study, dataset: str, backbone: str) -> None:
-    """Quilt a texture of each training photo.
-
-    As large as a backbone sees it; of a dataset's training classes.
-    """
+    """Quilt a texture of each training photo. As large as a backbone sees it; of a dataset's training classes."""
     from bgbias.compute.device import threads
     from bgbias.files.store import writing
     from bgbias.images import pixels

@@ -19,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import NamedBackbone, NamedPretraining, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import Named, NamedBackbone, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
@@ -257,7 +257,7 @@ def backbone(study: Study, name: str) -> NamedBackbone:
     return find_backbone(study.backbones, name)
 
 
-def pretraining(study: Study, name: str) -> NamedPretraining | None:
+def pretraining(study: Study, name: str) -> Named | None:
     """How the backbone that the grid calls so learns before it is trained; None if it does not."""
     entry = backbone(study, name).pretraining
     return find_pretraining(study.pretrainings, entry) if entry else None
