@@ -20,7 +20,7 @@ from small_study import described, load, record, with_weights
 from torch import Tensor
 
 from bgbias import plugins
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import state_dicts as weight_files
 from bgbias.files.fetch import Source
@@ -304,10 +304,10 @@ def test_a_graph_that_was_fetched_is_kept_byte_for_byte_and_masks(
     for image_id, mask in zip(store.ids, make([photos.array(i) for i in store.ids]), strict=True):
         assert (store.array(image_id, "L") == mask.alpha).all()
     # Other bytes are other masks, and the version of what runs them is known.
-    before = digests.digest(chosen, "masks", **masked)
-    assert "onnxruntime" in digests.spec(chosen, "masks", **masked)["libraries"]
+    before = graph.digest(chosen, "masks", **masked)
+    assert "onnxruntime" in graph.spec(chosen, "masks", **masked)["libraries"]
     monkeypatch.setattr(module, "PUBLISHED", (source.model_copy(update={"sha256": "0" * 64}),))
-    assert digests.digest(chosen, "masks", **masked) != before
+    assert graph.digest(chosen, "masks", **masked) != before
 
 
 def test_a_graph_of_ones_own_is_known_by_its_bytes(tmp_path: Path) -> None:
@@ -316,11 +316,11 @@ def test_a_graph_of_ones_own_is_known_by_its_bytes(tmp_path: Path) -> None:
     raw["maskers"]["ground_truth"] = {"kind": "onnx", "options": {"weights": str(file), "stretch": False}}
     chosen = load(tmp_path, raw)
     assert not any(n.name == "weights" for n in graph.in_order(chosen))
-    before = digests.digest(chosen, "masks", dataset="squares", masker="ground_truth")
+    before = graph.digest(chosen, "masks", dataset="squares", masker="ground_truth")
     saliency_graph(file, bias=0.1)
     fingerprint.cache_clear()
-    assert digests.digest(chosen, "masks", dataset="squares", masker="ground_truth") != before
+    assert graph.digest(chosen, "masks", dataset="squares", masker="ground_truth") != before
     raw["maskers"]["ground_truth"]["options"]["weights"] = "published"
     nowhere = load(tmp_path, raw)
     with pytest.raises(UserError, match=r"no `published` weights of it are known; name a file or a URL"):
-        digests.digest(nowhere, "weights", owner="maskers/ground_truth")
+        graph.digest(nowhere, "weights", owner="maskers/ground_truth")

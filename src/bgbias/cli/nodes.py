@@ -12,13 +12,11 @@ import typer
 from bgbias import plugins
 from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params, option
 from bgbias.compute import gpu_slots
-from bgbias.engine import digests, records
+from bgbias.engine import graph, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.photos.folds import seed_and_fold
 from bgbias.progress import say
-from bgbias.study import plan
-from bgbias.study.cell import Cell
+from bgbias.study import Cell, plan
 from bgbias.study.params import Study, load
 from bgbias.study.sources import parts_of
 
@@ -86,11 +84,7 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
 
 def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
     """The study and the subject that a command names; what params.yaml does not know is an error."""
-    subject = typed
-    if "seed" in typed:
-        seed, fold = seed_and_fold(typed["seed"])
-        parts = {part: typed[part] for part in PARTS}
-        subject = {"cell": Cell(**parts, seed=seed, fold=fold)}
+    subject = {"cell": Cell.of(**typed)} if "seed" in typed else typed
     study = load(params, grid)
     if typed.get("dataset"):
         parts_of(study, typed["dataset"])
@@ -101,7 +95,7 @@ def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study
 
 def _check_digest(study: Study, node: Node, expected: str, params: Path) -> None:
     """Refuse a node that is not what was planned."""
-    now = digests.digest(study, node.name, **node.keywords)
+    now = graph.digest(study, node.name, **node.keywords)
     if now != expected:
         raise UserError(
             f"{params}, or code that {node.name} works by, was edited since this was planned ({expected}, now {now}); run"

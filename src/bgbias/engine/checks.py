@@ -20,9 +20,8 @@ from bgbias.errors import UserError
 from bgbias.evaluation import probes
 from bgbias.files.atomic import write_text
 from bgbias.models import backbones
-from bgbias.study import plan
+from bgbias.study import Study, plan
 from bgbias.study.named import Named
-from bgbias.study.params import Study
 from bgbias.study.sources import network_of, weights_file
 
 Network = TypeVar("Network")

@@ -5,10 +5,9 @@ from typing import Any
 
 from bgbias.engine.node import Made, Node, files_of, step
 from bgbias.files.fingerprint import recorded
-from bgbias.study import plan
+from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.named import Named
-from bgbias.study.params import Study
 from bgbias.study.sources import own_weights, parts_of
 
 

@@ -37,9 +37,7 @@ from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
-from bgbias.study import plan
-from bgbias.study.cell import Cell
-from bgbias.study.params import Study
+from bgbias.study import Cell, Study, plan
 
 # Steps of one model that one job does, one after the other: torch is imported once.
 TOGETHER = ("embed", "score", "attribute")
@@ -105,8 +103,7 @@ class Node:
 
     def settings(self, study: Study) -> dict[str, Any]:
         """What else its numbers depend on."""
-        settings: dict[str, Any] = self.declared.settings(self.study(study), **self.keywords)
-        return settings
+        return dict(self.declared.settings(self.study(study), **self.keywords))
 
     def code(self, study: Study) -> tuple[str, ...]:
         """The modules that it works by, by name: its own file first, and the backbone of a model that it runs."""

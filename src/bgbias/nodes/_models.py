@@ -11,9 +11,8 @@ from bgbias.compute.lazy import torch
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.settings import How
-from bgbias.study import plan
+from bgbias.study import Study, plan
 from bgbias.study.cell import PRETRAINED, Cell
-from bgbias.study.params import Study
 from bgbias.study.sources import weights_file
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from bgbias import plugins, progress
+from bgbias.attacks import Strength
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -57,9 +57,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score a model under adversarial attacks. Attacked test photos are scored alone and in the clean gallery."""
     import pandas as pd
 
-    from bgbias.attacks import Strength
     from bgbias.evaluation import attacked, embeddings, scores
-    from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
     from bgbias.models.inference import for_inference
 
     asked = study.attacked

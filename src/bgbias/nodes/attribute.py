@@ -7,9 +7,7 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, Settings, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 

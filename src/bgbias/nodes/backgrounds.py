@@ -3,12 +3,14 @@
 import hashlib
 from collections.abc import Iterator
 
+from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Made, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
@@ -56,10 +58,6 @@ def backgrounds(study: Study, pool: str) -> None:
     """Make the three pools of a background set. Photos that stand in two of them are refused."""
     import pandas as pd
 
-    from bgbias.backgrounds import pools
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
-
     plan.pools(study, pool)
     with records.node(study, step("backgrounds", pool=pool)) as made:
         rows = []
@@ -84,8 +82,6 @@ def backgrounds(study: Study, pool: str) -> None:
 def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[str, bytes]]]]:
     """Role, licence and photos of each pool."""
     import pandas as pd
-
-    from bgbias.backgrounds import pools
 
     described = study.backgrounds[pool]
     if described.propose:

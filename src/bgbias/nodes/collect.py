@@ -12,8 +12,7 @@ from bgbias.engine.node import Limits, Made, Settings, files_of, step
 from bgbias.files.atomic import replacing
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
+from bgbias.files.store import ImageStore
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-
     from bgbias.evaluation import cured
     from bgbias.evaluation.conditions import View
     from bgbias.evaluation.embeddings import Embeddings
@@ -84,7 +82,6 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation import cured, embeddings, late_interaction, scores
     from bgbias.evaluation.late_interaction import similarity
     from bgbias.evaluation.seen import masked, views_of
-    from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
 
     names = plan.asked(study, "cures", "names", "names no cures")
@@ -191,8 +188,6 @@ class CureFits:
         return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
 
     def _map_at_r(self, vectors: np.ndarray) -> float:
-        import numpy as np
-
         from bgbias.evaluation.metrics import map_at_r
         from bgbias.evaluation.whole_gallery import among
 

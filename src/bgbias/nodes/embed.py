@@ -4,12 +4,10 @@ from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
-from bgbias.evaluation import conditions
+from bgbias.evaluation import conditions, embeddings
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -51,8 +49,6 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
     """Embed test photos in all views of the conditions. Each photo is decoded once."""
-    from bgbias.evaluation import embeddings
-
     files = study.files
     with records.node(study, step("embed", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):

@@ -5,12 +5,11 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
+from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -53,8 +52,6 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
     """Embed the training photos that probes are fitted on."""
-    from bgbias.evaluation import embeddings
-
     files = study.files
     with records.node(study, step("embed_training", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):

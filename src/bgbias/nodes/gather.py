@@ -4,12 +4,14 @@ import shutil
 from pathlib import Path
 
 from bgbias import progress
+from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Limits, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import known_by
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 SUBJECT = ("pool",)
 OUTPUTS = {
@@ -35,10 +37,6 @@ def settings(study: Study, pool: str) -> Settings:
 
 def gather(study: Study, pool: str) -> None:
     """Bring the photos that a background set's lists name. From copies at hand, or from where they are published."""
-    from bgbias.backgrounds import pools
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
-
     plan.pools(study, pool)
     lists = plan.listed_pools(study, pool).values()
     if not lists:

@@ -7,12 +7,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bgbias import progress
-from bgbias.engine import digests, inputs, records
+from bgbias.engine import graph, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Made, Modules, Settings, step
 from bgbias.errors import UserError
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def index(study: Study, dataset: str) -> None:
     """Make a dataset's table of images and its photo store. Broken photos are left out, listed and counted."""
     import pandas as pd
 
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
     from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, GIVEN, PLACE, ImageTable
 
@@ -107,7 +106,7 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
     """What was fetched before its source was changed would be read in silence by who types ``index`` alone."""
     subject = {"dataset": dataset, "part": part}
     record = study.files.at("fetch_record", **subject)
-    if record.exists() and records.read(record).get("digest") != digests.digest(study, "fetch", **subject):
+    if record.exists() and records.read(record).get("digest") != graph.digest(study, "fetch", **subject):
         raise UserError(
             f"{dataset}: the source of '{part}' has changed since it was fetched; run: python -m bgbias fetch {dataset} {part}"
         )

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from bgbias import progress
+from bgbias.compute.device import describe
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import recorded
+from bgbias.files.store import ImageStore, writing
+from bgbias.images import pixels
 from bgbias.study.params import Study
 from bgbias.study.sources import masker_identity, weights_file
 
@@ -64,7 +67,6 @@ def uses(study: Study, dataset: str, masker: str) -> Modules:
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
     """Photos that stay in the dataset are not masked again, though their masks came without the cache (``dvc pull``)."""
-    from bgbias.files.store import ImageStore
     from bgbias.masks.kept import KeptMasks
     from bgbias.masks.policy import read_mask_table
 
@@ -88,7 +90,6 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
     """Mask every photo that a split uses. Also makes a table of the masks' quality; resumes an interrupted run."""
-    from bgbias.files.store import ImageStore
     from bgbias.masks.kept import KeptMasks
     from bgbias.photos.table import read_table
 
@@ -152,8 +153,6 @@ def _predict(
     """Mask the photos that are ``new`` (key to image id); gives the device that was used."""
     if not new:
         return "cpu"
-    from bgbias.compute.device import describe
-
     predict = masker.build()
     progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
     ordered = dict(sorted(new.items(), key=lambda item: item[1]))
@@ -186,8 +185,6 @@ def _write(
     """Masks and their table, one row a photo that has a mask, in the dataset's order."""
     import pandas as pd
 
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
     from bgbias.masks.policy import COLUMNS
     from bgbias.masks.quality import measure
 

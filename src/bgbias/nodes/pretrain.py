@@ -8,9 +8,8 @@ from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
-from bgbias.study import plan
+from bgbias.study import Study, plan
 from bgbias.study.named import Named
-from bgbias.study.params import Study
 
 SUBJECT = ("backbone", "dataset", "run")
 WHERE = "pretrained/{backbone}/{dataset}/seed{run}"

@@ -5,9 +5,7 @@ import numpy as np
 from bgbias.engine import records
 from bgbias.engine.node import Made, Settings, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {

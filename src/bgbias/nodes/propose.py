@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bgbias import progress
+from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
+from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
 from bgbias.study.sources import masker_identity
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
     """
     import pandas as pd
 
-    from bgbias.backgrounds import pools
-
     proposal = _proposal(study, pool)
     with records.node(study, step("propose", pool=pool)) as made:
         found = pools.unique(proposal.source)
@@ -113,7 +112,6 @@ def _looked_at(
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
     """Name, photo and foreground of every photo that can be read."""
     from bgbias.backgrounds.foregrounds import look
-    from bgbias.images import pixels
 
     if not study.masker(proposal.masker).module.PREDICTS:
         raise UserError(

@@ -12,8 +12,11 @@ from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.models import backbones
+from bgbias.nodes.masks import find_predictor
+from bgbias.study import Study, plan
 
 PICTURES_AT_ONCE = 64
 PICTURE_BYTES = 4_000  # PNG of a soft mask at the size that a network sees
@@ -45,7 +48,6 @@ def settings(study: Study, dataset: str, backbone: str) -> Settings:
 
 def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.evaluation.conditions import clean, random_background
-    from bgbias.models import backbones
 
     return [study.masker_of(dataset).module, clean, random_background, backbones]
 
@@ -62,9 +64,6 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     import pandas as pd
 
     from bgbias.evaluation.seen import pictures, views_of
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
-    from bgbias.nodes.masks import find_predictor
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker

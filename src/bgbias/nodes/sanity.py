@@ -14,9 +14,7 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, Settings, step
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import EvaluationPhotos

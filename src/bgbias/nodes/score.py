@@ -10,8 +10,7 @@ from bgbias.engine import records
 from bgbias.engine.node import Made, Modules, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study
 
 if TYPE_CHECKING:
     import pandas as pd

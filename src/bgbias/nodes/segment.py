@@ -7,9 +7,8 @@ from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.segmentation import episodes
+from bgbias.study import CELL, Cell, Study, plan
 
 SHOWN = 4  # episodes kept for the figure
 
@@ -37,8 +36,6 @@ def uses(study: Study, cell: Cell) -> Modules:
 
 def cost(study: Study, cell: Cell) -> Cost:
     """Every episode: a photo, and its supports twice."""
-    from bgbias.segmentation import episodes
-
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.segmentation.episodes or 0)
     seen = images * (1 + 2 * episodes.SHOTS)
@@ -47,7 +44,6 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     """Segment test photos by similarity attention. For a keyed subset; masks are judged by the dataset's truth."""
-    from bgbias.segmentation import episodes
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
 

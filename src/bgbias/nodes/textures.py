@@ -6,11 +6,13 @@ Photos that validate have one, too: in another fold they train.
 from concurrent.futures import ThreadPoolExecutor
 
 from bgbias import progress
+from bgbias.compute import device
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 SPLITS = ("train", "val")
 BLIND = ("weights", "sha256", "pretraining")  # of a backbone: what sees no photo
@@ -56,9 +58,6 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 def textures(study: Study, dataset: str, backbone: str) -> None:
     """Quilt a texture of each training photo. As large as a backbone sees it; of a dataset's training classes."""
-    from bgbias.compute.device import threads
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
     from bgbias.images.quilting import texture
     from bgbias.photos import prepared
     from bgbias.photos.table import read_table
@@ -72,7 +71,7 @@ def textures(study: Study, dataset: str, backbone: str) -> None:
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))
 
-        with writing(made.outputs["textures"]) as pictures, ThreadPoolExecutor(threads()) as workers:
+        with writing(made.outputs["textures"]) as pictures, ThreadPoolExecutor(device.threads()) as workers:
             every = zip(ids, workers.map(quilted, ids), strict=True)
             for image_id, png in progress.track(every, len(ids), f"textures of {dataset}"):
                 pictures.add(image_id, png)

@@ -6,11 +6,11 @@ from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.models.settings import How
 from bgbias.nodes._models import fresh_model, with_statistics
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study import CELL, Cell, plan
 from bgbias.study.params import Study, loss_options
 from bgbias.training.settings import METRICS
 
@@ -25,7 +25,9 @@ CURVE = "history"  # grows while the node works
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    plan.check_trains(study, cell)
+    plan.check_is_network(study, cell)
+    if not plan.trains(study, cell):
+        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
     needs = plan.needs(study, cell)
     seen = inputs.album(study, cell.dataset, needs, "train", "val", backbone=cell.backbone)
     return seen | inputs.backbone_weights(study, cell)

@@ -32,10 +32,6 @@ class NamedMethod(Named):
         return list(self.fact("uses", ()))
 
     @property
-    def needs_batch_norm(self) -> bool:
-        return bool(self.fact("needs_batch_norm", False))
-
-    @property
     def repels(self) -> bool:
         """Whether it gives its loss further negatives."""
         return bool(getattr(self.module, "REPELS", False))

@@ -137,12 +137,15 @@ class BasePretraining(BaseMethod):
         self, model: EmbeddingModel, params: PretrainingParams, key: Sequence[object], steps: int
     ) -> None:
         """``key``: (dataset, seed), what all randomness is keyed by; ``steps``: of the whole pretraining."""
-        super().__init__(model, nn.Identity(), params)
         self.key, self.steps = tuple(key), steps
         self._epoch = self._step = 0
-        self.heads = nn.ModuleDict({"projector": self.head(model.embedder.in_features, "projector")})
-        self.teacher = copy.deepcopy(nn.ModuleDict({"trunk": model.trunk, "head": self.heads["projector"]}))
-        self.teacher.requires_grad_(False)
+        super().__init__(model, nn.Identity(), params)
+
+    def prepare(self) -> None:
+        """The head, and the teacher, which begins as a copy."""
+        self.heads = nn.ModuleDict({"projector": self.head(self.model.embedder.in_features, "projector")})
+        parts = nn.ModuleDict({"trunk": self.model.trunk, "head": self.heads["projector"]})
+        self.teacher = copy.deepcopy(parts).requires_grad_(False)
 
     @classmethod
     def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
