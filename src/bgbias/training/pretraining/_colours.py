@@ -31,8 +31,8 @@ class Changes:
 
 
 def draw(count: int, params: Any, side: int, generator: torch.Generator) -> Changes:
-    """What is drawn for so many photos of ``side`` pixels; ``params``: a ``PretrainingParams``; ``generator``: of the processor, so
-    that all devices draw the same.
+    """What is drawn for so many photos of ``side`` pixels, by a pretraining's options; ``generator``: of the processor, so that
+    all devices draw the same.
     """
 
     def uniform(low: float, high: float) -> Tensor:
