@@ -106,14 +106,14 @@ def _retrieval(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
 def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
     """The digests of all nodes of a study, which Snakemake asks for before it plans anything."""
     from benchmarks import _study
-    from bgbias.engine import digests
+    from bgbias.engine import graph
     from bgbias.study import plan
     from bgbias.study.params import load
 
     def digest_all(path: Path) -> list[str]:
         study = load(path)
         nodes = ("train", "embed", "score", "attribute")
-        return [digests.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
+        return [graph.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
 
     for size in sizes:
         yield partial(digest_all, _study.write(scratch_folder(), size))

@@ -11,7 +11,7 @@ from pathlib import Path
 from chromium import Page, browsing
 from mlflow_servers import free_port, mlflow_server
 
-from bgbias.tracking import follow, views
+from bgbias.tracking import entries, follow
 from bgbias.tracking import store as mlflow_store
 
 HERE = Path(__file__).parent
@@ -67,4 +67,4 @@ if __name__ == "__main__":
         browsing() as browser,
     ):
         for chosen in PICTURES:
-            print(take(browser, lambda view: f"{server}/{views.page(experiment, view)}", chosen))
+            print(take(browser, lambda view: f"{server}/{entries.page(experiment, view)}", chosen))

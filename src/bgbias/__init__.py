@@ -3,8 +3,6 @@
 What ``__all__`` names is stable. It is imported when it is first asked for: ``import bgbias`` alone loads no network library.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -17,7 +17,7 @@ from bgbias.attribution import explanation
 from bgbias.attribution import score as scores
 from bgbias.attribution.settings import Attribution, SimilarityScore
 from bgbias.attribution.similarity_score import attribute_pairs, partners
-from bgbias.engine import digests
+from bgbias.engine import graph
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study.cell import Cell
@@ -104,8 +104,8 @@ def test_study_that_asks_for_it_gets_a_third_variant(tmp_path: Path, raw: dict[s
 
 def test_study_that_does_not_ask_keeps_its_digest(tmp_path: Path, raw: dict[str, Any]) -> None:
     without = load(tmp_path, raw)
-    assert "similarity" not in digests.spec(without, "attribute", cell=CELL)["attribution"]
+    assert "similarity" not in graph.spec(without, "attribute", cell=CELL)["attribution"]
     raw["attribution"]["similarity"] = "published"
     asked = load(tmp_path, raw)
-    assert digests.digest(asked, "attribute", cell=CELL) != digests.digest(without, "attribute", cell=CELL)
-    assert digests.digest(asked, "train", cell=CELL) == digests.digest(without, "train", cell=CELL)
+    assert graph.digest(asked, "attribute", cell=CELL) != graph.digest(without, "attribute", cell=CELL)
+    assert graph.digest(asked, "train", cell=CELL) == graph.digest(without, "train", cell=CELL)

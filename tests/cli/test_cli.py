@@ -16,7 +16,7 @@ from small_study import data_nodes, described, load, record
 
 import bgbias
 from bgbias import cli
-from bgbias.engine import digests
+from bgbias.engine import graph
 from bgbias.study import params
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -136,7 +136,7 @@ def test_without_a_study_a_command_says_where_one_is_expected(
 
 def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int]) -> None:
     study = load(tmp_path, raw)
-    assert typed("index", "squares", "--expect", digests.digest(study, "index", dataset="squares")) == 0
+    assert typed("index", "squares", "--expect", graph.digest(study, "index", dataset="squares")) == 0
     assert params.load(tmp_path / "params.yaml") == study
 
 

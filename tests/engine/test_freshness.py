@@ -14,7 +14,7 @@ import yaml
 from project import ROOT
 
 from bgbias.cli import tools
-from bgbias.cli.status import format_status
+from bgbias.cli.tools import format_status
 from bgbias.engine import freshness, graph
 from bgbias.engine.freshness import Finding
 from bgbias.engine.node import Node, step

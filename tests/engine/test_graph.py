@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import _study
-from bgbias.engine import digests, forecast, freshness, graph
+from bgbias.engine import forecast, freshness, graph
 from bgbias.engine.node import Made, Node
 from bgbias.study.params import Study, load
 
@@ -38,7 +38,7 @@ def all_that_planning_asks(study: Study) -> list[Any]:
     freshness.examine(study)
     nodes = graph.in_order(study)
     made = [(graph.reads_from(study, n), graph.inputs(study, n.name, **n.keywords)) for n in nodes]
-    return [nodes, made, [digests.digest(study, n.name, **n.keywords) for n in nodes], forecast.told(study)]
+    return [nodes, made, [graph.digest(study, n.name, **n.keywords) for n in nodes], forecast.told(study)]
 
 
 def test_a_planning_asks_each_node_once_and_finds_what_asking_again_finds(
@@ -67,7 +67,7 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     assert len(graph.in_order(other)) == len(before[0]) - 2 * 4
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
     cell = graph.in_order(edited)[-1]
-    assert digests.digest(edited, cell.name, **cell.keywords) not in before[2]
+    assert graph.digest(edited, cell.name, **cell.keywords) not in before[2]
 
 
 def test_what_a_caller_does_to_the_order_changes_no_later_answer(study: Study) -> None:

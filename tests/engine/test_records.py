@@ -17,7 +17,7 @@ import pytest
 import torch
 from small_study import described, load
 
-from bgbias.engine import digests, graph, records
+from bgbias.engine import graph, records
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files import code
@@ -66,7 +66,7 @@ def test_record_says_what_was_made_and_how(study: Study) -> None:
         None,
     )
     assert (found["status"], found["device"]) == ("done", "cpu")
-    assert found["digest"] == digests.digest(study, "backgrounds", pool="noise")
+    assert found["digest"] == graph.digest(study, "backgrounds", pool="noise")
     assert found["code"]["nodes/backgrounds.py"] == code.modules(backgrounds.__name__)["nodes/backgrounds.py"]
     assert found["git_dirty"] in (True, False, None)
     assert found["spec"]["pools"]["train"]["source"].endswith("/train")

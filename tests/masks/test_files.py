@@ -13,7 +13,7 @@ import pytest
 from pycocotools import mask as coco
 from small_study import described, load, record
 
-from bgbias.engine import digests
+from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
@@ -166,10 +166,10 @@ def test_a_dataset_is_masked_from_files(tmp_path: Path) -> None:
     assert (certified["metrics"]["without_mask"], certified["metrics"]["mean_iou"]) == (1, 1)
     assert policy.read_mask_table(study.files.at("mask_table", **where))["image_id"].tolist() == drawn
     # A mask drawn later is noticed, and one of another size is refused.
-    before = digests.digest(study, "masks", **where)
+    before = graph.digest(study, "masks", **where)
     folder(tmp_path / "drawn", {"03/4.png": png(255)})
     fingerprint.cache_clear()
-    assert digests.digest(study, "masks", **where) != before
+    assert graph.digest(study, "masks", **where) != before
     with pytest.raises(UserError, match=r"mask of '03/4\.png' is 3x2 pixels, the photo 46x40"):
         masks.masks(study, "squares", "drawn")
 

@@ -15,7 +15,7 @@ from small_study import described, load, options, record
 
 from bgbias import plugins
 from bgbias.auditing.masker import find
-from bgbias.engine import digests, freshness
+from bgbias.engine import freshness, graph
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
@@ -157,14 +157,14 @@ def test_batch_size_changes_nothing_and_other_options_and_weights_everything(
     weights.write_bytes(b"first")
     study = folder_study(tmp_path, raw, weights=str(weights))
     make(study)
-    before = digests.digest(study, "masks", dataset="mine", masker="red")
+    before = graph.digest(study, "masks", dataset="mine", masker="red")
     study = folder_study(tmp_path, raw, weights=str(weights), batch_size=64)
-    assert digests.digest(study, "masks", dataset="mine", masker="red") == before
+    assert graph.digest(study, "masks", dataset="mine", masker="red") == before
     assert make(study)["metrics"]["computed"] == 0
     weights.write_bytes(b"other weights under the same name")
     assert make(study)["metrics"]["computed"] == 18
     study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
-    assert digests.digest(study, "masks", dataset="mine", masker="red") != before
+    assert graph.digest(study, "masks", dataset="mine", masker="red") != before
     assert make(study)["metrics"]["computed"] == 18
     # What a masker made before it was changed is deleted.
     (kept,) = (Path(study.paths.work) / "mask_cache/red").iterdir()
@@ -360,7 +360,7 @@ def test_only_a_threshold_in_use_is_part_of_a_plan(tmp_path: Path, raw: dict[str
     def embedded(**policy: Any) -> Any:
         study = load(tmp_path, raw | {"mask_policy": policy})
         cell = next(c for c in plan.cells(study) if c.method == "bgaugment")
-        return digests.spec(study, "embed", cell=cell)["mask_policy"]
+        return graph.spec(study, "embed", cell=cell)["mask_policy"]
 
     # As it was before masks could be thresholded: finished studies stay finished.
     assert embedded() == {"min_area": 0.01, "max_area": 0.95, "keep_all": False}

@@ -12,7 +12,7 @@ from small_study import data_nodes, described, load, run
 
 from bgbias import seeds
 from bgbias.attribution import score, smoothgrad
-from bgbias.engine import digests
+from bgbias.engine import graph
 from bgbias.nodes import collect
 from bgbias.nodes._models import fresh_model
 from bgbias.report.tables import attribution
@@ -60,9 +60,7 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(tmp_
         asked = [made.node.cell for made in collect.reads(one).values() if made.output == "attribution"]
         assert set(asked) == models
     # Scores of trained models are what they were.
-    assert digests.digest(before, "attribute", cell=trained) == digests.digest(
-        study, "attribute", cell=trained
-    )
+    assert graph.digest(before, "attribute", cell=trained) == graph.digest(study, "attribute", cell=trained)
 
     data_nodes(study)
     run(study, trained, "train")

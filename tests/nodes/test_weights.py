@@ -20,7 +20,7 @@ from small_study import described, load, record, with_weights
 from torch import Tensor
 
 from bgbias import plugins
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import state_dicts as weight_files
 from bgbias.files.fetch import Source
@@ -29,7 +29,7 @@ from bgbias.files.store import ImageStore
 from bgbias.masks import u2net
 from bgbias.nodes import index, masks
 from bgbias.nodes import weights as nodes
-from bgbias.study import weights
+from bgbias.study import sources
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -113,7 +113,7 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(
     noted = record(chosen, "weights_record", owner=OWNER)
     assert noted["notes"]["source"] == {"place": options["weights"], "sha256": options["sha256"]}
     assert sorted(p.name for p in target.parent.iterdir()) == ["mobilenet_v2.json", target.name]
-    model = make("mobilenet_v2", weights=weights.file(chosen, weights.network(chosen, OWNER)))
+    model = make("mobilenet_v2", weights=sources.weights_file(chosen, sources.network_of(chosen, OWNER)))
     filled = model.trunk.state_dict()
     assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
 
@@ -205,7 +205,9 @@ def test_copy_of_timms_weights_is_taken(tmp_path: Path, monkeypatch: pytest.Monk
     save_file(whole, tmp_path / "downloads" / "vit_tiny_patch16_224.safetensors")
     chosen, owner = vit(tmp_path), "backbones/timm:vit_tiny_patch16_224"
     nodes.weights(chosen, owner)
-    model = make("timm:vit_tiny_patch16_224", weights=weights.file(chosen, weights.network(chosen, owner)))
+    model = make(
+        "timm:vit_tiny_patch16_224", weights=sources.weights_file(chosen, sources.network_of(chosen, owner))
+    )
     assert torch.equal(model.trunk.net.norm.weight, whole["norm.weight"])
 
 
@@ -302,10 +304,10 @@ def test_a_graph_that_was_fetched_is_kept_byte_for_byte_and_masks(
     for image_id, mask in zip(store.ids, make([photos.array(i) for i in store.ids]), strict=True):
         assert (store.array(image_id, "L") == mask.alpha).all()
     # Other bytes are other masks, and the version of what runs them is known.
-    before = digests.digest(chosen, "masks", **masked)
-    assert "onnxruntime" in digests.spec(chosen, "masks", **masked)["libraries"]
+    before = graph.digest(chosen, "masks", **masked)
+    assert "onnxruntime" in graph.spec(chosen, "masks", **masked)["libraries"]
     monkeypatch.setattr(module, "PUBLISHED", (source.model_copy(update={"sha256": "0" * 64}),))
-    assert digests.digest(chosen, "masks", **masked) != before
+    assert graph.digest(chosen, "masks", **masked) != before
 
 
 def test_a_graph_of_ones_own_is_known_by_its_bytes(tmp_path: Path) -> None:
@@ -314,11 +316,11 @@ def test_a_graph_of_ones_own_is_known_by_its_bytes(tmp_path: Path) -> None:
     raw["maskers"]["ground_truth"] = {"kind": "onnx", "options": {"weights": str(file), "stretch": False}}
     chosen = load(tmp_path, raw)
     assert not any(n.name == "weights" for n in graph.in_order(chosen))
-    before = digests.digest(chosen, "masks", dataset="squares", masker="ground_truth")
+    before = graph.digest(chosen, "masks", dataset="squares", masker="ground_truth")
     saliency_graph(file, bias=0.1)
     fingerprint.cache_clear()
-    assert digests.digest(chosen, "masks", dataset="squares", masker="ground_truth") != before
+    assert graph.digest(chosen, "masks", dataset="squares", masker="ground_truth") != before
     raw["maskers"]["ground_truth"]["options"]["weights"] = "published"
     nowhere = load(tmp_path, raw)
     with pytest.raises(UserError, match=r"no `published` weights of it are known; name a file or a URL"):
-        digests.digest(nowhere, "weights", owner="maskers/ground_truth")
+        graph.digest(nowhere, "weights", owner="maskers/ground_truth")

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, run
 
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
@@ -94,8 +94,8 @@ def test_the_datasets_own_split_is_planned_as_if_there_were_no_folds(
     assert plan.cells(without) == (PLAIN,)
     assert PLAIN.name == "squares/pixels/contrastive/plain/seed0"
     for node in ("train", "embed", "score", "attribute"):
-        found = [digests.digest(with_folds, node, cell=replace(PLAIN, fold=fold)) for fold in range(4)]
-        assert found[0] == digests.digest(without, node, cell=PLAIN)
+        found = [graph.digest(with_folds, node, cell=replace(PLAIN, fold=fold)) for fold in range(4)]
+        assert found[0] == graph.digest(without, node, cell=PLAIN)
         assert len(set(found)) == 4
 
 
@@ -113,7 +113,7 @@ def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str
     assert {name for name, cell in planned if cell == together} == {"embed", "score"}
     for node in ("train", "attribute"):
         with pytest.raises(UserError, match="4 models side by side, squares/pixels/contrastive/plain/seed0"):
-            digests.digest(study, node, cell=together)
+            graph.digest(study, node, cell=together)
     raw["grids"]["small"]["cells"][0]["folds"] = [3, 1, 2]
     assert plan.cells(load(tmp_path, raw)) == (of_folds[3], of_folds[1], of_folds[2])
 

@@ -13,7 +13,7 @@ from PIL import Image
 from small_study import data_nodes, described, load, record
 
 from bgbias import plugins
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.nodes import figure as figure_node
@@ -116,7 +116,7 @@ def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
     new = step("table", table="table99")
     assert new in graph.in_order(study)
     assert graph.reads_from(study, new) == [step("index", dataset="squares")]
-    assert digests.spec(study, "table", table="table99")["seeds"] == (0,)
+    assert graph.spec(study, "table", table="table99")["seeds"] == (0,)
     data_nodes(study)
     table_node.table(study, "table99")
     text = study.files.at("table_md", table="table99").read_text(encoding="utf-8")

@@ -22,7 +22,7 @@ from bgbias.attribution import explanation, priors
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.datasets import cub200
-from bgbias.engine import digests, graph, records
+from bgbias.engine import graph, records
 from bgbias.engine.forecast import forecast
 from bgbias.engine.node import step
 from bgbias.errors import UserError
@@ -166,7 +166,7 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
     added = {n.label.split("/")[0] for n in set(graph.in_order(asked)) - set(nodes)}
     assert added == {"segment squares", "table table4", "figure segmentation"}
     for node in nodes:
-        assert digests.digest(asked, node.name, **node.keywords) == digests.digest(
+        assert graph.digest(asked, node.name, **node.keywords) == graph.digest(
             without, node.name, **node.keywords
         )
     with pytest.raises(UserError, match=r"'small' asks for no segmentation; set grids\.small\.segmentation"):
@@ -174,11 +174,11 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
 
 
 def test_segmentation_reads_neither_masks_nor_backgrounds(tmp_path: Path, raw: dict[str, Any]) -> None:
-    before = digests.digest(load(tmp_path, raw), "segment", cell=CELL)
+    before = graph.digest(load(tmp_path, raw), "segment", cell=CELL)
     raw["datasets"]["squares"]["masker"] = "other"
-    assert digests.digest(load(tmp_path, raw), "segment", cell=CELL) == before
+    assert graph.digest(load(tmp_path, raw), "segment", cell=CELL) == before
     raw["segmentation"]["score"] = "published"
-    assert digests.digest(load(tmp_path, raw), "segment", cell=CELL) != before
+    assert graph.digest(load(tmp_path, raw), "segment", cell=CELL) != before
 
 
 def test_dataset_without_truth_is_refused_at_planning(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins
-from bgbias.engine import checks, digests
+from bgbias.engine import checks, graph
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.models import backbones
@@ -55,7 +55,7 @@ def test_a_model_of_such_a_backbone_is_trained_and_loaded_by_its_kind(
 def test_the_code_of_its_kind_is_what_its_nodes_work_by(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     by = [
-        digests.spec(study, "train", cell=Cell("squares", name, "contrastive", "plain", 0))["code"]
+        graph.spec(study, "train", cell=Cell("squares", name, "contrastive", "plain", 0))["code"]
         for name in ("pixels", NAME)
     ]
     assert by[0] == by[1]

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from small_study import described, load
 
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
@@ -44,18 +44,18 @@ def fingerprints(study: Study) -> Digests:
 def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
     for dataset, chosen in study.datasets.items():
         for part in parts_of(study, dataset):
-            yield ("fetch", f"{dataset}/{part}"), digests.digest(study, "fetch", dataset=dataset, part=part)
-        yield ("index", dataset), digests.digest(study, "index", dataset=dataset)
-        yield ("masks", dataset), digests.digest(study, "masks", dataset=dataset, masker=chosen.masker)
+            yield ("fetch", f"{dataset}/{part}"), graph.digest(study, "fetch", dataset=dataset, part=part)
+        yield ("index", dataset), graph.digest(study, "index", dataset=dataset)
+        yield ("masks", dataset), graph.digest(study, "masks", dataset=dataset, masker=chosen.masker)
     for pool in study.backgrounds:
-        yield ("backgrounds", pool), digests.digest(study, "backgrounds", pool=pool)
+        yield ("backgrounds", pool), graph.digest(study, "backgrounds", pool=pool)
     for cell in plan.cells(study):
         for node in (
             ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
         ):
-            yield (node, cell.name), digests.digest(study, node, cell=cell)
-    yield ("collect", ""), digests.digest(study, "collect")
-    yield ("table", "table1"), digests.digest(study, "table", table="table1")
+            yield (node, cell.name), graph.digest(study, node, cell=cell)
+    yield ("collect", ""), graph.digest(study, "collect")
+    yield ("table", "table1"), graph.digest(study, "table", table="table1")
 
 
 def changed(before: Study, after: Study) -> set[tuple[str, str]]:
@@ -172,7 +172,7 @@ def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict
     for node in (step("index", dataset="mine"), step("backgrounds", pool="noise")):
         path = node.record(study)
         path.parent.mkdir(parents=True)
-        path.write_text(json.dumps({"spec": digests.spec(study, node.name, **node.keywords)}))
+        path.write_text(json.dumps({"spec": graph.spec(study, node.name, **node.keywords)}))
     before = fingerprints(study)
     for folder in ("train", "val", "test"):
         (tmp_path / folder).rename(tmp_path / f"{folder} elsewhere")
@@ -239,7 +239,7 @@ def test_a_file_overwritten_at_equal_size_reruns_what_reads_it_and_nothing_else(
 
     def planned() -> dict[Node, str]:
         fingerprint.cache_clear()
-        return {node: digests.digest(study, node.name, **node.keywords) for node in nodes}
+        return {node: graph.digest(study, node.name, **node.keywords) for node in nodes}
 
     before = planned()
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes().replace(b"111", b"121", 1))
@@ -263,7 +263,7 @@ def test_weights_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dic
     nodes = [n for n in graph.in_order(study) if n.name in ("masks", "train", "embed")]
     for node in nodes:
         node.record(study).parent.mkdir(parents=True, exist_ok=True)
-        sealed.write(node.record(study), {"spec": digests.spec(study, node.name, **node.keywords)})
+        sealed.write(node.record(study), {"spec": graph.spec(study, node.name, **node.keywords)})
     before = fingerprints(study)
     weights.rename(tmp_path / "elsewhere.pth")
     assert fingerprints(study) == before
@@ -293,7 +293,7 @@ def test_part_that_is_not_there_is_refused(
 ) -> None:
     raw["datasets"]["cars"] = raw["datasets"]["squares"] | {"kind": "cars196"}
     with pytest.raises(UserError, match=words):
-        digests.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
+        graph.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
 
 
 def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -328,9 +328,9 @@ def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any
     planned = plan.checked_cells(study)
     trained = [c for c in planned if plan.trains(study, c)]
     assert (len(planned), len(trained)) == (3 * 6 + 150, 150)
-    assert len({digests.digest(study, "train", cell=c) for c in trained}) == 150
+    assert len({graph.digest(study, "train", cell=c) for c in trained}) == 150
     assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
-    digests.digest(study, "collect")
+    graph.digest(study, "collect")
     assert (
         time.process_time() - begun < 10
     )  # a second run of Snakemake must say "nothing to be done" in that time
@@ -342,7 +342,7 @@ def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) ->
         row = Cell("squares", "pixels", "none", method, 0)
         assert not plan.trains(study, row)
         with pytest.raises(UserError, match="not trained"):
-            digests.digest(study, "train", cell=row)
+            graph.digest(study, "train", cell=row)
 
 
 def test_a_backbone_as_it_comes_has_a_row_and_one_with_the_layer_of_each_seed(
@@ -370,7 +370,7 @@ def test_the_random_layer_depends_on_its_length_and_the_backbone_does_not(
 
     def found() -> list[str]:
         study = load(tmp_path, raw)
-        return [digests.digest(study, node, cell=cell) for cell in cells]
+        return [graph.digest(study, node, cell=cell) for cell in cells]
 
     before = found()
     raw["train"]["embedding_dim"] += 1
@@ -404,17 +404,17 @@ import sys
 from pathlib import Path
 from bgbias import cli
 print(*{"pandas"} & set(sys.modules))
-from bgbias.engine import digests
+from bgbias.engine import graph
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import load
 for grid in ("smoke", "demo", "rivals", "cub50", "rivals_cub50"):
     study = load(Path("params.yaml"), grid)
     for name in study.backbones:
-        digests.digest(study, "embed", cell=Cell("cub50", name, "none", "pretrained", 0))
+        graph.digest(study, "embed", cell=Cell("cub50", name, "none", "pretrained", 0))
     for cell in plan.checked_cells(study):
-        digests.digest(study, "score", cell=cell)
-    digests.digest(study, "collect")
+        graph.digest(study, "score", cell=cell)
+    graph.digest(study, "collect")
 print(*sorted({"torch", "torchvision", "timm", "faiss", "mlflow", "matplotlib"} & set(sys.modules)))
 """
     ran = subprocess.run(

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from project import ROOT
 from small_study import data_nodes, described, load, record, run
 
-from bgbias.engine import digests, forecast
+from bgbias.engine import forecast, graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.nodes import train
@@ -81,7 +81,7 @@ def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: 
     methods = ["plain", *(f"gained+noise={g}{on}" for on in ("", "+bgaugment") for g in ("1", "2.5"))]
     cells = plan.checked_cells(study)
     assert [(c.loss, c.method) for c in cells] == list(product(losses, methods))
-    assert len({digests.digest(study, "train", cell=cell) for cell in cells}) == len(cells)
+    assert len({graph.digest(study, "train", cell=cell) for cell in cells}) == len(cells)
     trained, last = plan.trained_as(study, cells[-1]), cells[-1]
     assert (trained.train.lr, plan.loss_params(trained, last).neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
     method = plan.method(trained, last)
@@ -93,16 +93,16 @@ def test_a_variant_has_the_digest_of_no_other_model_and_changes_none(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
     before = load(tmp_path, raw)
-    known = {c.name: digests.digest(before, "train", cell=c) for c in plan.cells(before)}
+    known = {c.name: graph.digest(before, "train", cell=c) for c in plan.cells(before)}
     raw["grids"]["small"]["cells"].append(swept(raw, SWEEP, methods=["gained"])["grids"]["small"]["cells"][0])
     after = load(tmp_path, raw)
-    found = {c.name: digests.digest(after, "train", cell=c) for c in plan.cells(after)}
+    found = {c.name: graph.digest(after, "train", cell=c) for c in plan.cells(after)}
     assert {name: found[name] for name in known} == known
     assert len(set(found.values())) == len(known) + 2 * 2 * 3
     # Its training is another one in what its name says, and in nothing else.
     cell = Cell("squares", "pixels", "contrastive", "plain", 0)
     variant = Cell("squares", "pixels", "contrastive+neg_margin=0.3+train.lr=0.5", "plain", 0)
-    own, other = (digests.spec(before, "train", cell=c) for c in (cell, variant))
+    own, other = (graph.spec(before, "train", cell=c) for c in (cell, variant))
     assert other["train"] == own["train"] | {"lr": 0.5}
     assert other["loss"] == own["loss"] | {"neg_margin": 0.3}
     assert {key for key in own if own[key] != other[key]} == {"subject", "train", "loss"}

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from small_study import described, load, with_weights
 
 from bgbias import plugins
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import fetch, state_dicts
 from bgbias.nodes import weights as nodes
@@ -69,27 +69,27 @@ def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(
 def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> None:
     chosen = with_weights(tmp_path, weights=own)
     assert not any(n.name == "weights" for n in graph.in_order(chosen))
-    assert "fetched_weights" not in digests.spec(chosen, "train", cell=CELL)
+    assert "fetched_weights" not in graph.spec(chosen, "train", cell=CELL)
     with pytest.raises(UserError, match="mobilenet_v2 has nothing to fetch"):
-        digests.digest(chosen, "weights", owner=OWNER)
+        graph.digest(chosen, "weights", owner=OWNER)
 
 
 def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
     chosen = with_weights(tmp_path, weights="https://host/net.pth", sha256="0" * 64)
-    before = digests.digest(chosen, "train", cell=CELL), digests.digest(chosen, "weights", owner=OWNER)
+    before = graph.digest(chosen, "train", cell=CELL), graph.digest(chosen, "weights", owner=OWNER)
     state_dicts.write_state_dict({}, chosen.files.at("weights", owner=OWNER))
     assert (
-        digests.digest(chosen, "train", cell=CELL),
-        digests.digest(chosen, "weights", owner=OWNER),
+        graph.digest(chosen, "train", cell=CELL),
+        graph.digest(chosen, "weights", owner=OWNER),
     ) == before
     mirrored = with_weights(tmp_path, weights="https://mirror/net.pth", sha256="0" * 64)
     assert (
-        digests.digest(mirrored, "train", cell=CELL),
-        digests.digest(mirrored, "weights", owner=OWNER),
+        graph.digest(mirrored, "train", cell=CELL),
+        graph.digest(mirrored, "weights", owner=OWNER),
     ) == before
     other = with_weights(tmp_path, weights="https://host/net.pth", sha256="f" * 64)
     for cell, node in ((CELL, "train"), (FEATURES, "embed")):
-        assert digests.digest(other, node, cell=cell) != digests.digest(chosen, node, cell=cell)
+        assert graph.digest(other, node, cell=cell) != graph.digest(chosen, node, cell=cell)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_backbone_without_published_weights_says_so(tmp_path: Path) -> None:
     raw = described(tmp_path)
     raw["backbones"]["mobilenet_v2_tf"] = {"weights": "published"}
     with pytest.raises(UserError, match="no `published` weights of it are known"):
-        digests.digest(load(tmp_path, raw), "weights", owner="backbones/mobilenet_v2_tf")
+        graph.digest(load(tmp_path, raw), "weights", owner="backbones/mobilenet_v2_tf")
 
 
 def test_unknown_owner_is_refused_with_those_that_exist(tmp_path: Path) -> None:

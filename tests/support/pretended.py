@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.engine.node import Node
 from bgbias.files import checksums, code, sealed
 from bgbias.study.params import Study
@@ -30,8 +30,8 @@ def certify(study: Study, node: Node) -> None:
     record = {
         "node": node.name,
         "status": "done",
-        "spec": digests.spec(study, node.name, **node.keywords),
-        "digest": digests.digest(study, node.name, **node.keywords),
+        "spec": graph.spec(study, node.name, **node.keywords),
+        "digest": graph.digest(study, node.name, **node.keywords),
         "code": code.modules(*node.code(study)),
         "inputs": {str(p): checksums.sha256(p) for p in read if p.exists()},
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},

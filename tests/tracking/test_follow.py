@@ -20,7 +20,7 @@ from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, ch
 from project import PATIENCE, copy_settings
 
 from bgbias.errors import UserError
-from bgbias.tracking import follow, store, views
+from bgbias.tracking import entries, follow, store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -272,7 +272,7 @@ def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Projec
     follow.sync([project.data], project.uri, "demo")
     experiment = MlflowClient(project.uri).get_experiment_by_name("bgbias-demo")
     assert experiment is not None
-    page = views.page(experiment.experiment_id)
+    page = entries.page(experiment.experiment_id)
     assert page.startswith(f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=cell")
     assert page in experiment.tags["mlflow.note.content"]
     for name in ("cell", "compare", "train"):

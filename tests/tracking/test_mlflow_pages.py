@@ -9,7 +9,7 @@ import pytest
 from handmade_records import MODEL, TRAIN, Project, chain
 from mlflow_servers import free_port, mlflow_server
 
-from bgbias.tracking import store, views
+from bgbias.tracking import entries, store
 
 
 @pytest.mark.slow
@@ -23,7 +23,7 @@ def test_tables_and_charts_are_there_at_once(tmp_path: Path) -> None:
     with mlflow_server(tmp_path, project.uri, free_port()) as server, chromium.browsing() as page:
 
         def open_view(view: str) -> None:
-            page.open(f"{server}/{views.page(experiment, view)}", 1600, 1200)
+            page.open(f"{server}/{entries.page(experiment, view)}", 1600, 1200)
 
         open_view("cell")
         page.wait_for_text(MODEL[:20], "MAP at R clean", "MAP at R corrupted", "method", "bgaugment")

@@ -11,9 +11,9 @@ from handmade_records import MODEL, NAME, SCORE, TRAIN, Project, chain
 
 from bgbias.errors import UserError
 from bgbias.report import look
-from bgbias.tracking import follow, store, ui, views
-from bgbias.tracking.entries import Entry
-from bgbias.tracking.records import Records
+from bgbias.tracking import follow, store, ui
+from bgbias.tracking.entries import Entry, page
+from bgbias.tracking.follow import Records
 
 CELL_KEY = f"demo/cell/{NAME}"
 
@@ -116,7 +116,7 @@ def test_the_address_of_the_charts_is_of_the_grid_that_ran_last(project: Project
     found = {}
     for grid in ("demo", "later"):
         with store.experiment(project.uri, grid) as experiment:
-            found[grid] = f"http://here/{views.page(experiment.identity, 'compare')}"
+            found[grid] = f"http://here/{page(experiment.identity, 'compare')}"
     assert ui.link(project.uri, None, "http://here") == found["later"]
     assert ui.link(project.uri, "demo", "http://here") == found["demo"]
     with pytest.raises(UserError, match=r"no grid 'other' \(grids: demo, later\)"):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from small_study import data_nodes, described, history, load
 
 from bgbias import plugins, seeds
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.images.composite import replaced
 from bgbias.models import inference
@@ -113,7 +113,7 @@ def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
 
     def trained(**entries: dict[str, Any]) -> dict[str, str]:
         study = load(tmp_path, with_methods(raw, *names, **entries))
-        return {name: digests.digest(study, "train", cell=cell(name)) for name in names}
+        return {name: graph.digest(study, "train", cell=cell(name)) for name in names}
 
     before = trained(weak=GAINS)
     assert len(set(before.values())) == len(names)
@@ -125,7 +125,7 @@ def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
     assert {n for n in names if after[n] != before[n]} == {"gained"}
     study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
     for name in ("plain", "bgaugment"):
-        assert "method" not in digests.spec(study, "train", cell=cell(name))
+        assert "method" not in graph.spec(study, "train", cell=cell(name))
 
 
 def test_other_code_of_a_file_is_another_training_of_its_methods_alone(
@@ -135,7 +135,7 @@ def test_other_code_of_a_file_is_another_training_of_its_methods_alone(
     study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
 
     def trained() -> dict[str, str]:
-        return {name: digests.digest(study, "train", cell=cell(name)) for name in names}
+        return {name: graph.digest(study, "train", cell=cell(name)) for name in names}
 
     folder = tmp_path / "plugins"
     shutil.copytree(raw["plugins"][0], folder)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchvision.transforms import functional as one_picture
 
 from bgbias import plugins, seeds
-from bgbias.engine import checks, digests, graph
+from bgbias.engine import checks, graph
 from bgbias.engine.forecast import forecast
 from bgbias.engine.node import step
 from bgbias.errors import UserError
@@ -353,7 +353,7 @@ def test_an_embeddings_length_is_not_in_what_an_interrupted_pretraining_keeps(
         with pytest.raises(KeyboardInterrupt):
             node.pretrain(small, **WHOSE, device="cpu")
     wider = small.model_copy(update={"train": small.train.model_copy(update={"embedding_dim": 11})})
-    assert digests.digest(wider, "pretrain", **WHOSE) == digests.digest(small, "pretrain", **WHOSE)
+    assert graph.digest(wider, "pretrain", **WHOSE) == graph.digest(small, "pretrain", **WHOSE)
     node.pretrain(wider, **WHOSE, device="cpu")
     assert record(small, "pretrain_record", **WHOSE)["metrics"]["epochs"] == 4
 
@@ -420,9 +420,9 @@ def test_an_edit_of_the_pretraining_is_seen_by_all_that_begins_with_it(tmp_path:
         small = study(tmp_path, **options)
         bare = Cell("squares", "pixels", "contrastive", "plain", 1)
         return [
-            digests.digest(small, "pretrain", **WHOSE),
-            digests.digest(small, "train", cell=CELL),
-            digests.digest(small, "train", cell=bare),
+            graph.digest(small, "pretrain", **WHOSE),
+            graph.digest(small, "train", cell=CELL),
+            graph.digest(small, "train", cell=bare),
         ]
 
     before, after = known(), known(epochs=5)

@@ -1,21 +1,30 @@
 """Arguments that several commands take, and the words of help for commands and steps."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from bgbias.settings import read_yaml
 
-Grid = Annotated[str | None, typer.Option(help="Named grid of params.yaml; its `grid` if not given.")]
-Params = Annotated[Path, typer.Option(help="The study's file.")]
-Device = Annotated[
-    str, typer.Option(help="auto, cpu or cuda; a GPU that is asked for and absent is an error.")
-]
-ImageColumn = Annotated[str, typer.Option(help="A table's column of photos; path, image, file, ...")]
-LabelColumn = Annotated[str, typer.Option(help="A table's column of classes; class, label, category.")]
-Place = Annotated[
-    str, typer.Option(help="Where photos were taken: a table's column (place), or a level of folders.")
-]
 DEFAULT = Path("params.yaml")
 WORDS = read_yaml(Path(__file__).with_name("words.yaml"))
+
+
+def option(command: str, name: str, *flags: str, **bounds: Any) -> Any:
+    """An option of a command, with its help; ``all``: of several commands."""
+    return typer.Option(*flags, help=WORDS["options"][command][name], **bounds)
+
+
+def argument(command: str, name: str) -> Any:
+    """An argument of a command, with its help."""
+    return typer.Argument(help=WORDS["options"][command][name])
+
+
+Grid = Annotated[str | None, option("all", "grid")]
+Params = Annotated[Path, option("all", "params")]
+Device = Annotated[str, option("all", "device")]
+ImageColumn = Annotated[str, option("all", "image_column")]
+LabelColumn = Annotated[str, option("all", "label_column")]
+Place = Annotated[str, option("all", "place")]
+Uri = Annotated[str | None, option("all", "uri")]

@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from bgbias.cli.arguments import Device, ImageColumn, LabelColumn, Place
+from bgbias.cli.arguments import Device, ImageColumn, LabelColumn, Place, argument, option
 from bgbias.errors import UserError
 from bgbias.progress import say
-from bgbias.settings import read_yaml
 
 if TYPE_CHECKING:
     from bgbias.auditing.compared import ComparedAudits
     from bgbias.auditing.finished import Audit
 
 app = typer.Typer()
-HELP: dict[str, str] = read_yaml(Path(__file__).with_suffix(".yaml"))
+_option = partial(option, "audit")
 FAILED = 1
 OF_NETWORKS = ("weights", "pooling", "mean", "std", "attribution")
 OF_MODELS = ("references", "save_embeddings", "batch_size", "precision")
@@ -37,10 +36,6 @@ MEANINGLESS_TO = {
 }
 NUMBER = r"[-+]?[\d.]+(?:e[-+]?\d+)?"
 THREE_NUMBERS = re.compile(f"(--[a-z]+=)?{NUMBER},{NUMBER},{NUMBER}")
-
-
-def _option(name: str, *flags: str, **bounds: Any) -> Any:
-    return typer.Option(*flags, help=HELP[name], **bounds)
 
 
 class WithCommas(TyperCommand):
@@ -57,7 +52,7 @@ class WithCommas(TyperCommand):
 @app.command(cls=WithCommas)
 def audit(
     context: typer.Context,
-    photos: Annotated[str, typer.Argument(help=HELP["photos"])],
+    photos: Annotated[str, argument("audit", "photos")],
     model: Annotated[list[str] | None, _option("model")] = None,
     references: Annotated[bool, _option("references", "--references")] = False,
     weights: Annotated[Path | None, _option("weights")] = None,
@@ -119,9 +114,9 @@ def audit(
             f"{' and '.join(ways) or 'Nothing'} {'are' if ways else 'is'} named, and an audit takes one of --model SPEC,"
             " --export FOLDER and --embeddings clean.npy views.npz. To begin with: --model timm:resnet50"
         )
-    for option in MEANINGLESS_TO[ways[0]] if not model else ():
-        if getattr(context.get_parameter_source(option), "name", "") == "COMMANDLINE":
-            raise UserError(f"--{option.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
+    for unfit in MEANINGLESS_TO[ways[0]] if not model else ():
+        if getattr(context.get_parameter_source(unfit), "name", "") == "COMMANDLINE":
+            raise UserError(f"--{unfit.replace('_', '-')} means nothing to {ways[0]}; leave it out.")
     if fail_above is not None and (not math.isfinite(fail_above) or 0 < fail_above < 1):
         raise UserError(f"--fail-above is {fail_above:g}; it is a percentage: write 20 for a fifth.")
     for path in embeddings or ():
@@ -194,8 +189,8 @@ def audit(
 
 @app.command()
 def compare(
-    audits: Annotated[list[Path], typer.Argument(help="Folders of finished audits of the same photos.")],
-    out: Annotated[Path, typer.Option(help="Where the comparison goes.")] = Path("comparison"),
+    audits: Annotated[list[Path], argument("compare", "audits")],
+    out: Annotated[Path, option("compare", "out")] = Path("comparison"),
 ) -> None:
     """Which of several audited models to take, and whether that is more than chance.
 
@@ -211,10 +206,8 @@ def compare(
 
 @app.command()
 def leaderboard(
-    audits: Annotated[
-        list[Path], typer.Argument(help="Folders of finished audits, or folders that hold such folders.")
-    ],
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("leaderboard.html"),
+    audits: Annotated[list[Path], argument("leaderboard", "audits")],
+    out: Annotated[Path, option("leaderboard", "out")] = Path("leaderboard.html"),
 ) -> None:
     """One page for many audited models, made on whatever day and machine.
 

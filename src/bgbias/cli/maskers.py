@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bgbias.cli.arguments import DEFAULT, Device, Params
+from bgbias.cli.arguments import DEFAULT, Device, Params, argument, option
 from bgbias.compute import gpu_slots
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
@@ -14,14 +14,13 @@ from bgbias.progress import say
 from bgbias.study.params import load
 
 app = typer.Typer()
-Out = Annotated[Path, typer.Option(help="Where the weights go.")]
 
 
 @app.command()
 def toy_masker(
-    out: Out = Path("data/weights/u2netp_toy.safetensors"),
-    steps: Annotated[int, typer.Option(help="Training steps of 8 photos.")] = 1600,
-    seed: Annotated[int, typer.Option(help="Seed of specimens, initialisation and batches.")] = 0,
+    out: Annotated[Path, option("toy-masker", "out")] = Path("data/weights/u2netp_toy.safetensors"),
+    steps: Annotated[int, option("toy-masker", "steps")] = 1600,
+    seed: Annotated[int, option("toy-masker", "seed")] = 0,
 ) -> None:
     """Train the small U²-Net-p of the demo on rendered objects and scenes that no toy dataset shows."""
     from bgbias.masks import training
@@ -31,20 +30,16 @@ def toy_masker(
 
 @app.command()
 def train_masker(
-    place: Annotated[Path, typer.Argument(help="Folder or table of photos with hand-drawn masks.")],
-    out: Out = Path("data/weights/u2netp_mine.safetensors"),
-    start: Annotated[
-        str | None, typer.Option(help="Weights to start from; if not given, the published ones.")
-    ] = None,
-    kind: Annotated[str, typer.Option(help="u2netp or u2net: the net of these weights.")] = "u2netp",
-    folds: Annotated[int, typer.Option(min=3, help="Folds by which it is judged whether this helps.")] = 4,
-    report: Annotated[Path, typer.Option(help="Where the judgement's tables and picture go.")] = Path(
-        "data/report/masker"
-    ),
-    always: Annotated[bool, typer.Option("--always", help="Write weights even if they do not help.")] = False,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps of 4 photos.")] = 24,
-    input_size: Annotated[int, typer.Option(min=32, help="Pixels of the square that the net sees.")] = 320,
-    seed: Annotated[int, typer.Option(help="Seed of batches and augmentation.")] = 0,
+    place: Annotated[Path, argument("train-masker", "photos")],
+    out: Annotated[Path, option("train-masker", "out")] = Path("data/weights/u2netp_mine.safetensors"),
+    start: Annotated[str | None, option("train-masker", "start")] = None,
+    kind: Annotated[str, option("train-masker", "kind")] = "u2netp",
+    folds: Annotated[int, option("train-masker", "folds", min=3)] = 4,
+    report: Annotated[Path, option("train-masker", "report")] = Path("data/report/masker"),
+    always: Annotated[bool, option("train-masker", "always", "--always")] = False,
+    steps: Annotated[int, option("train-masker", "steps", min=1)] = 24,
+    input_size: Annotated[int, option("train-masker", "input_size", min=32)] = 320,
+    seed: Annotated[int, option("train-masker", "seed")] = 0,
     params: Params = DEFAULT,
     device: Device = "auto",
 ) -> None:

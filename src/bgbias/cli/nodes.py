@@ -10,15 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from bgbias import plugins
-from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params
+from bgbias.cli.arguments import DEFAULT, WORDS, Device, Grid, Params, option
 from bgbias.compute import gpu_slots
-from bgbias.engine import digests, records
+from bgbias.engine import graph, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.photos.folds import seed_and_fold
 from bgbias.progress import say
-from bgbias.study import plan
-from bgbias.study.cell import Cell
+from bgbias.study import Cell, plan
 from bgbias.study.params import Study, load
 from bgbias.study.sources import parts_of
 
@@ -26,7 +24,6 @@ app = typer.Typer()
 
 # A model is named by its parts, and a seed.
 PARTS = ("dataset", "backbone", "loss", "method")
-EXPECT = "Digest that the plan had; an edited params.yaml or code is noticed."
 
 
 def meant(study: Study, name: str, **typed: Any) -> list[Node]:
@@ -62,7 +59,8 @@ def _command(name: str) -> None:
         gpu_slots.take(study.files.at("gpu_slots"), device)
         work(study, nodes, device)
 
-    command.__doc__ = function.__doc__
+    # The list of commands shows the first paragraph alone.
+    command.__doc__ = (function.__doc__ or "").replace(". ", ".\n\n", 1)
     _declare(command, declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
     app.command(name)(command)
 
@@ -86,11 +84,7 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
 
 def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
     """The study and the subject that a command names; what params.yaml does not know is an error."""
-    subject = typed
-    if "seed" in typed:
-        seed, fold = seed_and_fold(typed["seed"])
-        parts = {part: typed[part] for part in PARTS}
-        subject = {"cell": Cell(**parts, seed=seed, fold=fold)}
+    subject = {"cell": Cell.of(**typed)} if "seed" in typed else typed
     study = load(params, grid)
     if typed.get("dataset"):
         parts_of(study, typed["dataset"])
@@ -101,7 +95,7 @@ def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study
 
 def _check_digest(study: Study, node: Node, expected: str, params: Path) -> None:
     """Refuse a node that is not what was planned."""
-    now = digests.digest(study, node.name, **node.keywords)
+    now = graph.digest(study, node.name, **node.keywords)
     if now != expected:
         raise UserError(
             f"{params}, or code that {node.name} works by, was edited since this was planned ({expected}, now {now}); run"
@@ -123,7 +117,7 @@ def _declare(
             given["seed"] = (Annotated[str, typer.Option(help=WORDS["subjects"]["seed"])], "0")
     given["grid"] = (Grid, None)
     given["params"] = (Params, DEFAULT)
-    given["expect"] = (Annotated[str | None, typer.Option(help=EXPECT)], None)
+    given["expect"] = (Annotated[str | None, option("steps", "expect")], None)
     if takes_device:
         given["device"] = (Device, "auto")
     given |= more
@@ -136,6 +130,6 @@ def _declare(
 for _name in plugins.names("nodes"):
     _command(_name)
 
-_AGAIN = Annotated[bool, typer.Option("--again", help="Also what is up to date.")]
-_declare(_evaluate, ("cell",), takes_device=True, again=(_AGAIN, False))
+_again = Annotated[bool, option("steps", "again", "--again")]
+_declare(_evaluate, ("cell",), takes_device=True, again=(_again, False))
 app.command("evaluate")(_evaluate)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from bgbias.cli.arguments import DEFAULT, Grid, Params
+from bgbias.cli.arguments import DEFAULT, Grid, Params, argument, option
 from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import sealed
@@ -28,9 +28,7 @@ MOST_NAMED = 3  # edited files that a footnote names
 def publish(
     grid: Grid = None,
     params: Params = DEFAULT,
-    check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; fail if README.md differs from docs/results.")
-    ] = False,
+    check: Annotated[bool, option("publish", "check", "--check")] = False,
 ) -> None:
     """Copy a grid's finished report into docs/results, and write its numbers into README.md; without a grid, README.md alone."""
     from bgbias.report import pages
@@ -51,19 +49,9 @@ def publish(
 
 @app.command()
 def reproduce(
-    grid: Annotated[
-        str | None,
-        typer.Argument(help="A grid or study with published results; all are listed if not given."),
-    ] = None,
-    row: Annotated[
-        str | None, typer.Argument(help="Any part of dataset/backbone/loss/method that no other row has.")
-    ] = None,
-    fresh: Annotated[
-        bool,
-        typer.Option(
-            "--fresh", help="Make all of it, in a folder of its own; else only what is not current."
-        ),
-    ] = False,
+    grid: Annotated[str | None, argument("reproduce", "grid")] = None,
+    row: Annotated[str | None, argument("reproduce", "row")] = None,
+    fresh: Annotated[bool, option("reproduce", "fresh", "--fresh")] = False,
     params: Params = DEFAULT,
 ) -> None:
     """Make published results again and compare each number: identical, within the interval, or different (exit status 1)."""
@@ -184,6 +172,7 @@ def _are_tables_alike(noted: dict[str, Any]) -> bool:
 
 def _list_results() -> str:
     """All published results, one grid or table a line: where they are shown, how they are made again, and what that takes."""
+
     import pandas as pd
 
     from bgbias.report import pages

@@ -1,6 +1,8 @@
 """Commands beside the workflow: what a study needs, costs and has; going on after a kill."""
 
+import shlex
 import sys
+from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -8,18 +10,31 @@ from typing import Annotated
 import typer
 
 from bgbias.attribution.settings import SimilarityScore
-from bgbias.cli.arguments import DEFAULT, Device, Grid, ImageColumn, LabelColumn, Params, Place
-from bgbias.cli.status import format_status
+from bgbias.cli.arguments import (
+    DEFAULT,
+    WORDS,
+    Device,
+    Grid,
+    ImageColumn,
+    LabelColumn,
+    Params,
+    Place,
+    Uri,
+    argument,
+    option,
+)
 from bgbias.engine import availability, freshness
 from bgbias.engine import forecast as costs
 from bgbias.engine import resume as resuming
+from bgbias.engine.freshness import ARCHIVES, Finding
+from bgbias.errors import for_this_study
 from bgbias.nodes import table
 from bgbias.plugins import use
 from bgbias.progress import say
-from bgbias.study.params import load
+from bgbias.study.params import Study, load
 
 app = typer.Typer()
-Uri = Annotated[str | None, typer.Option(help="Tracking URI; $MLFLOW_TRACKING_URI or sqlite:///mlflow.db.")]
+STATES = ("current", "stale", "behind", "missing")
 
 
 @app.command("data")
@@ -30,21 +45,13 @@ def data_table(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def doctor(
-    photos: Annotated[
-        str,
-        typer.Argument(
-            help="Folder, zip or tar of photos with a folder for each class; a table (CSV, Parquet) with the columns path and"
-            " class; a COCO file; or a dataset of params.yaml."
-        ),
-    ],
-    masks: Annotated[Path | None, typer.Option(help="Their masks.")] = None,
-    class_level: Annotated[
-        int | None, typer.Option(min=1, help="Which folder of a path is the class.")
-    ] = None,
+    photos: Annotated[str, argument("doctor", "photos")],
+    masks: Annotated[Path | None, option("doctor", "masks")] = None,
+    class_level: Annotated[int | None, option("doctor", "class_level", min=1)] = None,
     image_column: ImageColumn = "",
     label_column: LabelColumn = "",
     place: Place = "",
-    every: Annotated[bool, typer.Option("--all", help="Name all photos, not only the first ones.")] = False,
+    every: Annotated[bool, option("doctor", "every", "--all")] = False,
 ) -> None:
     """Tell what would be left out of your photos and why, and what stands out among the rest. Makes nothing."""
     from bgbias.auditing.photos import choose, look_at
@@ -71,12 +78,7 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 
 @app.command()
-def report(
-    grid: Annotated[
-        str | None, typer.Argument(help="Named grid of params.yaml; its `grid` if not given.")
-    ] = None,
-    params: Params = DEFAULT,
-) -> None:
+def report(grid: Annotated[str | None, argument("all", "grid")] = None, params: Params = DEFAULT) -> None:
     """Write a finished grid as a page for people, report.html beside its tables, which needs no other file and no network."""
     from bgbias.report import grid_page
 
@@ -87,7 +89,7 @@ def report(
 def track(
     grid: Grid = None,
     params: Params = DEFAULT,
-    follow: Annotated[int | None, typer.Option(help="Keep mirroring until this process ends.")] = None,
+    follow: Annotated[int | None, option("track", "follow")] = None,
     uri: Uri = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
@@ -105,10 +107,8 @@ def track(
 
 @app.command()
 def ui(
-    grid: Annotated[
-        str | None, typer.Argument(help="Which grid; the one that ran last if not given.")
-    ] = None,
-    port: Annotated[int, typer.Option(help="Where MLflow answers, on this machine alone.")] = 5000,
+    grid: Annotated[str | None, argument("ui", "grid")] = None,
+    port: Annotated[int, option("ui", "port")] = 5000,
     uri: Uri = None,
 ) -> None:
     """Compare models in MLflow's pages: prints the address of the charts, and serves them until Ctrl-C."""
@@ -137,18 +137,8 @@ def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
 def status(
     grid: Grid = None,
     params: Params = DEFAULT,
-    deep: Annotated[
-        bool,
-        typer.Option(
-            help="Read every file and every source, not only those whose size or times have changed."
-        ),
-    ] = False,
-    check: Annotated[
-        bool,
-        typer.Option(
-            help="Fail unless every table and figure, and all they need, is current; implies --deep."
-        ),
-    ] = False,
+    deep: Annotated[bool, option("status", "deep")] = False,
+    check: Annotated[bool, option("status", "check")] = False,
 ) -> None:
     """Tell what is current, what is stale and why, and what is missing; nothing is changed."""
     study = load(params, grid)
@@ -168,24 +158,12 @@ def restore(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def explain(
-    model: Annotated[str, typer.Argument(help="A trained model.safetensors, or what audit's --model takes.")],
-    photos: Annotated[
-        list[Path],
-        typer.Argument(help="A pair; anchor, positive, negative; or anchor, positive and two negatives."),
-    ],
-    out: Annotated[Path, typer.Option(help="The figure, .png or .pdf.")] = Path("explanation.png"),
-    different: Annotated[
-        bool, typer.Option("--different", help="A pair: ask what sets the two apart, not what they share.")
-    ] = False,
-    score: Annotated[
-        SimilarityScore,
-        typer.Option(
-            help="What the maps explain: the size of what counts, or the paper's sum with its signs."
-        ),
-    ] = "magnitude",
-    plugins: Annotated[
-        list[Path] | None, typer.Option(help="A folder with the model's own backbone.")
-    ] = None,
+    model: Annotated[str, argument("explain", "model")],
+    photos: Annotated[list[Path], argument("explain", "photos")],
+    out: Annotated[Path, option("explain", "out")] = Path("explanation.png"),
+    different: Annotated[bool, option("explain", "different", "--different")] = False,
+    score: Annotated[SimilarityScore, option("explain", "score")] = "magnitude",
+    plugins: Annotated[list[Path] | None, option("explain", "plugins")] = None,
     device: Device = "auto",
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
@@ -204,9 +182,7 @@ def explain(
 
 @app.command()
 def resume(
-    snakemake: Annotated[
-        list[str] | None, typer.Argument(help="Further arguments of Snakemake, after --.")
-    ] = None,
+    snakemake: Annotated[list[str] | None, argument("resume", "snakemake")] = None,
     grid: Grid = None,
     params: Params = DEFAULT,
 ) -> None:
@@ -214,3 +190,32 @@ def resume(
     if find_spec("snakemake") is None:
         raise ModuleNotFoundError(name="snakemake")
     resuming.resume(load(params, grid), params, grid, snakemake or [])
+
+
+def format_status(study: Study, findings: list[Finding], deep: bool = False) -> str:
+    """A line for each kind of step, then the reason of everything that is stale, then the next command.
+
+    ``findings``: what ``freshness.examine`` gave, ``deep`` or not. What only a deep look finds, `restore` has to set aside, since
+    nothing else tells Snakemake of it.
+    """
+    from bgbias.report import prose  # with pandas, which other commands do without
+
+    counts = Counter((f.node.name, f.state) for f in findings)
+    missing = [f.node for f in findings if f.state == "missing" and f.node.name not in ARCHIVES]
+    targets = dict.fromkeys(
+        WORDS["targets"].get(n.name) or shlex.quote(str(n.record(study))) for n in missing
+    )
+    text = prose.lines(
+        "status.j2",
+        study=study,
+        states=STATES,
+        kinds={f.node.name: [counts[f.node.name, state] for state in STATES] for f in findings},
+        stale=[f for f in findings if f.state == "stale"],
+        has_work=counts.keys() & {("table", "missing"), ("figure", "missing")}
+        or any(state in ("stale", "behind") for _, state in counts),
+        is_deep=deep,
+        missing=missing,
+        numbers=Counter(node.name for node in missing),
+        targets=list(targets),
+    )
+    return for_this_study(text)

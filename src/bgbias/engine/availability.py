@@ -11,8 +11,7 @@ from bgbias.engine.node import step
 from bgbias.errors import for_this_study
 from bgbias.files import places
 from bgbias.files.fetch import Source, partial_download
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
 from bgbias.study.sources import parts_of
 
 WIDTH_WHEN_PIPED = 100

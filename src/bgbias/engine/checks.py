@@ -20,10 +20,9 @@ from bgbias.errors import UserError
 from bgbias.evaluation import probes
 from bgbias.files.atomic import write_text
 from bgbias.models import backbones
-from bgbias.study import plan
-from bgbias.study import weights as pretrained
+from bgbias.study import Study, plan
 from bgbias.study.named import Named
-from bgbias.study.params import Study
+from bgbias.study.sources import network_of, weights_file
 
 Network = TypeVar("Network")
 # What photos of each split are for, by the node that needs some.
@@ -116,7 +115,7 @@ def check_weights(study: Study, node: Node) -> None:
         return
     owner, module = named.owner, named.module
     is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
-    file = None if is_pretrained else pretrained.file(study, named)
+    file = None if is_pretrained else weights_file(study, named)
     if file is not None and not file.exists():
         if not named.is_fetched:
             raise UserError(
@@ -153,7 +152,7 @@ def _network_of(study: Study, node: Node) -> Named | None:
     """The network that the node starts from; None if it starts from none."""
     subject = node.keywords
     if node.name == "weights":
-        return pretrained.network(study, subject["owner"])
+        return network_of(study, subject["owner"])
     if node.name == "masks":
         return study.masker(subject["masker"])
     if node.name == "remask":

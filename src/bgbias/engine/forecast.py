@@ -3,13 +3,10 @@
 Trainings stop early: their passes are a range. Disk and time are estimates; finished nodes of a kind correct its time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import fmean
 
-from bgbias import plugins
 from bgbias.backgrounds import pools
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node, step
@@ -18,9 +15,7 @@ from bgbias.files import places, sealed
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
 from bgbias.progress import minutes, size
-from bgbias.study import plan
-from bgbias.study.cell import Cell
-from bgbias.study.params import Study, options
+from bgbias.study import Cell, Study, plan
 
 # PNG of a soft mask: 9 kB at a short side of 256 (CUB200); the archives' photos are about twice as wide and as high.
 MASK_BYTES = 40_000
@@ -57,7 +52,7 @@ class Cost:
     nodes: int = 1
     seconds: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
+    def __add__(self, other: "Cost") -> "Cost":
         return Cost(
             self.images + other.images,
             (self.forward[0] + other.forward[0], self.forward[1] + other.forward[1]),
@@ -213,9 +208,7 @@ def photos(study: Study, dataset: str) -> dict[str, int] | None:
     splits = [s for s in ("train", "val", "test") if f"photos_{s}" in counted]
     if splits:
         return {split: int(counted[f"photos_{split}"]) for split in splits}
-    described = study.datasets[dataset]
-    expected = getattr(plugins.load("datasets", described.kind), "expected", None)
-    return expected(options(study, "datasets", described.kind, described.options)) if expected else None
+    return study.dataset(dataset).fact("expected")  # type: ignore[no-any-return]
 
 
 def size_of(study: Study, dataset: str, sources: tuple[Source, ...]) -> float:
@@ -227,8 +220,8 @@ def size_of(study: Study, dataset: str, sources: tuple[Source, ...]) -> float:
             return float(places.source(source.place).stat().st_size)
     if not sources[0].called.endswith((".tgz", ".zip", ".tar")):
         return 0.0
-    module = plugins.load("datasets", study.datasets[dataset].kind)
-    return photos_of(study, dataset)[0] * float(getattr(module, "PHOTO_BYTES", PHOTO_BYTES))
+    each = getattr(study.dataset(dataset).module, "PHOTO_BYTES", PHOTO_BYTES)
+    return photos_of(study, dataset)[0] * float(each)
 
 
 def model_bytes(study: Study, cell: Cell) -> float:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bgbias.engine import digests, graph
+from bgbias.engine import graph
 from bgbias.engine.node import TOGETHER, Node, step
 from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
@@ -126,7 +126,7 @@ def accept(study: Study) -> list[str]:
             upstream = [n for n in graph.reads_from(study, node) if sealed.of_any_time(n.record(study))]
             if not sealed.is_sealed(record) or not accepted.keys() >= set(upstream):
                 continue
-            spec = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
+            spec = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
             makers = {n.name for n in graph.reads_from(study, node)}
             changed = {k for k in record["spec"].keys() | spec.keys() if record["spec"].get(k) != spec.get(k)}
             if changed - makers - CODE or _edited(study, record, _products(record)):
@@ -134,7 +134,7 @@ def accept(study: Study) -> list[str]:
             if _replaced(record, [accepted[n] for n in upstream]):
                 continue
             accepted[node] = record
-            digest = digests.digest(study, node.name, **node.keywords)
+            digest = graph.digest(study, node.name, **node.keywords)
             if record["digest"] != digest:
                 note = {"instead_of": record["digest"], "on": datetime.now(UTC).isoformat(timespec="seconds")}
                 new = {"spec": spec, "digest": digest, "code": code.modules(*node.code(study))}
@@ -216,7 +216,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
         return "its record is damaged"
     if not sealed.is_sealed(record):
         return "its record has no checksum of itself"
-    if record["digest"] != digests.digest(study, node.name, **node.keywords):
+    if record["digest"] != graph.digest(study, node.name, **node.keywords):
         return ", ".join(_reasons(study, node, record))
     lost = [p for p in record["outputs"] if not Path(p).exists()]
     if lost:
@@ -227,7 +227,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
 
 def _reasons(study: Study, node: Node, record: dict[str, Any]) -> list[str]:
     """The settings and files of code by which a record differs from the plan, the first of them by name."""
-    planned = json.loads(json.dumps(digests.spec(study, node.name, **node.keywords), default=str))
+    planned = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
     before = record["spec"] | {"code": record.get("code")}
     reasons = list(differences(before, planned | {"code": code.modules(*node.code(study))}))
     more = [f"and {len(reasons) - MOST_SETTINGS} more"] if len(reasons) > MOST_SETTINGS else []

@@ -1,8 +1,15 @@
-"""Which node reads what from which: followed through what the nodes' files declare.
+"""Which node reads what from which, followed through what the nodes' files declare; and the fingerprint of all that a node reads:
+a node whose digest is another one has to run again.
+
+``spec(study, node, ...)`` holds the node's settings, its code with the versions of the libraries that this imports, and the
+digests of the nodes that it reads from, by their names: nothing else. The digest stands in the Snakemake rule's ``params``, so
+that an edited margin or formula reruns that loss's cells and nothing else, and a new masker does not retrain a method that reads
+no masks.
 
 Whoever plans a whole grid asks the same again and again: within ``remembered`` it is found out once.
 """
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +17,8 @@ from typing import Any, TypeVar
 
 from bgbias import plugins
 from bgbias.engine.node import Made, Node, step
+from bgbias.files import code
+from bgbias.files.fingerprint import recorded
 from bgbias.study.params import Study
 
 T = TypeVar("T")
@@ -80,3 +89,43 @@ def in_order(study: Study, ends: Iterable[Node] | None = None) -> list[Node]:
     for end in ends:
         visit(end)
     return list(ordered)
+
+
+def digest(study: Study, name: str, /, **subject: Any) -> str:
+    """A short fingerprint of everything the node reads."""
+    return once(
+        ("digest", step(name, **subject)),
+        lambda: code.hashed(json.dumps(spec(study, name, **subject), sort_keys=True, default=str)),
+    )
+
+
+def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
+    """What the node reads, resolved: its settings, code, and the digests of the nodes that it reads
+    from: of one node of a kind the digest itself, of several by what these work on.
+    """
+    reader = step(name, **subject)
+    upstream: dict[str, dict[str, str]] = {}
+    for maker in reads_from(study, reader):
+        upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
+    read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
+    settings = reader.settings(study)
+    modules = reader.code(study)
+    by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
+    known = {"node": name, "subject": reader.of, **by}
+    if hidden := (known.keys() & settings.keys()) | ((known | settings).keys() & read.keys()):
+        raise ValueError(
+            f"the node {name} has a setting '{min(hidden)}', which means something else in a digest"
+        )
+    return known | settings | read
+
+
+def _of(study: Study, maker: Node, reader: Node) -> str:
+    """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it
+    cannot have changed: it is what the reader's record says that it was.
+    """
+    elsewhere = getattr(maker.declared, "sources_are_elsewhere", None)
+    if elsewhere and elsewhere(study, **maker.keywords):
+        before = recorded(reader.record(study)).get(maker.name, "")
+        if known := before.get(maker.of, "") if isinstance(before, dict) else before:
+            return str(known)
+    return digest(study, maker.name, **maker.keywords)

@@ -1,19 +1,17 @@
 """What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
 
+from collections.abc import Collection
 from typing import Any
 
 from bgbias.engine.node import Made, Node, files_of, step
 from bgbias.files.fingerprint import recorded
-from bgbias.study import plan
-from bgbias.study import weights as pretrained
+from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.named import Named
-from bgbias.study.params import Study
-from bgbias.study.sources import parts_of
+from bgbias.study.sources import own_weights, parts_of
 
 
 def photos(dataset: str) -> dict[str, Made]:
-    """A dataset's table and photos."""
     return files_of(step("index", dataset=dataset), "table", "photos")
 
 
@@ -34,8 +32,19 @@ def textures(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
     return files_of(step("textures", dataset=dataset, backbone=backbone), "textures")
 
 
+def album(
+    study: Study, dataset: str, needs: Collection[str], *roles: str, backbone: str = ""
+) -> dict[str, Made]:
+    """Photos, with what is needed of masks, backgrounds (these pools) and textures: what an ``Album`` opens."""
+    return (
+        photos(dataset)
+        | (masks(study, dataset) if "masks" in needs else {})
+        | (pools(study, dataset, *roles) if "backgrounds" in needs else {})
+        | (textures(study, dataset, backbone) if "textures" in needs else {})
+    )
+
+
 def parts(study: Study, dataset: str) -> dict[str, Made]:
-    """The files that a dataset is made of."""
     return {p: Made(step("fetch", dataset=dataset, part=p), "part") for p in parts_of(study, dataset)}
 
 
@@ -82,7 +91,7 @@ def own_backbone(study: Study, name: str, node: Node) -> dict[str, Any]:
     if network.is_fetched:
         return _without_weights(study, name)
     before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    own = pretrained.own_weights(study, network, before)
+    own = own_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
 

@@ -2,8 +2,6 @@
 and the time left. Without a terminal it is a line for each job that has ended.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys
@@ -14,14 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 
 from bgbias.engine import forecast
 from bgbias.progress import minutes
 from bgbias.study.cell import CELL
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 SHOWN = 12  # jobs at work; more would not fit
 LOGS = "/logs/"  # in the path of every job's log, below the folder where unfinished work lies
@@ -82,9 +82,6 @@ class Screen:
     """The screen, or lines, of one run; ``out`` is a terminal or not."""
 
     def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
         out = out or sys.stderr
         self.course = Course()
         self._clock, self._begun = clock, clock()
@@ -104,14 +101,12 @@ class Screen:
             self._live.start()
 
     def started(self, job: int, rule: str, wildcards: Mapping[str, Any], log: Sequence[str]) -> None:
-        """A job begins."""
         whole = {"dataset", "backbone", "loss", "method", "seed"} <= wildcards.keys()
         of = CELL.format(**wildcards) if whole else "/".join(map(str, wildcards.values()))
         self._jobs[job] = Work(rule, of, self._clock(), str(log[0]) if log else "")
         self.course.at_once = max(self.course.at_once, len(self._jobs))
 
     def finished(self, job: int) -> None:
-        """This job has ended well."""
         work = self._jobs.pop(job, None)
         if work is None:
             return
@@ -126,7 +121,6 @@ class Screen:
             self.say("; ".join(filter(None, [ended, self._left()])))
 
     def failed(self, job: int) -> None:
-        """This job has not."""
         if work := self._jobs.pop(job, None):
             self._failed.append(work)
 
@@ -149,10 +143,6 @@ class Screen:
         return f"about {minutes(seconds)} left" if seconds is not None and seconds >= 1 else ""
 
     def _drawn(self) -> Group:
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.table import Table
-
         course, now = self.course, self._clock()
         words = [f"{course.done} of {course.total} jobs", minutes(now - self._begun), self._left()]
         head, rows = Table.grid(padding=(0, 1)), Table.grid(padding=(0, 2))

@@ -22,14 +22,13 @@ A node's file is the only place that says of it
 ``keep(study, record, ...)`` for products that are to be made again: what can serve in that is put aside;
 ``subjects(study, ...)``     for commands that may be typed with less than the whole subject: what is meant then;
 
-and a function of the node's own name that does the work: ``<node>(study, ...)``, whose docstring is the command's help, and which
-takes ``device`` if it can run on a GPU. ``SUBJECT``, ``OUTPUTS``, ``settings`` and the function must be there.
+and a function of the node's own name that does the work: ``<node>(study, ...)``, whose docstring is the command's help (its first
+sentence stands in the list of commands), and which takes ``device`` if it can run on a GPU. ``SUBJECT``, ``OUTPUTS``,
+``settings`` and the function must be there.
 
 Edges, input files, digests, forecasts, commands, and what MLflow says of parents are derived from there. Planning imports every
 node's file: heavy imports stay inside its functions.
 """
-
-from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
@@ -38,13 +37,14 @@ from types import ModuleType
 from typing import Any
 
 from bgbias import plugins
-from bgbias.study import plan
-from bgbias.study.cell import Cell
-from bgbias.study.params import Study
+from bgbias.study import Cell, Study, plan
 
 # Steps of one model that one job does, one after the other: torch is imported once.
 TOGETHER = ("embed", "score", "attribute")
 GPU_THREADS = 4  # beside a GPU, to prepare what it computes with
+
+Settings = dict[str, Any]
+Modules = list[ModuleType]
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,14 @@ class Node:
         """The study as it is for this node, which may work on a model that is trained in its own way."""
         return plan.trained_as(study, self.cell) if self.cell else study
 
-    def reads(self, study: Study) -> dict[str, Made]:
+    def reads(self, study: Study) -> dict[str, "Made"]:
         """Role to file: what the node reads; nothing if its file does not say."""
         declared = getattr(self.declared, "reads", None)
         return declared(self.study(study), **self.keywords) if declared else {}
 
     def settings(self, study: Study) -> dict[str, Any]:
         """What else its numbers depend on."""
-        settings: dict[str, Any] = self.declared.settings(self.study(study), **self.keywords)
-        return settings
+        return dict(self.declared.settings(self.study(study), **self.keywords))
 
     def code(self, study: Study) -> tuple[str, ...]:
         """The modules that it works by, by name: its own file first, and the backbone of a model that it runs."""

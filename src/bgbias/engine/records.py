@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -21,18 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from bgbias.compute import processor, vitals
-from bgbias.compute.device import threads
-from bgbias.engine import digests, graph
+from bgbias.compute.device import describe, pick, threads
+from bgbias.engine import graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import code, sealed
-from bgbias.files.atomic import remove_leftovers, write_json
+from bgbias.files.atomic import remove_leftovers, write_frame, write_json
 from bgbias.files.checksums import sha256
 from bgbias.files.fingerprint import forget
-from bgbias.files.locks import Taken, locked
-from bgbias.study import plan
-from bgbias.study.cell import Cell
-from bgbias.study.params import Study
+from bgbias.files.locks import locked
+from bgbias.study import Cell, Study, plan
 
 PACKAGES = (
     *("torch", "torchvision", "timm", "numpy", "pandas", "safetensors", "pillow"),
@@ -53,11 +51,13 @@ class Record:
 
     def on(self, device: str) -> str:
         """The device that was asked for, or an error; what it is goes into the certificate."""
-        from bgbias.compute.device import describe, pick
-
         picked = pick(device)
         self.device = describe(picked)
         return picked
+
+    def write(self, output: str, frame: Any) -> None:
+        """One of the outputs, a table of pandas."""
+        write_frame(self.outputs[output], frame)
 
 
 def read(path: Path) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def of_now(study: Study, maker: Node) -> dict[str, Any]:
     record = sealed.of_any_time(path) if path.exists() else {}
     if not sealed.is_sealed(record):
         return {}
-    return record if record.get("digest") == digests.digest(study, maker.name, **maker.keywords) else {}
+    return record if record.get("digest") == graph.digest(study, maker.name, **maker.keywords) else {}
 
 
 def is_current(study: Study, maker: Node) -> bool:
@@ -113,8 +113,8 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
         # First of all: an edit that is saved from now on is none of the code that works here.
         by = code.modules(*worker.code(study))
         with graph.remembered():
-            made = Record(outputs, digests.digest(study, name, **subject))
-            spec = digests.spec(study, name, **subject)
+            made = Record(outputs, graph.digest(study, name, **subject))
+            spec = graph.spec(study, name, **subject)
             read = {str(p): sha256(p) for p in inputs.values()}
             _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
@@ -229,18 +229,10 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
                 )
 
 
-@contextmanager
-def lock(path: Path, what: str) -> Iterator[None]:
+def lock(path: Path, what: str) -> AbstractContextManager[None]:
     """Exclusive right to ``what``, released when the process ends however it ends."""
-    with ExitStack() as held:
-        try:
-            held.enter_context(locked(path, seconds=0))
-        except Taken as error:
-            raise UserError(
-                f"{what} is being made by process {error.holder} at this moment. Wait for it, or, if it was"
-                " left over by a killed run: make resume"
-            ) from error
-        yield
+    wait = "at this moment. Wait for it, or, if it was left over by a killed run: make resume"
+    return locked(path, seconds=0, refusal=f"{what} is being made by process {{}} {wait}")
 
 
 def command() -> str:

@@ -33,7 +33,7 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
     A Snakemake that is still alive in this folder is not disturbed, nor is another resumption: that is an error which names it.
     """
     # Free again when this process becomes Snakemake, which everybody sees.
-    _hold(study.files.at("locks", name="resume"), seconds=0)
+    _held.enter_context(locked(study.files.at("locks", name="resume"), 0, refusal=_at_work("{}")))
     _refuse()
     end(leftovers())
     chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
@@ -55,14 +55,8 @@ def hold_folder() -> None:
     Snakemake's own locks are lists of files beside each other: of two that begin at once, neither sees the other's, and the first
     that ends deletes both.
     """
-    _hold(LOCK, seconds=2.0)  # who only looks has it for a moment
-
-
-def _hold(lock: Path, seconds: float) -> None:
-    try:
-        _held.enter_context(locked(lock, seconds))
-    except Taken as error:
-        raise UserError(_at_work(error.holder)) from error
+    # Who only looks has it for a moment.
+    _held.enter_context(locked(LOCK, seconds=2.0, refusal=_at_work("{}")))
 
 
 def state_of_folder() -> str:

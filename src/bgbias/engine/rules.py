@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
-from bgbias.engine import digests, forecast, freshness, graph, resume
+from bgbias.engine import forecast, freshness, graph, resume
 from bgbias.engine.checks import Checks, emulated_precisions
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
-from bgbias.photos.folds import seed_and_fold
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study import CELL, Cell, plan
 from bgbias.study.params import Study, load
 
 STEPS = {
@@ -96,10 +94,7 @@ class Rules:
     def step(self, name: str, wildcards: Mapping[str, Any]) -> Node:
         """The step that a path's wildcards name."""
         chosen = dict(wildcards.items())
-        if "seed" in chosen:
-            seed, fold = seed_and_fold(chosen.pop("seed"))
-            return step(name, cell=Cell(**chosen, seed=seed, fold=fold))
-        return step(name, **chosen)
+        return step(name, **({"cell": Cell.of(**chosen)} if "seed" in chosen else chosen))
 
     def inputs(
         self, rule: str, wildcards: Mapping[str, Any], forced: Collection[str], check: bool
@@ -128,7 +123,6 @@ class Rules:
         return {name: getattr(self.study.files, name) for outputs in declared for name in outputs}
 
     def log(self, rule: str) -> str:
-        """Where a job's words go."""
         (*_, last) = _steps(rule)
         declared = plugins.load("nodes", last)
         record = declared.OUTPUTS[f"{last}_record"]
@@ -142,7 +136,7 @@ class Rules:
         """
         nodes = [self.step(name, wildcards) for name in _steps(rule)]
         with graph.remembered(self._memory):
-            expected = ",".join(digests.digest(self.study, n.name, **n.keywords) for n in nodes)
+            expected = ",".join(graph.digest(self.study, n.name, **n.keywords) for n in nodes)
         words = [rule.removesuffix("_untrained")]
         if nodes[0].cell:
             *parts, seed = nodes[0].wildcards.values()

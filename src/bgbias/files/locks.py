@@ -23,10 +23,11 @@ class Taken(TimeoutError):
 
 
 @contextmanager
-def locked(path: Path, seconds: float = math.inf, waiting: str = "") -> Iterator[None]:
+def locked(path: Path, seconds: float = math.inf, waiting: str = "", refusal: str = "") -> Iterator[None]:
     """Hold the lock at ``path``, which contains the holder's process number.
 
-    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``Taken``.
+    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``Taken``, or a ``UserError`` that says
+    ``refusal``, with the holder for its {}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()  # a file that cannot be written is an error of its own
@@ -40,7 +41,8 @@ def locked(path: Path, seconds: float = math.inf, waiting: str = "") -> Iterator
                 say(waiting)
             lock.acquire(-1 if math.isinf(seconds) else seconds, SECONDS_BETWEEN_TRIES)
     except Timeout as error:
-        raise Taken(path, path.read_text(encoding="utf-8").strip() or "unknown", seconds) from error
+        holder = path.read_text(encoding="utf-8").strip() or "unknown"
+        raise UserError(refusal.replace("{}", holder)) if refusal else Taken(path, holder, seconds) from error
     except OSError as error:
         raise UserError(
             f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes"

@@ -11,10 +11,9 @@ from bgbias.compute.lazy import torch
 from bgbias.engine import inputs
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.models.settings import How
-from bgbias.study import plan
+from bgbias.study import Study, plan
 from bgbias.study.cell import PRETRAINED, Cell
-from bgbias.study.params import Study
-from bgbias.study.weights import file
+from bgbias.study.sources import weights_file
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -86,6 +85,6 @@ def network(
     from bgbias.models.model import build_model
 
     named = plan.backbone(study, backbone)
-    weights = file(study, named) if starts else None
+    weights = weights_file(study, named) if starts else None
     drawn = seeds.torch_generator("model", *key)
     return build_model(named.kind, named.params(), dim, drawn, freeze_batch_norm, weights)

@@ -2,20 +2,17 @@
 
 import itertools
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from bgbias import plugins, progress
+from bgbias.attacks import Strength
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import write_frame
+from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -27,15 +24,11 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, the model, and its embeddings of them: the targets', and the clean gallery."""
-    return (
-        inputs.photos(cell.dataset)
-        | inputs.model(study, cell)
-        | files_of(step("embed", cell=cell), "embeddings")
-    )
+    embeddings = files_of(step("embed", cell=cell), "embeddings")
+    return inputs.photos(cell.dataset) | inputs.model(study, cell) | embeddings
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {
         "attacked": study.attacked.model_dump(),
         "precision": study.evaluation.precision,
@@ -43,7 +36,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
@@ -61,15 +54,10 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attack(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score a model under adversarial attacks.
-
-    Attacked test photos are scored alone and in the clean gallery.
-    """
+    """Score a model under adversarial attacks. Attacked test photos are scored alone and in the clean gallery."""
     import pandas as pd
 
-    from bgbias.attacks import Strength
     from bgbias.evaluation import attacked, embeddings, scores
-    from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
     from bgbias.models.inference import for_inference
 
     asked = study.attacked
@@ -99,8 +87,8 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             made.metrics |= {
                 f"{m}_{label}": float(everything[m].mean()) for m in ("map_at_r", "precision_at_1")
             }
-        write_frame(made.outputs["attacked"], pd.concat(tables, ignore_index=True))
-        write_frame(made.outputs["attacked_metrics"], pd.DataFrame(judged))
+        made.write("attacked", pd.concat(tables, ignore_index=True))
+        made.write("attacked_metrics", pd.DataFrame(judged))
 
 
 def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:

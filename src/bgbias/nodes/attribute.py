@@ -1,17 +1,13 @@
 """Node: how much of a model's attribution lies on the object."""
 
-from typing import Any
-
 import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_frame
+from bgbias.engine.node import Limits, Made, Settings, step
+from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 PAIRED_MAPS = 8  # attribution maps kept for figures
 
@@ -29,8 +25,7 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
-    """How attribution is computed, and how the loss compares embeddings."""
+def settings(study: Study, cell: Cell) -> Settings:
     # Scores that were made before there was a choice stay what they are.
     left_out = {"pretrained"} | (set() if study.attribution.similarity else {"similarity"})
     return {
@@ -51,17 +46,13 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score how much of the attribution lies on the object.
-
-    For a keyed subset of the test photos.
-    """
+    """Score how much of the attribution lies on the object. For a keyed subset of the test photos."""
     import pandas as pd
 
     from bgbias.attribution.smoothgrad import attribute_photos
 
     settings = study.attribution
     with records.node(study, step("attribute", cell=cell)) as made:
-        outputs = made.outputs
         device = made.on(device)
         model, album, how = open_model(study, cell, device)
         if how.pooled:
@@ -78,8 +69,8 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        write_frame(outputs["attribution"], album.table("test").labelled(frame))
-        with replacing(outputs["maps"]) as temporary, temporary.open("wb") as file:
+        made.write("attribution", album.table("test").labelled(frame))
+        with replacing(made.outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):
             made.metrics |= {

@@ -2,15 +2,15 @@
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
 
+from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Made, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
@@ -32,7 +32,7 @@ def reads(study: Study, pool: str) -> dict[str, Made]:
     return files_of(step("gather", pool=pool), "gathered") if plan.listed_pools(study, pool) else {}
 
 
-def settings(study: Study, pool: str) -> dict[str, Any]:
+def settings(study: Study, pool: str) -> Settings:
     """Where the pools come from; folders by what lies there. Only what is set: a new kind of source leaves others as they are."""
     described = study.backgrounds[pool]
     if described.propose:
@@ -55,15 +55,8 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def backgrounds(study: Study, pool: str) -> None:
-    """Make the three pools of a background set.
-
-    Photos that stand in two of them are refused.
-    """
+    """Make the three pools of a background set. Photos that stand in two of them are refused."""
     import pandas as pd
-
-    from bgbias.backgrounds import pools
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
 
     plan.pools(study, pool)
     with records.node(study, step("backgrounds", pool=pool)) as made:
@@ -82,15 +75,13 @@ def backgrounds(study: Study, pool: str) -> None:
                             )
                     store.add(name, data)
                     rows.append([role, name, width, height, licence, sha256])
-        write_frame(made.outputs["pool_table"], pd.DataFrame(rows, columns=list(COLUMNS)))
+        made.write("pool_table", pd.DataFrame(rows, columns=list(COLUMNS)))
         made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 
 def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[str, bytes]]]]:
     """Role, licence and photos of each pool."""
     import pandas as pd
-
-    from bgbias.backgrounds import pools
 
     described = study.backgrounds[pool]
     if described.propose:

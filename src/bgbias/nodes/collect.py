@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import replacing, write_frame
+from bgbias.engine.node import Limits, Made, Settings, files_of, step
+from bgbias.files.atomic import replacing
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +32,6 @@ LIMITS = Limits(minutes=60)
 
 
 def reads(study: Study) -> dict[str, Made]:
-    """Scores of all cells, attribution, and what is known of each dataset's photos and masks."""
     read: dict[str, Made] = {}
     for cell in plan.cells(study):
         for output in ("scores", "queries"):
@@ -47,23 +45,19 @@ def reads(study: Study) -> dict[str, Made]:
     return read
 
 
-def settings(study: Study) -> dict[str, Any]:
+def settings(study: Study) -> Settings:
     """Which masks are trusted: they are counted."""
     return inputs.mask_policy(study)
 
 
 def collect(study: Study) -> None:
-    """Bring a grid's scores together.
-
-    Also its values per query, attribution scores and mask statistics.
-    """
+    """Bring a grid's scores together. Also its values per query, attribution scores and mask statistics."""
     import pandas as pd
 
     from bgbias.results.rows import together
 
     files = study.files
     with records.node(study, step("collect")) as made:
-        outputs = made.outputs
         cells = plan.cells(study)
         scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
         attribution = [
@@ -72,11 +66,11 @@ def collect(study: Study) -> None:
             ).assign(**c.wildcards)
             for c in plan.attributed(study)
         ]
-        write_frame(outputs["results"], together(scores))
-        with replacing(outputs["all_queries"]) as temporary:
+        made.write("results", together(scores))
+        with replacing(made.outputs["all_queries"]) as temporary:
             write_together([files.at("queries", **c.wildcards) for c in cells], temporary)
-        write_frame(outputs["all_attribution"], together(attribution))
-        write_frame(outputs["mask_report"], _mask_report(study))
+        made.write("all_attribution", together(attribution))
+        made.write("mask_report", _mask_report(study))
         made.metrics["models"] = len(cells)
 
 

@@ -1,15 +1,10 @@
 """Node: a model's test photos, each on the same backgrounds."""
 
-from typing import Any
-
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, files_of, step
-from bgbias.files.atomic import write_frame
+from bgbias.engine.node import Limits, Made, Settings, files_of, step
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -22,17 +17,11 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, masks, the pool for testing, the model, and its embeddings of the original photos: the gallery."""
-    return (
-        inputs.photos(cell.dataset)
-        | inputs.masks(study, cell.dataset)
-        | inputs.pools(study, cell.dataset, "test")
-        | inputs.model(study, cell)
-        | files_of(step("embed", cell=cell), "embeddings")
-    )
+    seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "test")
+    return seen | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings")
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {
         "crossing": study.crossing.model_dump(),
         "precision": study.evaluation.precision,
@@ -42,7 +31,6 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
 
 
 def cost(study: Study, cell: Cell) -> Cost:
-    """Every object on every background."""
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.crossing.objects or 0)
     seen = images * study.crossing.backgrounds
@@ -50,10 +38,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cross(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Cross all objects with all backgrounds.
-
-    Tells what the backgrounds do to a model's retrieval.
-    """
+    """Cross all objects with all backgrounds. Tells what the backgrounds do to a model's retrieval."""
     import pandas as pd
 
     from bgbias.evaluation import crossing, embeddings
@@ -71,10 +56,10 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         )
         shares = crossing.shares(crossed.vectors)
         crossed.write(made.outputs["crossed"])
-        write_frame(made.outputs["crossed_queries"], queries)
+        made.write("crossed_queries", queries)
         found = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}
         row = found | {"negative": " ".join(shares.negative)}
-        write_frame(made.outputs["shares"], pd.DataFrame([row]))
+        made.write("shares", pd.DataFrame([row]))
         made.metrics |= {"objects": len(crossed.ids), "backgrounds": len(crossed.backgrounds)}
         made.metrics |= {f"share_{name}": value for name, value in found.items()}
         made.metrics |= {name: float(queries[name].mean()) for name in ("map_at_r", "cosine")}

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, files_of, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
-from bgbias.files.atomic import write_frame
+from bgbias.files.store import ImageStore
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import numpy as np
-
     from bgbias.evaluation import cured
     from bgbias.evaluation.conditions import View
     from bgbias.evaluation.embeddings import Embeddings
@@ -44,19 +41,12 @@ DRAWN = (RANDOM_BACKGROUND, 0)  # how validation photos are seen that a fit is j
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Photos, masks and both pools, the masks of test photos as the backbone sees them, the model, and its embeddings."""
-    seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
-    return (
-        inputs.photos(cell.dataset)
-        | inputs.masks(study, cell.dataset)
-        | inputs.pools(study, cell.dataset, "val", "test")
-        | inputs.model(study, cell)
-        | files_of(seen, "seen_masks", "remasking")
-        | files_of(step("embed", cell=cell), "embeddings")
-    )
+    seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "val", "test")
+    masks = files_of(step("remask", dataset=cell.dataset, backbone=cell.backbone), "seen_masks", "remasking")
+    return seen | inputs.model(study, cell) | masks | files_of(step("embed", cell=cell), "embeddings")
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {
         "cures": study.cures.model_dump(),
         "precision": study.evaluation.precision,
@@ -65,7 +55,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     named = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
     return [*named, *metrics]
@@ -86,16 +76,12 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def cure(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Score cures that need no training.
-
-    Fits see validation photos alone.
-    """
+    """Score cures that need no training. Fits see validation photos alone."""
     import pandas as pd
 
     from bgbias.evaluation import cured, embeddings, late_interaction, scores
     from bgbias.evaluation.late_interaction import similarity
     from bgbias.evaluation.seen import masked, views_of
-    from bgbias.files.store import ImageStore
     from bgbias.models.inference import for_inference
 
     names = plan.asked(study, "cures", "names", "names no cures")
@@ -155,8 +141,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             facts.append(fact)
             after = replace(before, views=by_view, donors={})
             tables.append(scores.of_queries(after, {"cure": name}, index))
-        write_frame(made.outputs["cured"], pd.concat(tables, ignore_index=True))
-        write_frame(made.outputs["cures"], pd.DataFrame(facts))
+        made.write("cured", pd.concat(tables, ignore_index=True))
+        made.write("cures", pd.DataFrame(facts))
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
@@ -202,8 +188,6 @@ class CureFits:
         return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
 
     def _map_at_r(self, vectors: np.ndarray) -> float:
-        import numpy as np
-
         from bgbias.evaluation.metrics import map_at_r
         from bgbias.evaluation.whole_gallery import among
 

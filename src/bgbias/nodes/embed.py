@@ -1,18 +1,13 @@
 """Node: embeddings of a model's test photos."""
 
-from types import ModuleType
-from typing import Any
-
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
-from bgbias.evaluation import conditions
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.evaluation import conditions, embeddings
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -23,26 +18,20 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Test photos, what their conditions need, and the model; of folds side by side their embeddings."""
     if parts := plan.folds_of(study, cell):
         return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
     needs = conditions.needs(study.evaluation.conditions)
-    return (
-        inputs.photos(cell.dataset)
-        | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
-        | (inputs.pools(study, cell.dataset, "test") if "backgrounds" in needs else {})
-        | inputs.model(study, cell)
-    )
+    return inputs.album(study, cell.dataset, needs, "test") | inputs.model(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
     return {"evaluation": evaluation, **inputs.untrained(study, cell, "embed"), **inputs.mask_policy(study)}
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     if plan.folds_of(study, cell):
         return []
     return [plugins.load("conditions", name) for name in study.evaluation.conditions]
@@ -59,12 +48,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Embed test photos in all views of the conditions.
-
-    Each photo is decoded once.
-    """
-    from bgbias.evaluation import embeddings
-
+    """Embed test photos in all views of the conditions. Each photo is decoded once."""
     files = study.files
     with records.node(study, step("embed", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):

@@ -1,19 +1,15 @@
 """Node: embeddings of training photos, on which probes are fitted where a dataset says so."""
 
-from types import ModuleType
-from typing import Any
-
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
+from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -24,7 +20,6 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Training photos and the model; of folds side by side their embeddings."""
     if parts := plan.folds_of(study, cell):
         return {
             f"embeddings {p.name}": Made(step("embed_training", cell=p), "training_embeddings") for p in parts
@@ -32,7 +27,7 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return inputs.photos(_dataset(study, cell)) | inputs.model(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     if plan.folds_of(study, cell):
         return {}
     return {
@@ -42,12 +37,11 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     return [] if plan.folds_of(study, cell) else [plugins.load("conditions", CLEAN)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
-    """Every training photo once."""
     count, unknown = photos_of(study, _dataset(study, cell), "train")
     count = min(count, _most(study, cell) or count)
     size = count * study.train.embedding_dim * FLOAT
@@ -58,8 +52,6 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
     """Embed the training photos that probes are fitted on."""
-    from bgbias.evaluation import embeddings
-
     files = study.files
     with records.node(study, step("embed_training", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
-from bgbias.engine.node import Limits, step
+from bgbias.engine.node import Limits, Modules, Settings, step
 from bgbias.files import fetch as fetching
 from bgbias.files import packing, pictures, places
 from bgbias.files.fingerprint import elsewhere, recorded
@@ -26,7 +25,7 @@ def subjects(study: Study, dataset: str, part: str | None = None) -> list[dict[s
     return [{"dataset": dataset, "part": p} for p in parts]
 
 
-def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str, part: str) -> Settings:
     """Where the file may come from, and, for files of the user's, what lies there."""
     sources = sources_of(study, dataset, part)
     planned = identity(sources, study.files.at("known_files"))
@@ -37,7 +36,7 @@ def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
     return {"sources": planned}
 
 
-def uses(study: Study, dataset: str, part: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str, part: str) -> Modules:
     """How a folder is packed. What is fetched is verified, whatever code brings it."""
     return [packing]
 
@@ -53,10 +52,7 @@ def cost(study: Study, dataset: str, part: str) -> Cost:
 
 
 def fetch(study: Study, dataset: str, part: str) -> None:
-    """Download and verify a dataset file.
-
-    It goes to data/raw.
-    """
+    """Download and verify a dataset file. It goes to data/raw."""
     sources = sources_of(study, dataset, part)
     with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
         target = made.outputs["part"]

@@ -1,10 +1,7 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
-from types import ModuleType
-from typing import Any
-
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.report import figures, names
 from bgbias.study.params import Study
@@ -30,12 +27,12 @@ def reads(study: Study, figure: str) -> dict[str, Made]:
     return figures.load(figure).reads(study)
 
 
-def settings(study: Study, figure: str) -> dict[str, Any]:
+def settings(study: Study, figure: str) -> Settings:
     """What else it depends on, and how it prints names."""
     return getattr(figures.load(figure), "settings", lambda study: {})(study) | names.settings(study)
 
 
-def uses(study: Study, figure: str) -> list[ModuleType]:
+def uses(study: Study, figure: str) -> Modules:
     return [figures.load(figure)]
 
 

@@ -2,15 +2,16 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 from bgbias import progress
+from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import Limits, step
+from bgbias.engine.node import Limits, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.fingerprint import known_by
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 SUBJECT = ("pool",)
 OUTPUTS = {
@@ -20,7 +21,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=2000, minutes=720)
 
 
-def settings(study: Study, pool: str) -> dict[str, Any]:
+def settings(study: Study, pool: str) -> Settings:
     """The lists, by content, and which of their groups each pool takes."""
     lists = plan.listed_pools(study, pool)
     return {
@@ -35,14 +36,7 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
 
 
 def gather(study: Study, pool: str) -> None:
-    """Bring the photos that a background set's lists name.
-
-    From copies at hand, or from where they are published.
-    """
-    from bgbias.backgrounds import pools
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
-
+    """Bring the photos that a background set's lists name. From copies at hand, or from where they are published."""
     plan.pools(study, pool)
     lists = plan.listed_pools(study, pool).values()
     if not lists:

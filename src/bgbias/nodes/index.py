@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bgbias import progress
-from bgbias.engine import digests, inputs, records
+from bgbias.engine import graph, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import Made, Modules, Settings, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_frame
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 from bgbias.study.sources import parts_of
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ def reads(study: Study, dataset: str) -> dict[str, Made]:
     return inputs.parts(study, dataset)
 
 
-def settings(study: Study, dataset: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str) -> Settings:
     described = study.datasets[dataset]
     return {"kind": described.kind, "options": described.options}
 
 
-def uses(study: Study, dataset: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str) -> Modules:
     return [study.dataset(dataset).module]
 
 
@@ -51,14 +51,9 @@ def cost(study: Study, dataset: str) -> Cost:
 
 
 def index(study: Study, dataset: str) -> None:
-    """Make a dataset's table of images and its photo store.
-
-    Broken photos are left out, listed and counted.
-    """
+    """Make a dataset's table of images and its photo store. Broken photos are left out, listed and counted."""
     import pandas as pd
 
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
     from bgbias.photos.examination import LISTED, Examination
     from bgbias.photos.table import COLUMNS, GIVEN, PLACE, ImageTable
 
@@ -68,11 +63,10 @@ def index(study: Study, dataset: str) -> None:
     for part in parts:
         _check_is_planned(study, dataset, part)
     with records.node(study, step("index", dataset=dataset)) as made:
-        outputs = made.outputs
         rows: list[dict[str, object]] = []
         upright = getattr(params, "upright", False)
         seen = Examination(_not_read(study, dataset, module, parts), upright=upright)
-        with writing(outputs["photos"]) as photos, writing(outputs["truth"]) as truth:
+        with writing(made.outputs["photos"]) as photos, writing(made.outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):
                     continue
@@ -96,9 +90,9 @@ def index(study: Study, dataset: str) -> None:
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)
-        write_frame(outputs["table"], table.frame)
+        made.write("table", table.frame)
         excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
-        write_frame(outputs["excluded"], excluded)
+        made.write("excluded", excluded)
         classes = int(frame["label"].nunique())
         made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
         made.metrics |= {name: len(values) for name, values in seen.findings.items()}
@@ -112,7 +106,7 @@ def _check_is_planned(study: Study, dataset: str, part: str) -> None:
     """What was fetched before its source was changed would be read in silence by who types ``index`` alone."""
     subject = {"dataset": dataset, "part": part}
     record = study.files.at("fetch_record", **subject)
-    if record.exists() and records.read(record).get("digest") != digests.digest(study, "fetch", **subject):
+    if record.exists() and records.read(record).get("digest") != graph.digest(study, "fetch", **subject):
         raise UserError(
             f"{dataset}: the source of '{part}' has changed since it was fetched; run: python -m bgbias fetch {dataset} {part}"
         )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from bgbias import progress
+from bgbias.compute.device import describe
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
-from bgbias.engine.node import Limits, Made, files_of, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import write_frame
 from bgbias.files.fingerprint import recorded
-from bgbias.study import weights as pretrained
+from bgbias.files.store import ImageStore, writing
+from bgbias.images import pixels
 from bgbias.study.params import Study
+from bgbias.study.sources import masker_identity, weights_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,24 +51,22 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
 
 
 def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
-    """Photos, true masks to measure by, and the masker's weights."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
     return photos | inputs.weights(study.masker(masker))
 
 
-def settings(study: Study, dataset: str, masker: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str, masker: str) -> Settings:
     """The masker. Its own files, where they are elsewhere, are what they were when the masks were made."""
     before = recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
-    return pretrained.masker_identity(study, masker, before)
+    return masker_identity(study, masker, before)
 
 
-def uses(study: Study, dataset: str, masker: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str, masker: str) -> Modules:
     return [study.masker(masker).module]
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
     """Photos that stay in the dataset are not masked again, though their masks came without the cache (``dvc pull``)."""
-    from bgbias.files.store import ImageStore
     from bgbias.masks.kept import KeptMasks
     from bgbias.masks.policy import read_mask_table
 
@@ -91,18 +89,13 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
-    """Mask every photo that a split uses.
-
-    Also makes a table of the masks' quality; resumes an interrupted run.
-    """
-    from bgbias.files.store import ImageStore
+    """Mask every photo that a split uses. Also makes a table of the masks' quality; resumes an interrupted run."""
     from bgbias.masks.kept import KeptMasks
     from bgbias.photos.table import read_table
 
     (subject,) = subjects(study, dataset, masker)
     masker = subject["masker"]
     with records.node(study, step("masks", **subject)) as made:
-        outputs = made.outputs
         table = read_table(study.files.at("table", dataset=dataset)).used
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
@@ -114,13 +107,13 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             new = {key: i for i, key in reversed(keys.items()) if key not in kept}
             made.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
             made.device = _predict(predictor, photos, new, kept, f"masks {dataset}")
-            quality = _write(keys, lambda i: kept.read(keys[i]), photos, truth, outputs)
+            quality = _write(keys, lambda i: kept.read(keys[i]), photos, truth, made)
             kept.delete_others()
             if guesses := predictor.guesses:
                 made.notes["guesses"] = guesses
                 progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
-            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, outputs)
+            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, made)
         if not len(quality):
             raise UserError(
                 f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
@@ -150,7 +143,7 @@ def find_predictor(study: Study, masker: str, device: str) -> MaskPredictor:
     named = study.masker(masker)
     params = named.params()
     if named.is_fetched:
-        params = params.model_copy(update={"weights": str(pretrained.file(study, named))})
+        params = params.model_copy(update={"weights": str(weights_file(study, named))})
     return MaskPredictor(named.kind, params, device)
 
 
@@ -160,8 +153,6 @@ def _predict(
     """Mask the photos that are ``new`` (key to image id); gives the device that was used."""
     if not new:
         return "cpu"
-    from bgbias.compute.device import describe
-
     predict = masker.build()
     progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
     ordered = dict(sorted(new.items(), key=lambda item: item[1]))
@@ -189,18 +180,16 @@ def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids
 
 
 def _write(
-    keys: dict[str, str], mask_of: Source, photos: ImageStore, truth: ImageStore, outputs: dict[str, Path]
+    keys: dict[str, str], mask_of: Source, photos: ImageStore, truth: ImageStore, made: records.Record
 ) -> pd.DataFrame:
     """Masks and their table, one row a photo that has a mask, in the dataset's order."""
     import pandas as pd
 
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
     from bgbias.masks.policy import COLUMNS
     from bgbias.masks.quality import measure
 
     rows: list[dict[str, Any]] = []
-    with writing(outputs["masks"]) as store:
+    with writing(made.outputs["masks"]) as store:
         for image_id, key in progress.track(keys.items(), len(keys), "measuring masks"):
             mask = mask_of(image_id)
             if mask is None:
@@ -217,7 +206,7 @@ def _write(
             measured = measure(alpha, mask.confidence, true, image_id)
             rows.append({"image_id": image_id, "sha256": key, **measured})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    write_frame(outputs["mask_table"], frame)
+    made.write("mask_table", frame)
     return frame
 
 

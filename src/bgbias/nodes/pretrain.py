@@ -1,18 +1,15 @@
 """Node: what a backbone has learned from photos without their labels, where models of it begin (docs/methods.md, section 6)."""
 
 import shutil
-from types import ModuleType
-from typing import Any
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
-from bgbias.study import plan
-from bgbias.study.named import NamedPretraining
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
+from bgbias.study.named import Named
 
 SUBJECT = ("backbone", "dataset", "run")
 WHERE = "pretrained/{backbone}/{dataset}/seed{run}"
@@ -26,17 +23,11 @@ CURVE = "pretraining_history"  # grows while the node works
 
 
 def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made]:
-    """Photos; masks and textures where negatives are made of these; weights to start from."""
-    needs = _named(study, backbone).params().needs
-    return (
-        inputs.photos(dataset)
-        | (inputs.masks(study, dataset) if "masks" in needs else {})
-        | (inputs.textures(study, dataset, backbone) if "textures" in needs else {})
-        | inputs.weights(plan.backbone(study, backbone))
-    )
+    seen = inputs.album(study, dataset, _named(study, backbone).params().needs, backbone=backbone)
+    return seen | inputs.weights(plan.backbone(study, backbone))
 
 
-def settings(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Any]:
+def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
     named = _named(study, backbone)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     return {
@@ -46,12 +37,11 @@ def settings(study: Study, backbone: str, dataset: str, run: str) -> dict[str, A
     }
 
 
-def uses(study: Study, backbone: str, dataset: str, run: str) -> list[ModuleType]:
+def uses(study: Study, backbone: str, dataset: str, run: str) -> Modules:
     return [plan.backbone(study, backbone).module, _named(study, backbone).module]
 
 
 def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
-    """All its epochs."""
     named = _named(study, backbone)
     params, (images, unknown) = named.params(), photos_of(study, dataset, "train")
     if not unknown:
@@ -63,10 +53,7 @@ def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
 
 
 def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = "auto") -> None:
-    """Pretrain a backbone without labels.
-
-    On a dataset's training photos; resumes an interrupted run.
-    """
+    """Pretrain a backbone without labels. On a dataset's training photos; resumes an interrupted run."""
     from bgbias.files import state_dicts
     from bgbias.study.album import Album
     from bgbias.training import loop
@@ -111,7 +98,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
 
 
-def _named(study: Study, backbone: str) -> NamedPretraining:
+def _named(study: Study, backbone: str) -> Named:
     named = plan.pretraining(study, backbone)
     if named is None:
         raise UserError(

@@ -1,16 +1,11 @@
 """Node: what classifiers on a model's embeddings make of its test photos. It needs no network and no GPU."""
 
-from typing import Any
-
 import numpy as np
 
 from bgbias.engine import records
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Made, Settings, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.files.atomic import write_frame
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 SUBJECT = ("cell",)
 OUTPUTS = {
@@ -29,17 +24,14 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return read | files_of(of_training, "training_embeddings") | tables
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     """What probes are fitted on: into how many parts photos are divided, or whose training photos."""
     fitted = study.datasets[cell.dataset].fit_probes_on
     return {"probes": {"dataset": fitted} if fitted else {"folds": study.probes.folds}}
 
 
 def probe(study: Study, cell: Cell) -> None:
-    """Fit linear probes and nearest neighbours.
-
-    On a model's embeddings of clean photos; others are classified.
-    """
+    """Fit linear probes and nearest neighbours. On a model's embeddings of clean photos; others are classified."""
     from bgbias.evaluation import embeddings, probes
 
     folds = plan.asked(study, "probes", "folds", "asks for no probes")
@@ -54,7 +46,7 @@ def probe(study: Study, cell: Cell) -> None:
             as_fitted = probes.class_numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
-        write_frame(made.outputs["probed"], queries)
+        made.write("probed", queries)
         means = queries.groupby("condition")[list(probes.PROBES)].mean().to_dict()
         made.metrics |= {
             f"{name}_{said}": means[name][condition]

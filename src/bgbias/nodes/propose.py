@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias import progress
+from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
-from bgbias.files.atomic import replacing, write_frame
+from bgbias.files.atomic import replacing
 from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
+from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
-from bgbias.study import plan
-from bgbias.study import weights as pretrained
-from bgbias.study.params import Study
+from bgbias.study import Study, plan
+from bgbias.study.sources import masker_identity
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +44,7 @@ def reads(study: Study, pool: str) -> dict[str, Made]:
     return inputs.weights(study.masker(_proposal(study, pool).masker))
 
 
-def settings(study: Study, pool: str) -> dict[str, Any]:
+def settings(study: Study, pool: str) -> Settings:
     """The folder, by what lies there, what people decided by hand, and the masker."""
     proposal = _proposal(study, pool)
     before = recorded(study.files.at("propose_record", pool=pool))
@@ -53,11 +53,11 @@ def settings(study: Study, pool: str) -> dict[str, Any]:
         "source": proposal.source,
         "listing": before["listing"] if gone else fingerprint(proposal.source, study.files.at("known_files")),
         "names": {"keep": proposal.keep, "drop": proposal.drop},
-        "masker": pretrained.masker_identity(study, proposal.masker, before.get("masker")),
+        "masker": masker_identity(study, proposal.masker, before.get("masker")),
     }
 
 
-def uses(study: Study, pool: str) -> list[ModuleType]:
+def uses(study: Study, pool: str) -> Modules:
     return [study.masker(_proposal(study, pool).masker).module]
 
 
@@ -73,11 +73,8 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
     """
     import pandas as pd
 
-    from bgbias.backgrounds import pools
-
     proposal = _proposal(study, pool)
     with records.node(study, step("propose", pool=pool)) as made:
-        outputs = made.outputs
         found = pools.unique(proposal.source)
         strange = sorted({*proposal.keep, *proposal.drop} - set(found))
         if strange:
@@ -94,11 +91,11 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
                 f"{proposal.source} holds no readable pictures; see backgrounds.{pool}.propose in params.yaml."
             )
         frame = pd.DataFrame(rows).sort_values("name", ignore_index=True)
-        write_frame(outputs["proposal"], frame)
-        _sheet(frame, photos, outputs["proposal_sheet"])
+        made.write("proposal", frame)
+        _sheet(frame, photos, made.outputs["proposal_sheet"])
         rejected = int((~frame["kept"]).sum())
         progress.say(
-            f"{rejected} of {len(frame)} photos have an obvious foreground: {outputs['proposal_sheet']}"
+            f"{rejected} of {len(frame)} photos have an obvious foreground: {made.outputs['proposal_sheet']}"
         )
         made.metrics |= {"photos": len(frame), "rejected": rejected}
 
@@ -115,7 +112,6 @@ def _looked_at(
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
     """Name, photo and foreground of every photo that can be read."""
     from bgbias.backgrounds.foregrounds import look
-    from bgbias.images import pixels
 
     if not study.masker(proposal.masker).module.PREDICTS:
         raise UserError(

@@ -7,16 +7,16 @@ can say no more than the mask that the picture was made with.
 
 import time
 from itertools import islice
-from types import ModuleType
-from typing import Any
 
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import write_frame
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.models import backbones
+from bgbias.nodes.masks import find_predictor
+from bgbias.study import Study, plan
 
 PICTURES_AT_ONCE = 64
 PICTURE_BYTES = 4_000  # PNG of a soft mask at the size that a network sees
@@ -31,15 +31,12 @@ LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
 def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
-    return (
-        inputs.photos(dataset)
-        | inputs.masks(study, dataset)
-        | inputs.pools(study, dataset, "test")
-        | inputs.weights(study.masker_of(dataset))
+    return inputs.album(study, dataset, {"masks", "backgrounds"}, "test") | inputs.weights(
+        study.masker_of(dataset)
     )
 
 
-def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str, backbone: str) -> Settings:
     facts = plan.backbone(study, backbone).facts
     return {
         "draws": study.cures.draws,
@@ -49,9 +46,8 @@ def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
     }
 
 
-def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.evaluation.conditions import clean, random_background
-    from bgbias.models import backbones
 
     return [study.masker_of(dataset).module, clean, random_background, backbones]
 
@@ -64,16 +60,10 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 
 def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> None:
-    """Mask test photos as a backbone sees them.
-
-    Original ones, and ones on other backgrounds.
-    """
+    """Mask test photos as a backbone sees them. Original ones, and ones on other backgrounds."""
     import pandas as pd
 
     from bgbias.evaluation.seen import pictures, views_of
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
-    from bgbias.nodes.masks import find_predictor
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker
@@ -96,5 +86,5 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
                 for name, mask in zip(names, found, strict=True):
                     store.add(name, pixels.encode_png(mask))
         facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
-        write_frame(made.outputs["remasking"], pd.DataFrame([facts_of]))
+        made.write("remasking", pd.DataFrame([facts_of]))
         made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}

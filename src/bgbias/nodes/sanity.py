@@ -11,13 +11,10 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import torch
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import write_frame
+from bgbias.engine.node import Limits, Made, Settings, step
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study, plan
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import EvaluationPhotos
@@ -35,7 +32,7 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {
         "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
         "distance": plan.distance(cell),
@@ -56,10 +53,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Sanity-check attribution maps.
-
-    Scores models with randomised weights and blind maps, and how faithful maps are.
-    """
+    """Sanity-check attribution maps. Scores models with randomised weights and blind maps, and how faithful maps are."""
     import pandas as pd
 
     from bgbias.attribution import priors
@@ -93,7 +87,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         faithful = _faithful(study, model, photos, judged, device)
         found = pd.concat(frames, ignore_index=True).merge(faithful, on=["image_id", "kind"], how="left")
         columns = ["image_id", "kind", "score", "faithful"]
-        write_frame(made.outputs["sanity"], table.labelled(found[columns]))
+        made.write("sanity", table.labelled(found[columns]))
         means = found.groupby("kind")[["score", "faithful"]].mean()
         made.metrics |= {f"score_{kind}": float(value) for kind, value in means["score"].items()}
         made.metrics |= {f"faithful_{k}": float(v) for k, v in means["faithful"].dropna().items()}

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import Made, Modules, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
-from bgbias.files.atomic import write_frame
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.study import CELL, Cell, Study
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,20 +28,17 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return files_of(step("embed", cell=cell), "embeddings")
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {"metrics": plugins.names("metrics")}
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
     return metrics + [plugins.load("conditions", name) for name in study.evaluation.conditions]
 
 
 def score(study: Study, cell: Cell) -> None:
-    """Score a model's embeddings.
-
-    MAP@R, P@1, RP and R@K, a value for each query, in every view.
-    """
+    """Score a model's embeddings. MAP@R, P@1, RP and R@K, a value for each query, in every view."""
     import pandas as pd
 
     from bgbias.evaluation import embeddings, scores
@@ -67,8 +61,8 @@ def score(study: Study, cell: Cell) -> None:
                 f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
             )
         queries = scores.of_queries(embedded, cell.wildcards)
-        write_frame(made.outputs["queries"], queries)
-        write_frame(made.outputs["scores"], scores.means(queries, cell.wildcards))
+        made.write("queries", queries)
+        made.write("scores", scores.means(queries, cell.wildcards))
         made.metrics |= _summary(queries) | queries_of
 
 

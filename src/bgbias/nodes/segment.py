@@ -1,18 +1,14 @@
 """Node: one-shot segmentation of a model's test photos."""
 
-from types import ModuleType
-from typing import Any
-
 import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, step
-from bgbias.files.atomic import replacing, write_frame
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
-from bgbias.study.params import Study
+from bgbias.segmentation import episodes
+from bgbias.study import CELL, Cell, Study, plan
 
 SHOWN = 4  # episodes kept for the figure
 
@@ -29,19 +25,17 @@ def reads(study: Study, cell: Cell) -> dict[str, Made]:
     return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell, "segment")}
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     """How the dataset says where its objects are."""
     return [study.dataset(cell.dataset).module]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
     """Every episode: a photo, and its supports twice."""
-    from bgbias.segmentation import episodes
-
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.segmentation.episodes or 0)
     seen = images * (1 + 2 * episodes.SHOTS)
@@ -49,18 +43,13 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def segment(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Segment test photos by similarity attention.
-
-    For a keyed subset; masks are judged by the dataset's truth.
-    """
-    from bgbias.segmentation import episodes
+    """Segment test photos by similarity attention. For a keyed subset; masks are judged by the dataset's truth."""
     from bgbias.segmentation import truth as object_truth
     from bgbias.segmentation.one_shot import segment_photos
 
     settings = study.segmentation
     count = plan.asked(study, "segmentation", "episodes", "asks for no segmentation")
     with records.node(study, step("segment", cell=cell)) as made:
-        outputs = made.outputs
         device = made.on(device)
         model, album, how = open_model(study, cell, device)
         test, val = album.table("test"), album.table("val")
@@ -71,8 +60,8 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         frame, segments = segment_photos(
             model, how.pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
-        write_frame(outputs["segmentation"], test.labelled(frame))
-        with replacing(outputs["segments"]) as temporary, temporary.open("wb") as file:
+        made.write("segmentation", test.labelled(frame))
+        with replacing(made.outputs["segments"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **segments)  # type: ignore[arg-type]  # the stubs see an option
         made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
         made.metrics |= {"episodes": len(drawn), "object_area": area}

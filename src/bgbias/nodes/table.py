@@ -1,10 +1,7 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
-from types import ModuleType
-from typing import Any
-
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study
@@ -33,20 +30,17 @@ def reads(study: Study, table: str) -> dict[str, Made]:
     return tables.load(table).reads(study)
 
 
-def settings(study: Study, table: str) -> dict[str, Any]:
+def settings(study: Study, table: str) -> Settings:
     """What else its numbers and its caption depend on, and how it prints names."""
     return tables.load(table).settings(study) | names.settings(study)
 
 
-def uses(study: Study, table: str) -> list[ModuleType]:
+def uses(study: Study, table: str) -> Modules:
     return [tables.load(table)]
 
 
 def table(study: Study, table: str) -> None:
-    """Write a table as CSV, Markdown, LaTeX and HTML.
-
-    Its main numbers go into a YAML file.
-    """
+    """Write a table as CSV, Markdown, LaTeX and HTML. Its main numbers go into a YAML file."""
     from bgbias.report import formats, sources
 
     with records.node(study, step("table", table=table)) as record:

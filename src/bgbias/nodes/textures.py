@@ -4,15 +4,15 @@ Photos that validate have one, too: in another fold they train.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from types import ModuleType
-from typing import Any
 
 from bgbias import progress
+from bgbias.compute import device
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
-from bgbias.engine.node import Limits, Made, step
-from bgbias.study import plan
-from bgbias.study.params import Study
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.files.store import writing
+from bgbias.images import pixels
+from bgbias.study import Study, plan
 
 SPLITS = ("train", "val")
 BLIND = ("weights", "sha256", "pretraining")  # of a backbone: what sees no photo
@@ -32,12 +32,12 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
     return inputs.photos(dataset)
 
 
-def settings(study: Study, dataset: str, backbone: str) -> dict[str, Any]:
+def settings(study: Study, dataset: str, backbone: str) -> Settings:
     """Which network sees the photos, and so how large they are; its weights see nothing."""
     return {"backbone": {k: v for k, v in study.backbones[backbone].items() if k not in BLIND}}
 
 
-def uses(study: Study, dataset: str, backbone: str) -> list[ModuleType]:
+def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.images import quilting
 
     return [plan.backbone(study, backbone).module, quilting]
@@ -57,13 +57,7 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 
 
 def textures(study: Study, dataset: str, backbone: str) -> None:
-    """Quilt a texture of each training photo.
-
-    As large as a backbone sees it; of a dataset's training classes.
-    """
-    from bgbias.compute.device import threads
-    from bgbias.files.store import writing
-    from bgbias.images import pixels
+    """Quilt a texture of each training photo. As large as a backbone sees it; of a dataset's training classes."""
     from bgbias.images.quilting import texture
     from bgbias.photos import prepared
     from bgbias.photos.table import read_table
@@ -77,7 +71,7 @@ def textures(study: Study, dataset: str, backbone: str) -> None:
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))
 
-        with writing(made.outputs["textures"]) as pictures, ThreadPoolExecutor(threads()) as workers:
+        with writing(made.outputs["textures"]) as pictures, ThreadPoolExecutor(device.threads()) as workers:
             every = zip(ids, workers.map(quilted, ids), strict=True)
             for image_id, png in progress.track(every, len(ids), f"textures of {dataset}"):
                 pictures.add(image_id, png)

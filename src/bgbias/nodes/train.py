@@ -1,18 +1,16 @@
 """Node: one trained model."""
 
 import shutil
-from types import ModuleType
-from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
-from bgbias.engine.node import Limits, Made, step
+from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.models.settings import How
 from bgbias.nodes._models import fresh_model, with_statistics
-from bgbias.study import plan
-from bgbias.study.cell import CELL, Cell
+from bgbias.study import CELL, Cell, plan
 from bgbias.study.params import Study, loss_options
 from bgbias.training.settings import METRICS
 
@@ -27,19 +25,15 @@ CURVE = "history"  # grows while the node works
 
 
 def reads(study: Study, cell: Cell) -> dict[str, Made]:
-    """Photos; masks, backgrounds and textures where the method or the selection needs them; weights to start from."""
-    plan.check_trains(study, cell)
+    plan.check_is_network(study, cell)
+    if not plan.trains(study, cell):
+        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
     needs = plan.needs(study, cell)
-    return (
-        inputs.photos(cell.dataset)
-        | (inputs.masks(study, cell.dataset) if "masks" in needs else {})
-        | (inputs.pools(study, cell.dataset, "train", "val") if "backgrounds" in needs else {})
-        | (inputs.textures(study, cell.dataset, cell.backbone) if "textures" in needs else {})
-        | inputs.backbone_weights(study, cell)
-    )
+    seen = inputs.album(study, cell.dataset, needs, "train", "val", backbone=cell.backbone)
+    return seen | inputs.backbone_weights(study, cell)
 
 
-def settings(study: Study, cell: Cell) -> dict[str, Any]:
+def settings(study: Study, cell: Cell) -> Settings:
     method = plan.method(study, cell).identity
     return {
         "train": study.train.model_dump(exclude={"selection"}),
@@ -51,7 +45,7 @@ def settings(study: Study, cell: Cell) -> dict[str, Any]:
     }
 
 
-def uses(study: Study, cell: Cell) -> list[ModuleType]:
+def uses(study: Study, cell: Cell) -> Modules:
     """The loss and the method, how these two go together, and what scores the validation photos."""
     shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
     chosen = [("losses", cell.loss), ("conditions", shown)]
@@ -83,10 +77,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 
 def train(study: Study, cell: Cell, device: str = "auto") -> None:
-    """Train one model.
-
-    Resumes an interrupted run.
-    """
+    """Train one model. Resumes an interrupted run."""
     from bgbias.models.model import save
     from bgbias.models.norms import folded
     from bgbias.study.album import Album

@@ -1,24 +1,18 @@
 """Node: a network's published weights, verified, as one .safetensors; that of an ONNX graph holds the graph's bytes."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bgbias.compute.lazy import Tensor
 from bgbias.engine import records
 from bgbias.engine.forecast import MODEL_BYTES, Cost
-from bgbias.engine.node import step
+from bgbias.engine.node import Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files import fetch
-from bgbias.study import weights as pretrained
 from bgbias.study.named import Named
 from bgbias.study.params import Study
-from bgbias.study.weights import Published
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from bgbias.study.sources import Published, network_of, published
 
 SUBJECT = ("owner",)
 OUTPUTS = {
@@ -32,14 +26,13 @@ def subjects(study: Study, owner: str) -> list[dict[str, str]]:
     return [{"owner": owner if "/" in owner else f"backbones/{owner}"}]
 
 
-def settings(study: Study, owner: str) -> dict[str, Any]:
-    """The weights by name and checksum, wherever they lie."""
-    return pretrained.published(study, owner).identity
+def settings(study: Study, owner: str) -> Settings:
+    return published(study, owner).identity
 
 
-def uses(study: Study, owner: str) -> list[ModuleType]:
+def uses(study: Study, owner: str) -> Modules:
     """The network, whose file says how published weights become its own."""
-    return [pretrained.network(study, owner).module]
+    return [network_of(study, owner).module]
 
 
 def cost(study: Study, owner: str) -> Cost:
@@ -47,13 +40,10 @@ def cost(study: Study, owner: str) -> Cost:
 
 
 def weights(study: Study, owner: str) -> None:
-    """Fetch, verify and convert a network's weights.
-
-    A copy in data/downloads is taken first.
-    """
+    """Fetch, verify and convert a network's weights. A copy in data/downloads is taken first."""
     from bgbias.files import state_dicts
 
-    wanted = pretrained.published(study, owner)
+    wanted = published(study, owner)
     with records.node(study, step("weights", owner=owner)) as made:
         target = made.outputs["weights"]
         unfinished = target.with_name(f"{target.name}.unfinished")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.backgrounds import draws
 from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import ImageStore
+from bgbias.images import pixels
 from bgbias.masks import policy as masking
 from bgbias.photos import prepared
 from bgbias.photos import table as image_table
@@ -78,8 +80,6 @@ class Album:
 
     def objects(self, photos: Collection[str]) -> Truth:
         """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
-        from bgbias.files.store import ImageStore
-        from bgbias.images import pixels
         from bgbias.segmentation.truth import TrueBoxes, TrueMasks, in_crop
 
         study, dataset = self._study, self._dataset

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from bgbias.photos import folds
 
@@ -28,6 +28,12 @@ class Cell:
     method: str
     seed: int
     fold: int = 0
+
+    @classmethod
+    def of(cls, seed: str, **parts: str) -> Self:
+        """The cell that has these wildcards."""
+        number, fold = folds.seed_and_fold(seed)
+        return cls(**parts, seed=number, fold=fold)
 
     @property
     def run(self) -> int | str:

@@ -21,8 +21,6 @@ class NamedMethod(Named):
 
     replaces: bool
 
-    section = family = "methods"
-
     @property
     def needs(self) -> frozenset[str]:
         """What its batches carry beside photos."""
@@ -32,10 +30,6 @@ class NamedMethod(Named):
     def uses(self) -> list[tuple[str, str]]:
         """Files of other families that it works by, by family and name."""
         return list(self.fact("uses", ()))
-
-    @property
-    def needs_batch_norm(self) -> bool:
-        return bool(self.fact("needs_batch_norm", False))
 
     @property
     def repels(self) -> bool:
@@ -57,7 +51,7 @@ def find(entries: Entries, name: str) -> NamedMethod:
     """The method that a grid calls ``name``; an entry that hides a file and a senseless combination are errors."""
     entry = name.removesuffix(ON_REPLACED)
     options = dict(entries.get(entry, {}))
-    found = NamedMethod(entry, str(options.pop("kind", entry)), options, replaces=entry != name)
+    found = NamedMethod("methods", entry, str(options.pop("kind", entry)), options, replaces=entry != name)
     if plugins.known("methods", entry) and found.kind != entry:
         raise UserError(
             f"params.yaml: methods.{entry} is of kind '{found.kind}', but '{entry}' is a method itself; give the entry"

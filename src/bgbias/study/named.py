@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -23,6 +23,12 @@ from bgbias.settings import Strict, validated
 PUBLISHED = "published"  # weights that a network's file knows
 Entries = Mapping[str, Mapping[str, Any]]
 Entry = TypeVar("Entry")
+# Where the options of a family's entries stand in params.yaml; of other families in the entry itself.
+PLACES = {
+    "datasets": "datasets.{}.options",
+    "maskers": "maskers.{}.options",
+    "pretraining": "pretrainings.{}",
+}
 
 
 def entry_of(entries: Mapping[str, Entry], what: str, name: str) -> Entry:
@@ -34,15 +40,12 @@ def entry_of(entries: Mapping[str, Entry], what: str, name: str) -> Entry:
 
 @dataclass(frozen=True)
 class Named:
-    """An entry of params.yaml. ``kind``: its file's name, with a variant if there is one."""
+    """An entry of params.yaml. ``family``: of plug-ins; ``kind``: its file's name, with a variant if there is one."""
 
+    family: str
     name: str
     kind: str
     options: Mapping[str, Any]
-
-    section: ClassVar[str]
-    below: ClassVar[str] = ""  # where an entry has options in a section of their own
-    family: ClassVar[str]  # of plug-ins
 
     @property
     def is_known(self) -> bool:
@@ -57,7 +60,7 @@ class Named:
     @property
     def key(self) -> str:
         """Where its options stand in params.yaml."""
-        return f"{self.section}.{self.name}{self.below}"
+        return PLACES.get(self.family, f"{self.family}.{{}}").format(self.name)
 
     @property
     def owner(self) -> str:
@@ -92,28 +95,10 @@ class Named:
 
 
 @dataclass(frozen=True)
-class NamedDataset(Named):
-    """A dataset as models and masks name it."""
-
-    section = family = "datasets"
-    below = ".options"
-
-
-@dataclass(frozen=True)
-class MaskerEntry(Named):
-    """A masker as datasets name it."""
-
-    section = family = "maskers"
-    below = ".options"
-
-
-@dataclass(frozen=True)
 class NamedBackbone(Named):
     """A backbone as a cell names it. ``pretraining``: an entry of ``pretrainings``, or nothing."""
 
     pretraining: str = ""
-
-    section = family = "backbones"
 
     @property
     def module(self) -> ModuleType:
@@ -133,13 +118,6 @@ class NamedBackbone(Named):
         return backbones.facts(self.kind, self.params())
 
 
-@dataclass(frozen=True)
-class NamedPretraining(Named):
-    """A pretraining as a backbone names it."""
-
-    section, family = "pretrainings", "pretraining"
-
-
 def find_backbone(entries: Entries, name: str) -> NamedBackbone:
     """What a name means; ``entries``: the section ``backbones``. A name of one of our files is of no other kind."""
     options = dict(entry_of(entries, "backbone", name))
@@ -148,13 +126,13 @@ def find_backbone(entries: Entries, name: str) -> NamedBackbone:
         raise UserError(
             f"params.yaml: backbones.{name} is of kind '{kind}', but '{name}' is a backbone itself; give the entry another name."
         )
-    return NamedBackbone(name, kind, options, pretraining)
+    return NamedBackbone("backbones", name, kind, options, pretraining)
 
 
-def find_pretraining(entries: Entries, name: str) -> NamedPretraining:
+def find_pretraining(entries: Entries, name: str) -> Named:
     """What a name means; ``entries``: the section ``pretrainings``. One that is not there, or says no kind, is an error."""
     options = dict(entry_of(entries, "pretraining", name))
     if "kind" not in options:
         there = ", ".join(plugins.names("pretraining"))
         raise UserError(f"params.yaml: pretrainings.{name} needs a `kind`; there are: {there}.")
-    return NamedPretraining(name, str(options.pop("kind")), options)
+    return Named("pretraining", name, str(options.pop("kind")), options)

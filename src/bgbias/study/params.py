@@ -23,7 +23,7 @@ from bgbias.settings import Strict, read_yaml, validated
 from bgbias.study import methods as named_methods
 from bgbias.study import variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import MaskerEntry, Named, NamedDataset, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import Named, entry_of, find_backbone, find_pretraining
 from bgbias.study.paths import Paths, Roots, check_names
 from bgbias.training.settings import Train
 
@@ -108,17 +108,17 @@ class Study(Shared):
         """The patterns of this study's artefacts."""
         return Paths(self.paths, self.grid)
 
-    def dataset(self, name: str) -> NamedDataset:
+    def dataset(self, name: str) -> Named:
         """The file and the options of a dataset; one that params.yaml lacks is an error."""
         described = entry_of(self.datasets, "dataset", name)
-        return NamedDataset(name, described.kind, described.options)
+        return Named("datasets", name, described.kind, described.options)
 
-    def masker(self, name: str) -> MaskerEntry:
+    def masker(self, name: str) -> Named:
         """The file and the options of a masker; one that params.yaml lacks is an error."""
         described = entry_of(self.maskers, "masker", name)
-        return MaskerEntry(name, described.kind, described.options)
+        return Named("maskers", name, described.kind, described.options)
 
-    def masker_of(self, dataset: str) -> MaskerEntry:
+    def masker_of(self, dataset: str) -> Named:
         """The file and the options of a dataset's own masker."""
         return self.masker(self.datasets[dataset].masker)
 

@@ -19,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import NamedBackbone, NamedPretraining, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import Named, NamedBackbone, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
@@ -190,8 +190,7 @@ def asked(study: Study, section: str, key: str, refusal: str) -> Any:
 
 def truth(study: Study, dataset: str) -> str | None:
     """What a dataset knows of where its objects are: ``masks``, ``boxes`` or nothing."""
-    known: str | None = study.dataset(dataset).fact("truth")
-    return known
+    return study.dataset(dataset).fact("truth")  # type: ignore[no-any-return]
 
 
 def given(study: Study, dataset: str) -> bool:
@@ -202,18 +201,6 @@ def given(study: Study, dataset: str) -> bool:
 def someone_given(study: Study) -> bool:
     """Whether a dataset of the grid says who is asked among whom."""
     return any(given(study, dataset) for dataset in datasets(study))
-
-
-def masks_are_found(study: Study) -> bool:
-    """Whether the masks of a dataset of the grid are found by a masker, which may be wrong."""
-    return any(study.masker_of(dataset).module.PREDICTS for dataset in datasets(study))
-
-
-def check_trains(study: Study, cell: Cell) -> None:
-    """Refuse a cell that has no training of its own."""
-    check_is_network(study, cell)
-    if not trains(study, cell):
-        raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
 
 
 def check_is_network(study: Study, cell: Cell) -> None:
@@ -245,7 +232,7 @@ def check_cell(study: Study, cell: Cell) -> None:
         chosen = method(study, cell)
         chosen.params()
         methods.check(cell.name, chosen, cell.loss, study.train.batch_size)
-        if chosen.needs_batch_norm:
+        if chosen.fact("needs_batch_norm"):
             from bgbias.models import norms  # it takes PyTorch to look
 
             if norms.known_to_lack(network.kind, network.params()):
@@ -257,7 +244,7 @@ def backbone(study: Study, name: str) -> NamedBackbone:
     return find_backbone(study.backbones, name)
 
 
-def pretraining(study: Study, name: str) -> NamedPretraining | None:
+def pretraining(study: Study, name: str) -> Named | None:
     """How the backbone that the grid calls so learns before it is trained; None if it does not."""
     entry = backbone(study, name).pretraining
     return find_pretraining(study.pretrainings, entry) if entry else None

@@ -1,20 +1,37 @@
-"""What MLflow shows of a step, made of its record: parameters, metrics, tags, files, curves. MLflow itself is not here."""
+"""What MLflow shows of a step, made of its record: parameters, metrics, tags, files, curves. MLflow itself is not here.
+
+A model's run is called, scaled, coloured and described as in the tables. MLflow's own table of runs shows neither parameters nor
+metrics until they are chosen, and its charts are one bar chart a metric: an experiment has shared views (``views.yaml``), each
+kept in a tag, which choose runs, columns and charts.
+"""
 
 import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
+
 from bgbias.compute.vitals import shown
 from bgbias.files.code import hashed
-from bgbias.report import look
-from bgbias.tracking import views
+from bgbias.report import html, look, names
+from bgbias.report.columns import NOTHING
+
+CELL_PARAMS = ("dataset", "backbone", "loss", "method", "seed")
+NOTE, COLOUR = "mlflow.note.content", "mlflow.runColor"
+# The mark of a description of ours: one that somebody has edited is left alone.
+WRITTEN = "bgbias.note"
+CURRENT = "bgbias.superseded"
+_PAGES = yaml.safe_load(Path(__file__).with_name("views.yaml").read_text(encoding="utf-8"))
+SYSTEM: dict[str, str] = _PAGES["system"]
+# As MLflow's table calls them.
+RUN_NAME, CREATED = "attributes.`Run Name`", "runDateAndNestInfo"
 
 # The run of a model, which joins those of its steps.
 MODEL_RUN = "cell"
@@ -97,7 +114,7 @@ class Entry:
             time, epoch = self.started + round(1000 * elapsed), int(row.pop("epoch"))
             values = {f"epoch/{name}": value for name, value in row.items()}
             if self.node == MODEL_RUN:
-                values = views.named(values)
+                values = named_metrics(values)
             if shown(epoch) or (row is rows[-1] and self.status == "FINISHED"):
                 points += [Point(name, value, time, epoch) for name, value in values.items()]
         return points
@@ -107,7 +124,7 @@ class Entry:
         points: list[Point] = []
         for number, row in enumerate(_rows(self.vitals), 1):
             time = self.started + round(1000 * row.pop("elapsed_seconds"))
-            points += [Point(views.SYSTEM[name], value, time, number) for name, value in row.items()]
+            points += [Point(SYSTEM[name], value, time, number) for name, value in row.items()]
         return points
 
     def fingerprint(self) -> str:
@@ -121,7 +138,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
     cell, outputs = record.get("cell") or {}, record.get("outputs") or {}
     flat = _flat({k: v for k, v in record["spec"].items() if k not in ("node", "version", "subject")})
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
-    place = {"node": node} | {k: str(cell[k]) for k in views.CELL_PARAMS if k in cell}
+    place = {"node": node} | {k: str(cell[k]) for k in CELL_PARAMS if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
     tags = {
         **{k: record.get(k) for k in ("grid", "git_commit", "device", "host", "error")},
@@ -129,8 +146,8 @@ def entry_of(record: dict[str, Any]) -> Entry:
         "mlflow.source.git.commit": record.get("git_commit"),
         "mlflow.source.name": f"bgbias {node}",
         "mlflow.source.type": "LOCAL",
-        views.NOTE: record.get("command") and f"Repeat with `{record['command']}`",
-        views.COLOUR: cell and look.colour(cell["method"]),
+        NOTE: record.get("command") and f"Repeat with `{record['command']}`",
+        COLOUR: cell and look.colour(cell["method"]),
         "upstream": _json(upstream),
         **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
         **place,
@@ -146,7 +163,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         key=f"{record.get('grid') or 'shared'}/{node}/{subject}",
         node=node,
         digest=record["digest"],
-        name=f"{node} {views.name(cell) if cell else subject.replace('/', ' ')}".strip(),
+        name=f"{node} {model_name(cell) if cell else subject.replace('/', ' ')}".strip(),
         status=STATUS[record["status"]],
         started=_milliseconds(record["started"]),
         finished=_milliseconds(record["finished"]) if record.get("finished") else None,
@@ -234,3 +251,64 @@ def _word(name: str) -> str:
 
 def _milliseconds(iso: str) -> int:
     return round(1000 * datetime.fromisoformat(iso).timestamp())
+
+
+def model_name(cell: Mapping[str, Any]) -> str:
+    """``Contrastive + BGAugment, demo_90, seed 0 (tiny)``: the backbone last, since tables cut long names at the end, and most
+    grids have one backbone a dataset.
+    """
+    row = names.row(cell["loss"], cell["method"], below_plain=False)
+    return f"{row}, {names.dataset(cell['dataset'])}, seed {cell['seed']} ({cell['backbone']})"
+
+
+def named_metrics(values: Mapping[str, float]) -> dict[str, float]:
+    """Values by the names and in the units of a model's run; others stay as they are."""
+    calls = _PAGES["named"]
+    ours = {calls[key][0]: round(calls[key][1] * v, 4) for key, v in values.items() if key in calls}
+    return ours | {key: value for key, value in values.items() if key not in calls}
+
+
+def described(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, str]:
+    """The tags of a model's description: the results so far, in the units of the tables."""
+    measured = [row for row in _PAGES["described"] if row[1] in metrics]
+    heads = [head for head, *_ in measured] or [NOTHING]
+    values = [html.number(factor * metrics[key], digits) for _, key, factor, digits in measured] or [NOTHING]
+    table = [f"| {' | '.join(line)} |" for line in (heads, ["---:"] * len(heads), values)]
+    note = "\n".join([f"**{title}**", "", *table, "", _PAGES["about_run"].format(grid=grid)])
+    return {NOTE: note, WRITTEN: hashed(note)}
+
+
+def editable(tags: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """The tags to set on a run that has these already: people edit descriptions and colours in MLflow's pages."""
+    theirs = {COLOUR} & before.keys()
+    if NOTE in before and before.get(WRITTEN) != hashed(before[NOTE]):
+        theirs |= {NOTE, WRITTEN}
+    return {key: value for key, value in tags.items() if key not in theirs}
+
+
+def page(experiment: str, view: str = "cell") -> str:
+    """The address of a view, to be put behind the ``http://host:port/`` of an MLflow server."""
+    mode = "" if view == "cell" else "&compareRunsMode=CHART"
+    return f"#/experiments/{experiment}/runs?viewStateShareKey={view}&workflowType=machine_learning{mode}"
+
+
+def note(experiment: str) -> str:
+    """The experiment's description; its first line, which stands above the runs, links to the views."""
+    links = " · ".join(f"[{title}]({page(experiment, view)})" for view, title in _PAGES["titles"].items())
+    return f"Compare models: {links}.\n\n{_PAGES['about']}"
+
+
+def view_tags() -> dict[str, str]:
+    """The views, and what kind of experiment this is, as tags of the experiment."""
+    states = {view: json.dumps(_table(view) | charts) for view, charts in _PAGES["charts"].items()}
+    views = {f"mlflow.sharedViewState.{view}": state for view, state in states.items()}
+    return views | {"mlflow.experimentKind": "custom_model_development"}
+
+
+def _table(view: str) -> dict[str, Any]:
+    """MLflow's state of a table of runs."""
+    columns = [f"params.`{key}`" for key in CELL_PARAMS]
+    columns += [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
+    order = [RUN_NAME, CREATED, *columns]
+    widths = dict.fromkeys(order, _PAGES["width"]) | dict(zip(order, _PAGES["widths"], strict=False))
+    return _PAGES["table"] | {"selectedColumns": columns, "columnOrder": order, "columnWidths": widths}

@@ -20,8 +20,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
-from bgbias.tracking.entries import Entry
-from bgbias.tracking.views import CELL_PARAMS
+from bgbias.tracking.entries import CELL_PARAMS, Entry
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bgbias.errors import UserError
 from bgbias.files.code import hashed
 from bgbias.files.locks import locked
-from bgbias.tracking import entries, faults, registry, views
+from bgbias.tracking import entries, faults, registry
 from bgbias.tracking.entries import Entry, Point, mark
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ PARAMS_PER_CALL, METRICS_PER_CALL, RUNS_PER_PAGE = 100, 900, 1000
 # As many runs are asked for one by one; for more, all are read.
 FEW = 8
 KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
-SUPERSEDED = views.CURRENT
+SUPERSEDED = entries.CURRENT
 # How much of a curve a run has: the number of its points, and a mark of them.
 EPOCHS, SAMPLES = "bgbias.epochs", "bgbias.vitals"
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
@@ -159,7 +159,7 @@ class Experiment:
         elif run.info.status != entry.status:
             self.client.set_terminated(identity, entry.status, entry.finished or entry.started)
         # Last, since they say that all the rest is there.
-        tags = views.editable(entry.tags | state, before.tags)
+        tags = entries.editable(entry.tags | state, before.tags)
         if changed := [RunTag(k, v) for k, v in tags.items() if before.tags.get(k) != v]:
             self.client.log_batch(identity, tags=changed)
 
@@ -274,7 +274,7 @@ def _identity(client: MlflowClient, uri: str, name: str) -> str:
             client.restore_experiment(identity)
     before = known.tags if known else {}
     # The description is written once: people edit it.
-    wanted = {views.NOTE: before.get(views.NOTE) or views.note(identity)} | views.tags()
+    wanted = {entries.NOTE: before.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
     for key, value in wanted.items():
         if before.get(key) != value:
             client.set_experiment_tag(identity, key, value)

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 
 from bgbias.errors import UserError
 from bgbias.progress import say
-from bgbias.tracking import store, views
+from bgbias.tracking import entries, store
 
 HOST = "127.0.0.1"
 
@@ -27,7 +27,7 @@ def link(uri: str, grid: str | None, server: str) -> str:
     if chosen not in grids:
         asked = f"grid '{chosen}' (grids: {', '.join(sorted(grids)) or 'none'})" if chosen else "grid"
         raise UserError(f"{uri} has no {asked}; `bgbias track --grid NAME` writes one from its records.")
-    return f"{server}/{views.page(grids[chosen], 'compare')}"
+    return f"{server}/{entries.page(grids[chosen], 'compare')}"
 
 
 def check_free(port: int) -> None:

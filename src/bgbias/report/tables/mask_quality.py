@@ -62,7 +62,9 @@ settings = sentences.selection
 
 def wanted(study: Study) -> bool:
     """Whether the grid splits the drop, and masks are found by a masker, which may be wrong."""
-    return decomposition.wanted(study) and plan.masks_are_found(study)
+    return decomposition.wanted(study) and any(
+        study.masker_of(dataset).module.PREDICTS for dataset in plan.datasets(study)
+    )
 
 
 def reads(study: Study) -> sources.Sources:

@@ -20,7 +20,6 @@ from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
-from bgbias.training.pretraining._settings import PretrainingParams
 
 NUMBER = 14
 CONDITION = "cue_conflict"
@@ -66,8 +65,8 @@ def learned(study: Study) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _negatives(params: PretrainingParams) -> str:
-    """Patches of other sides than usual are other negatives."""
+def _negatives(params: Any) -> str:
+    """Of a pretraining's options; patches of other sides than usual are other negatives."""
     sides = {name: getattr(params, name) for name in ("smallest", "largest")}
     usual = all(type(params).model_fields[name].default == side for name, side in sides.items())
     kind = params.active_negatives

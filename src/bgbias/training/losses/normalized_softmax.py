@@ -31,11 +31,5 @@ def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) 
 
     from bgbias.training.losses._parts import with_class_weights
 
-    return with_class_weights(
-        NormalizedSoftmaxLoss,
-        n_classes,
-        dim,
-        generator,
-        DotProductSimilarity(normalize_embeddings=True),
-        temperature=params.temperature,
-    )
+    kind, distance = NormalizedSoftmaxLoss, DotProductSimilarity(normalize_embeddings=True)
+    return with_class_weights(kind, n_classes, dim, generator, distance, temperature=params.temperature)

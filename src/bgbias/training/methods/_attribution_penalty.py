@@ -4,8 +4,6 @@ Modelled on "right for the right reasons" (Ross et al., IJCAI 2017). The gradien
 minimised, so that training differentiates twice.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Training as usual: original photos (the baseline of Kobs & Hotho 2022)."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from bgbias.compute.lazy import Tensor

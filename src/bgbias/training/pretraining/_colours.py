@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from bgbias.compute.lazy import F, Tensor, torch
-from bgbias.training.pretraining._settings import PretrainingParams
 from bgbias.training.tiles import SIDE
 
 LUMA = (0.2989, 0.587, 0.114)
@@ -30,8 +30,10 @@ class Changes:
     reach: int
 
 
-def draw(count: int, params: PretrainingParams, side: int, generator: torch.Generator) -> Changes:
-    """What is drawn for so many photos of ``side`` pixels; ``generator``: of the processor, so that all devices draw the same."""
+def draw(count: int, params: Any, side: int, generator: torch.Generator) -> Changes:
+    """What is drawn for so many photos of ``side`` pixels, by a pretraining's options; ``generator``: of the processor, so that
+    all devices draw the same.
+    """
 
     def uniform(low: float, high: float) -> Tensor:
         return low + (high - low) * torch.rand(count, generator=generator)

@@ -6,18 +6,12 @@ docs/methods.md, section 6).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.training.methods import Batch
-from bgbias.training.pretraining import BasePretraining
-from bgbias.training.pretraining._settings import PretrainingParams
-
-if TYPE_CHECKING:
-    from bgbias.models.model import EmbeddingModel
+from bgbias.training.pretraining import BasePretraining, PretrainingParams
 
 TITLE = "BYOL"
 
@@ -39,9 +33,9 @@ class Pretraining(BasePretraining):
 
     params: Params
 
-    def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
-        super().__init__(model, params, key, steps)
-        self.heads["predictor"] = self.head(params.dim, "predictor")
+    def prepare(self) -> None:
+        super().prepare()
+        self.heads["predictor"] = self.head(self.params.dim, "predictor")
         self.heads.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @classmethod

@@ -5,19 +5,12 @@ docs/methods.md, section 6).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.training.methods import Batch
-from bgbias.training.pretraining import BasePretraining
-from bgbias.training.pretraining._settings import PretrainingParams
-
-if TYPE_CHECKING:
-    from bgbias.models.model import EmbeddingModel
+from bgbias.training.pretraining import BasePretraining, PretrainingParams
 
 TITLE = "MoCo v2"
 
@@ -50,10 +43,10 @@ class Pretraining(BasePretraining):
     params: Params
     ASKS = 1
 
-    def __init__(self, model: EmbeddingModel, params: Params, key: Sequence[object], steps: int) -> None:
-        super().__init__(model, params, key, steps)
+    def prepare(self) -> None:
+        super().prepare()
         self.memory = nn.Module()
-        self.memory.register_buffer("queue", torch.zeros(params.queue, params.dim))
+        self.memory.register_buffer("queue", torch.zeros(self.params.queue, self.params.dim))
         self.memory.register_buffer("entered", torch.zeros((), dtype=torch.int64))
 
     @classmethod

@@ -7,8 +7,6 @@ unit length and their classes, int64 [B]. It is called outside of autocast regio
 A loss without one does not say what such negatives are to it, and is refused with methods that have them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bgbias.compute.lazy import Tensor
