@@ -1,4 +1,4 @@
-"""ImageNet-100, and the sets that models of it are asked about, whose photos are all to test: a folder of photos for each class."""
+"""ImageNet-100, and the sets that its models are asked about, whose photos are all to test: a folder of photos for each class."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
