@@ -9,7 +9,7 @@ from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Limits, step
 from bgbias.files import fetch as fetching
-from bgbias.files import packing, pictures, places
+from bgbias.files import pictures, places, store
 from bgbias.files.fingerprint import elsewhere, recorded
 from bgbias.progress import say
 from bgbias.study.params import Study
@@ -39,7 +39,7 @@ def settings(study: Study, dataset: str, part: str) -> dict[str, Any]:
 
 def uses(study: Study, dataset: str, part: str) -> list[ModuleType]:
     """How a folder is packed. What is fetched is verified, whatever code brings it."""
-    return [packing]
+    return [store]
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
