@@ -12,7 +12,7 @@ from typing import Any
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.files import code
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.study.params import Study
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from bgbias.engine.node import Made, Node, files_of, step
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.study import plan
 from bgbias.study import weights as pretrained
 from bgbias.study.cell import UNTRAINED, Cell

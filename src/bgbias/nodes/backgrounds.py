@@ -8,7 +8,7 @@ from bgbias.engine import records
 from bgbias.engine.node import Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_frame
-from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
+from bgbias.files.checksums import elsewhere, fingerprint, recorded
 from bgbias.study import plan
 from bgbias.study.params import Study
 

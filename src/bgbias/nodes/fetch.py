@@ -10,7 +10,7 @@ from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Limits, step
 from bgbias.files import fetch as fetching
 from bgbias.files import pictures, places, store
-from bgbias.files.fingerprint import elsewhere, recorded
+from bgbias.files.checksums import elsewhere, recorded
 from bgbias.progress import say
 from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of

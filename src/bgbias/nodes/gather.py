@@ -8,7 +8,7 @@ from bgbias import progress
 from bgbias.engine import records
 from bgbias.engine.node import Limits, step
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import known_by
+from bgbias.files.checksums import known_by
 from bgbias.study import plan
 from bgbias.study.params import Study
 

@@ -15,7 +15,7 @@ from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photo
 from bgbias.engine.node import Limits, Made, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_frame
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.study import weights as pretrained
 from bgbias.study.params import Study
 

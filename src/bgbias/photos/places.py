@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-import pandas as pd
 
 from bgbias import seeds
 
@@ -49,6 +48,8 @@ class Places:
 
 def weights(classes: np.ndarray, places: np.ndarray) -> np.ndarray:
     """How much each of N photos counts, all places of its class alike and a class as much as it has photos: float64 [N]."""
+    import pandas as pd  # every node imports this module, to plan
+
     photos = pd.DataFrame({"class": classes, "place": places})
     of_class = photos.groupby("class")["place"]
     at_place = photos.groupby(["class", "place"])["place"].transform("size")

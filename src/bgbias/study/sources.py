@@ -6,8 +6,8 @@ from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
+from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import fingerprint
 from bgbias.study.params import Study
 
 PART = re.compile("[a-z_]+")
