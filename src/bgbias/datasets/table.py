@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets.folder import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup

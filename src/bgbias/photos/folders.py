@@ -88,9 +88,18 @@ def of_names(
     ``place_level`` is their place, and no part of their classes.
     """
     is_loose = class_level == 0
-    place_of = {n: _folder(n, place_level, name) for n in names} if place_level else {}
-    in_class = {n: _without(n, place_level) if place_level else n for n in names}
-    level = class_level - 1 if class_level and place_level and place_level <= class_level else class_level
+    place_of: dict[str, str] = {}
+    in_class, level = {n: n for n in names}, class_level
+    if place_level:
+        for n in names:
+            parts = PurePosixPath(n).parts
+            if len(parts) <= place_level:
+                raise UserError(
+                    f"{name}: '{n}' lies in no folder of level {place_level}; say another --place."
+                )
+            place_of[n] = parts[place_level - 1]
+            in_class[n] = "/".join((*parts[: place_level - 1], *parts[place_level:]))
+        level = class_level - 1 if class_level and place_level <= class_level else class_level
     class_of = {} if is_loose else classes_of(sorted(set(in_class.values())), level, name, to_do)
     photos = [
         SourcePhoto(
@@ -101,19 +110,6 @@ def of_names(
     return Listing.of(
         name, photos, "photos lie in no folders, which would say their classes" if is_loose else ""
     )
-
-
-def _folder(photo: str, level: int, name: str) -> str:
-    folders = PurePosixPath(photo).parent.parts
-    if len(folders) < level:
-        raise UserError(f"{name}: '{photo}' lies in no folder of level {level}; say another --place.")
-    return folders[level - 1]
-
-
-def _without(photo: str, level: int) -> str:
-    """A photo's path without the folder of a level."""
-    parts = PurePosixPath(photo).parts
-    return "/".join((*parts[: level - 1], *parts[level:]))
 
 
 def classes_of(names: list[str], level: int | None, name: str, to_do: str) -> dict[str, str]:

@@ -76,17 +76,13 @@ def at(
     if place.suffix.lower() in TABLES:
         return tables.in_file(place, name, named)
     if place.suffix.lower() == COCO:
-        _refuse_place(named)
+        if named.place:
+            raise UserError("--place names a column or a folder, and a COCO file has neither: leave it out.")
         return coco.in_coco(Lookup(place.parent, lambda name: True), place.name, name)
     raise UserError(
         f"{place} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
         " folder that holds the photos."
     )
-
-
-def _refuse_place(named: NamedColumns) -> None:
-    if named.place:
-        raise UserError("--place names a column or a folder, and a COCO file has neither: leave it out.")
 
 
 def by_labels(files: Lookup, name: str) -> Listing | None:
