@@ -52,9 +52,7 @@ class CorruptedParams(ImageNetParams):
 
 
 def source(params: ImageNetParams, dataset: str, above: Sequence[str] = ("",)) -> Source:
-    """The user's folder or archive; no host serves one to everybody. ``above``: the folders that the classes' lie in. A folder
-    without any of these is an error.
-    """
+    """The user's folder or archive. ``above``: the folders that the classes' lie in; a folder without any is an error."""
     (known,) = read_official(dataset).values()
     if params.source is None:
         return known

@@ -189,8 +189,7 @@ def _extracted(names: list[str], params: Params, archive: Path) -> dict[str, Per
 def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
     """The photos that a list names, by their own names; one that is not there is an error."""
     own = {PurePosixPath(n).name: n for n in names}
-    absent = sorted(by_file.keys() - own.keys())
-    if absent:
+    if absent := sorted(by_file.keys() - own.keys()):
         raise UserError(
             f"{archive} lacks {len(absent)} of the photos that its list names, e.g. '{absent[0]}'."
         )

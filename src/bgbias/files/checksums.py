@@ -77,8 +77,7 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
             now = time.time_ns()
             read = dict(zip(chunk, readers.map(_sha256, chunk), strict=True))
             found |= read
-            settled = [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]
-            if settled:
+            if settled := [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]:
                 rows = [(p, wanted[p], read[p]) for p in settled]
                 _asked(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", *rows)
     return found

@@ -97,10 +97,7 @@ def deep_supervision(outputs: Sequence[Tensor], truth: Tensor) -> Tensor:
 
 
 def soft_iou(logits: Tensor, truth: Tensor) -> Tensor:
-    """One minus the intersection over union of the probabilities with ``truth`` [B,1,H,W], mean over photos.
-
-    Every object counts the same, large or small (Rahman & Wang 2016, as in BASNet).
-    """
+    """One minus the IoU of the probabilities with ``truth`` [B,1,H,W], mean over photos (Rahman & Wang 2016, as in BASNet)."""
     p = logits.float().sigmoid()
     both = (p * truth).sum((1, 2, 3))
     either = (p + truth - p * truth).sum((1, 2, 3))

@@ -94,8 +94,7 @@ def parse(data: bytes, path: Path | str, keys: tuple[str, ...] = ("image_id",)) 
         if not isinstance(rows, list):
             raise UserError(f"{path} has no list '{part}'; export the annotations in COCO's format.")
         for number, row in enumerate(rows):
-            missing = [key for key in needed_keys if not isinstance(row, dict) or key not in row]
-            if missing:
+            if missing := [key for key in needed_keys if not isinstance(row, dict) or key not in row]:
                 raise UserError(f"{path}: {part}[{number}] has no '{missing[0]}'; export it again.")
             sides = [row[key] for key in ("height", "width") if key in needed_keys]
             if not all(isinstance(side, int) and side > 0 for side in sides):

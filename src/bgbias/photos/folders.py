@@ -120,8 +120,7 @@ def classes_of(names: list[str], level: int | None, name: str, to_do: str) -> di
     the place of those that there are. ``name`` is what people call the collection.
     """
     folders = {n: PurePosixPath(n).parent.parts for n in names}
-    loose = [n for n in names if len(folders[n]) < (level or 1)]
-    if loose:
+    if loose := [n for n in names if len(folders[n]) < (level or 1)]:
         place = f"in no folder of level {level}" if level else "in no folder"
         raise UserError(
             f"{name}: '{loose[0]}' lies {place}; put each class's pictures into a folder of its own."
@@ -182,8 +181,7 @@ def _label_in(data: bytes, place: str) -> str:
 def _empty(place: Path, left_out: dict[str, str]) -> str:
     if not left_out:
         return f"{place} is empty; name the folder that holds a folder of photos for each class."
-    tables = [n for n in left_out if has_suffix(n, TABLES)]
-    if tables:
+    if tables := [n for n in left_out if has_suffix(n, TABLES)]:
         return f"{place} holds no photos, but a table: name that one, {place / tables[0]}."
     example, reason = min(left_out.items(), key=lambda of: (of[1].startswith("hidden"), of[0]))
     return (

@@ -246,9 +246,7 @@ def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
 
 
 def on_disk(start: Path, paths: Iterable[str]) -> Find:
-    """Finds files whose relative ``paths`` begin at ``start``. So do their ids, unless one lies elsewhere: then ids begin where
-    all files lie.
-    """
+    """Finds files whose relative ``paths`` begin at ``start``, as ids do, or, if one lies elsewhere, where all files lie."""
     start, locate = start.resolve(), locator()
     folders = {(start / path).parent for path in paths}
     is_below = all(folder.is_relative_to(start) for folder in folders)
