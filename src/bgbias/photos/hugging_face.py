@@ -21,12 +21,12 @@ def load(place: Path) -> Any:
     """The dataset, or the ``DatasetDict``, of a folder; it is mapped, and not read into memory."""
     try:
         from datasets import load_from_disk
+
+        return load_from_disk(str(place))
     except ModuleNotFoundError as error:
         raise UserError(
             f"{place} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
         ) from error
-    try:
-        return load_from_disk(str(place))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
