@@ -16,7 +16,7 @@ from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture, why_not
-from bgbias.photos import folders, sources
+from bgbias.photos import sources
 from bgbias.photos.table import Item
 from bgbias.settings import Strict
 
@@ -81,7 +81,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     listing = None if params.class_level else sources.by_labels(files, name)
     names = [member for member in files.names if is_picture(member)]
     if listing is None:
-        listing = folders.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
+        listing = sources.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
     if masks := parts.get("masks"):
         doctor = f"python -m bgbias doctor {parts['photos']} --masks {masks}"
         listing = listing.with_masks(masks, f"datasets.{name}.options.masks", doctor)

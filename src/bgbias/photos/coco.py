@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import compose
+from bgbias.files.pictures import compose, is_readable
 from bgbias.images import pixels
-from bgbias.photos.folders import is_readable
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, title
 
 Coco = dict[str, list[dict[str, Any]]]

@@ -17,11 +17,10 @@ from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import compose, is_photo, locator
+from bgbias.files.pictures import compose, is_photo, is_readable, locator, why_left
 from bgbias.files.tables import parse, read_text
 from bgbias.images import pixels
 from bgbias.images.drawn_masks import white
-from bgbias.photos.folders import is_readable, why_left
 from bgbias.photos.listing import Listing, SourcePhoto, title
 
 # What a column may be called, the first of them first, in capitals or small letters.
