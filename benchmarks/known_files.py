@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured
 from benchmarks._scratch import scratch_folder
 from bgbias.files import checksums
-from bgbias.files.fingerprint import fingerprint
+from bgbias.files.checksums import fingerprint
 
 TITLE = "knowing 150,000 photos by their content when nothing has changed"
 DEVICES = ("cpu",)

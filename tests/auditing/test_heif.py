@@ -11,7 +11,7 @@ import pytest
 from miniatures import as_folder
 from snapshots import shop, snapshot
 
-from bgbias.photos import folders
+from bgbias.files import pictures
 from tests.support.collected import collect
 
 FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}
@@ -19,9 +19,9 @@ FILES = shop() | {"shoe 00/phone.HEIC": snapshot("phone")}
 
 @pytest.fixture(autouse=True)
 def _asked_anew() -> Iterator[None]:
-    folders.can_read_heif.cache_clear()
+    pictures.can_read_heif.cache_clear()
     yield
-    folders.can_read_heif.cache_clear()
+    pictures.can_read_heif.cache_clear()
 
 
 def test_heic_is_read_where_the_library_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from miniatures import Files, as_folder, as_tar, as_zip, jpeg
 
 from bgbias import plugins
-from bgbias.datasets import _imagenet, imagenet100
+from bgbias.datasets import _imagenet
 from bgbias.errors import UserError
 from bgbias.files.fetch import fetch
 from bgbias.photos.table import Item
@@ -22,9 +22,8 @@ OTHER = "n01440764"  # the tench, of ImageNet and not of ImageNet-100
 
 @pytest.fixture(autouse=True)
 def counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imagenet100, "TRAIN", 300)
-    for module in (imagenet100, _imagenet):
-        monkeypatch.setattr(module, "VALIDATION", 2)
+    monkeypatch.setattr(_imagenet, "TRAIN", 300)
+    monkeypatch.setattr(_imagenet, "VALIDATION", 2)
 
 
 def folders(

@@ -11,11 +11,11 @@ import pytest
 from miniatures import as_zip
 
 from bgbias.datasets import table
-from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets.folder import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files.archives import members
+from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source, fetch
-from bgbias.files.fingerprint import fingerprint
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 from bgbias.study.sources import identity

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import fingerprint
+from bgbias.files.checksums import fingerprint
 
 
 def seen(place: Path) -> str:

@@ -18,8 +18,8 @@ from bgbias.datasets import folder, table
 from bgbias.errors import UserError
 from bgbias.files import pictures, places
 from bgbias.files.archives import Lookup, members
+from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import fetch
-from bgbias.files.fingerprint import fingerprint
 from bgbias.images.pixels import encode_png
 from bgbias.masks import pairs
 from bgbias.masks.maskers import files as mask_files

@@ -15,7 +15,7 @@ from small_study import described, load, record
 
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import fingerprint
+from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy

@@ -18,10 +18,10 @@ from bgbias.cli import app
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
-from bgbias.masks import cross_validation, fine_tuning, saliency
+from bgbias.masks import cross_validation, saliency, training
 from bgbias.masks import pairs as mask_pairs
-from bgbias.masks.fine_tuning import Recipe
 from bgbias.masks.pairs import MaskPair
+from bgbias.masks.training import Recipe
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
@@ -102,9 +102,7 @@ def test_photo_and_mask_are_cropped_and_mirrored_together(pairs: list[MaskPair])
     mask[10:40, 5:50] = 255
     pair = MaskPair("one", "all", np.stack([mask] * 3, -1), mask)
     still = replace(SMALL, jitter=0.0, input_size=64, shown=1.0)
-    shown = [
-        fine_tuning.augmented(pair, still, np.random.default_rng(n)) for n in range(12)
-    ]  # white is object
+    shown = [training.augmented(pair, still, np.random.default_rng(n)) for n in range(12)]  # white is object
     for x, truth in shown:
         assert ((x[0] > 0) == (truth > 0.5)).mean() > 0.97  # all but the resampled border
     assert len({truth.tobytes() for _, truth in shown}) > 6
@@ -117,7 +115,7 @@ def test_every_photo_comes_before_any_comes_again(pairs: list[MaskPair]) -> None
         for n in range(6)
     ]
     recipe = replace(SMALL, steps=6, batch_size=2)
-    seen = [round(float(t.max()) * 255) for _, truth in fine_tuning.batches(flat, recipe) for t in truth]
+    seen = [round(float(t.max()) * 255) for _, truth in training.batches(flat, recipe) for t in truth]
     assert sorted(seen[:6]) == sorted(seen[6:]) == [128, 129, 130, 131, 132, 133]
 
 
@@ -125,7 +123,7 @@ def test_start_is_left_alone_and_blend_says_how_far_the_result_is_from_it(
     start: U2Net, pairs: list[MaskPair]
 ) -> None:
     before = {n: t.clone() for n, t in start.state_dict().items()}
-    tuned = fine_tuning.fine_tune(pairs, start, SMALL)
+    tuned = training.fine_tune(pairs, start, SMALL)
     nets = [tuned.at(blend) for blend in (0.0, 0.5, 1.0)]
     assert all(torch.equal(t, before[n]) for n, t in start.state_dict().items())
     weights = [torch.cat([p.flatten() for p in net.parameters()]) for net in nets]
@@ -137,9 +135,9 @@ def test_start_is_left_alone_and_blend_says_how_far_the_result_is_from_it(
 def test_saved_weights_are_the_net_that_was_judged(
     start: U2Net, pairs: list[MaskPair], tmp_path: Path
 ) -> None:
-    net = fine_tuning.fine_tune(pairs, start, SMALL).at(1.0)
+    net = training.fine_tune(pairs, start, SMALL).at(1.0)
     out = tmp_path / "mine.safetensors"
-    fine_tuning.save_unfolded(net, out)
+    training.save_unfolded(net, out)
     loaded = u2netp()
     saliency.load_weights(loaded, out, "u2netp")
     for judged, made in zip(*(cross_validation.masks(n, pairs, SMALL) for n in (net, loaded)), strict=True):
@@ -151,7 +149,7 @@ def test_saved_weights_are_the_net_that_was_judged(
 
 def test_same_seed_gives_the_same_weights(start: U2Net, pairs: list[MaskPair]) -> None:
     first, second, other = (
-        torch.cat([p.flatten() for p in fine_tuning.fine_tune(pairs, start, r).weights.values()])
+        torch.cat([p.flatten() for p in training.fine_tune(pairs, start, r).weights.values()])
         for r in (SMALL, SMALL, replace(SMALL, seed=1))
     )
     assert torch.equal(first, second)
@@ -278,7 +276,7 @@ def spoilt(start: U2Net) -> U2Net:
     inverted = [
         MaskPair(str(n), "all", p, 255 - m) for n, (p, m) in enumerate(zip(photos, masks, strict=True))
     ]
-    return fine_tuning.fine_tune(inverted, start, QUICK).at(1.0)
+    return training.fine_tune(inverted, start, QUICK).at(1.0)
 
 
 def test_a_bad_masker_gains(spoilt: U2Net, tmp_path: Path) -> None:

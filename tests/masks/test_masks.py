@@ -17,7 +17,7 @@ from bgbias import plugins
 from bgbias.auditing.masker import find
 from bgbias.engine import freshness, graph
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import fingerprint
+from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking

@@ -60,7 +60,7 @@ def test_photo_and_mask_are_mirrored_together() -> None:
     # The left half is object and white, the right half black: after any mirroring, white stays object.
     mask = np.repeat([[255] * 16 + [0] * 16], 32, 0).astype(np.uint8)
     photos, masks = np.repeat(np.stack([mask] * 3, -1)[None], 20, 0), np.repeat(mask[None], 20, 0)
-    ((x, truth),) = training.batches(photos, masks, 1, 32, 0)
+    ((x, truth),) = training.toy_batches(photos, masks, 1, 32, 0)
     assert torch.equal(x[:, :1] > 0, truth > 0.5)
     assert 0 < truth[:, 0, 0, 0].mean() < 1  # both ways round
 

@@ -17,7 +17,7 @@ from small_study import data_nodes, described, load, options, outputs, record
 
 from bgbias.cli.nodes import meant, work
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import fingerprint
+from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy

@@ -23,8 +23,8 @@ from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import state_dicts as weight_files
+from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.masks import u2net
 from bgbias.nodes import index, masks

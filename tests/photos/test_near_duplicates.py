@@ -10,8 +10,9 @@ import pytest
 from PIL import Image
 
 from bgbias import seeds
-from bgbias.photos import near_duplicates
-from bgbias.photos.near_duplicates import find, thumbnail
+from bgbias.photos import examination
+from bgbias.photos.examination import find_near_duplicates as find
+from bgbias.photos.examination import thumbnail
 
 
 def picture(*name: object, height: int = 180, width: int = 240) -> Image.Image:
@@ -79,9 +80,9 @@ def test_of_very_many_photos_those_of_a_class_are_compared_and_files(monkeypatch
     pictures = [picture(n % 20) for n in range(60)]
     pictures[20:50] = [saved(image, 60 if n < 20 else 40) for n, image in enumerate(pictures[20:50])]
     labels = [n % 20 if n < 40 else 19 - n % 20 for n in range(60)]
-    monkeypatch.setattr(near_duplicates, "BLOCK", 7)
+    monkeypatch.setattr(examination, "BLOCK", 7)
     within, across = found(pictures, labels)
     assert within == [n % 20 if n < 40 else n for n in range(60)]
     assert across == [n if n < 40 else n % 20 for n in range(60)]
-    monkeypatch.setattr(near_duplicates, "ALL_PAIRS", 59)
+    monkeypatch.setattr(examination, "ALL_PAIRS", 59)
     assert found(pictures, labels) == [within, [n if n < 50 else n % 20 for n in range(60)]]

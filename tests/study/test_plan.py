@@ -18,8 +18,8 @@ from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
+from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import fingerprint
 from bgbias.study import params, plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study

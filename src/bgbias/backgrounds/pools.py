@@ -74,8 +74,7 @@ def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     first = max(1, round(len(order) * train))
     cuts = [first, max(first + 1, min(round(len(order) * (train + val)), len(order) - 1))]
     pools = dict(zip(ROLES, (order[: cuts[0]], order[cuts[0] : cuts[1]], order[cuts[1] :]), strict=True))
-    empty = [role for role, pool in pools.items() if not pool]
-    if empty:
+    if empty := [role for role, pool in pools.items() if not pool]:
         raise UserError(
             f"{proposal.source} has {len(order)} photos without an obvious foreground, too few for three pools ({empty[0]} stays"
             " empty). Add photos, or name some under `keep` of the proposal in params.yaml."
@@ -93,8 +92,7 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
         )
     if origin.suffix in (".txt", ".lst") and origin.is_file():
         written = listed(origin).values()
-        absent = [p for p in written if not p.exists()]
-        if absent:
+        if absent := [p for p in written if not p.exists()]:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")
         yield from ((compose(p.name), p.read_bytes()) for p in written)
     else:
@@ -128,8 +126,7 @@ def read_list(path: Path, group: str | None = None) -> list[Listed]:
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         wanted = (*COLUMNS, "pool") if group is not None else COLUMNS
-        absent = [c for c in wanted if c not in (reader.fieldnames or ())]
-        if absent:
+        if absent := [c for c in wanted if c not in (reader.fieldnames or ())]:
             raise UserError(
                 f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
             )

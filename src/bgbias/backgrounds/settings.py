@@ -68,8 +68,7 @@ class Proposal(Strict):
     def _whole(self) -> Self:
         if any(s <= 0 for s in self.shares) or abs(sum(self.shares) - 1) > 1e-6:
             raise ValueError("shares must be positive and add up to 1")
-        both = sorted(set(self.keep) & set(self.drop))
-        if both:
+        if both := sorted(set(self.keep) & set(self.drop)):
             raise ValueError(f"'{both[0]}' is both kept and dropped")
         return self
 

@@ -45,10 +45,10 @@ def train_masker(
 ) -> None:
     """Fine-tune a U²-Net masker on hand-drawn masks, if that helps on photos that were held out."""
     gpu_slots.take(load(params).files.at("gpu_slots"), device)
-    from bgbias.masks import cross_validation, fine_tuning, saliency
+    from bgbias.masks import cross_validation, saliency, training
     from bgbias.masks import pairs as mask_pairs
-    from bgbias.masks.fine_tuning import Recipe
     from bgbias.masks.predictor import find_weights
+    from bgbias.masks.training import Recipe
     from bgbias.masks.u2net import NETS
     from bgbias.report import prose
 
@@ -78,7 +78,7 @@ def train_masker(
     if not is_written:
         return
     blend = judged.blend or cross_validation.choice(judged.changes, judged.blends, always=True)
-    tuned = fine_tuning.fine_tune(pairs, net, recipe, network_device)
-    fine_tuning.save_unfolded(tuned.at(blend), out)
+    tuned = training.fine_tune(pairs, net, recipe, network_device)
+    training.save_unfolded(tuned.at(blend), out)
     print(f"{out}: a share of {blend:g} of new weights, trained on all {len(pairs)} photos.")
     print(f"To use it, under `maskers` in params.yaml:  mine: {{kind: {kind}, options: {{weights: {out}}}}}")

@@ -16,4 +16,4 @@ Items may say who is asked among whom (``query``, ``gallery``, ``camera``); a da
 ``given(params)``, and reports have mAP and CMC.
 """
 
-SHARED = {"_imagenet": ("imagenet_c", "imagenet_r", "imagenet_sketch", "imagenet_stylized")}
+SHARED = {"_imagenet": ("imagenet100", "imagenet_c", "imagenet_r", "imagenet_sketch", "imagenet_stylized")}

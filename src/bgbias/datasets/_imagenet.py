@@ -1,6 +1,4 @@
-"""ImageNet-100 and the sets that models of it are asked about have a folder of photos for each class; and what these sets are,
-whose photos are all to test.
-"""
+"""ImageNet-100, and the sets that its models are asked about, whose photos are all to test: a folder of photos for each class."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -10,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import names_in, read_official
+from bgbias.datasets._official import last_of_each_class, names_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
@@ -22,6 +20,8 @@ from bgbias.settings import Strict, read_yaml
 # Those of imagenet100.txt of github.com/HobbitLong/CMC (Tian et al., ECCV 2020), sorted: a class's label is its place here.
 CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
 LABEL = {wnid: number for number, wnid in enumerate(CLASSES)}
+FOLDERS = ("train", "val")  # of ImageNet-100
+TRAIN = 126_689
 VALIDATION = 50  # photos of each class in ImageNet's validation set
 SETS = read_yaml(Path(__file__).with_name("imagenet_sets.yaml"))
 
@@ -36,6 +36,12 @@ class ImageNetParams(Strict):
     sha256: str | None = None
 
 
+class HundredParams(ImageNetParams):
+    """Where the photos are, and how many of them validate."""
+
+    val_per_class: int = Field(0, ge=0, description="last photos of each class that validate")
+
+
 class CorruptedParams(ImageNetParams):
     """Where the photos are, and which of them to take."""
 
@@ -46,9 +52,7 @@ class CorruptedParams(ImageNetParams):
 
 
 def source(params: ImageNetParams, dataset: str, above: Sequence[str] = ("",)) -> Source:
-    """The user's folder or archive; no host serves one to everybody. ``above``: the folders that the classes' lie in. A folder
-    without any of these is an error.
-    """
+    """The user's folder or archive. ``above``: the folders that the classes' lie in; a folder without any is an error."""
     (known,) = read_official(dataset).values()
     if params.source is None:
         return known
@@ -122,6 +126,34 @@ def items(
         )
 
 
+def _hundred_parts(params: HundredParams) -> dict[str, tuple[Source, ...]]:
+    return {"photos": (source(params, "imagenet100", FOLDERS),)}
+
+
+def _hundred_expected(params: HundredParams) -> dict[str, int]:
+    val = len(CLASSES) * params.val_per_class
+    return {"train": TRAIN - val, "val": val, "test": len(CLASSES) * VALIDATION}
+
+
+def _hundred_items(params: HundredParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
+    """The photos in the archive's order. Another layout, and classes that lack photos, are errors."""
+    archive = parts["photos"]
+    class_of = photos(archive, f"train/{CLASSES[0]}/*.JPEG", FOLDERS)
+    folder_of = {member: PurePosixPath(member).parts[-3] for member in class_of}
+    train, val = ({m: wnid for m, wnid in class_of.items() if folder_of[m] == part} for part in FOLDERS)
+    check(val, archive, VALIDATION)
+    check(train, archive)
+    if len(train) != TRAIN:
+        raise UserError(
+            f"{archive} has {len(train):,} training photos of ImageNet-100's classes, not {TRAIN:,}: get it again."
+        )
+    splits = {member: "test" if folder == "val" else "train" for member, folder in folder_of.items()}
+    splits |= dict.fromkeys(
+        last_of_each_class(dict(sorted(train.items())), params.val_per_class, name), "val"
+    )
+    yield from items(archive, class_of, "imagenet100", splits)
+
+
 def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     """A set as ``imagenet_sets.yaml`` has it; a layout that is another one is an error."""
 
@@ -143,6 +175,8 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
         return {"train": 0, "val": 0, "test": facts["each"] * len(CLASSES)}
 
     return {
+        "__doc__": facts["doc"],
+        "TITLE": facts["title"],
         "PHOTO_BYTES": facts["bytes"],
         "Params": CorruptedParams if key == "imagenet_c" else ImageNetParams,
         "parts": parts,
@@ -152,28 +186,16 @@ def _to_test(key: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MEMBERS: dict[str, dict[str, Any]] = {
-    "imagenet_c": {
-        "__doc__": "ImageNet-C: ImageNet's validation photos, corrupted in one of 19 ways, each in five severities (Hendrycks and"
-        " Dietterich, ICLR 2019); those of ImageNet-100's classes in one way and severity, to test alone.",
-        "TITLE": "ImageNet-C",
-        **_to_test("imagenet_c", SETS["imagenet_c"]),
+    "imagenet100": {
+        "__doc__": "ImageNet-100: 131,689 photos of a hundred classes of ILSVRC 2012 (Russakovsky et al. 2015; classes of Tian et"
+        " al., ECCV 2020). ImageNet's validation photos are the test: they are of the classes of its training photos"
+        " (docs/methods.md, section 6).",
+        "TITLE": "ImageNet-100",
+        "PHOTO_BYTES": 110_000,  # about
+        "Params": HundredParams,
+        "parts": _hundred_parts,
+        "items": _hundred_items,
+        "expected": _hundred_expected,
     },
-    "imagenet_r": {
-        "__doc__": "ImageNet-R: renditions, from paintings to toys, of 200 of ImageNet's classes (Hendrycks et al., ICCV 2021);"
-        " those of ImageNet-100's classes that it has, to test alone.",
-        "TITLE": "ImageNet-R",
-        **_to_test("imagenet_r", SETS["imagenet_r"]),
-    },
-    "imagenet_sketch": {
-        "__doc__": "ImageNet-Sketch: drawings of ImageNet's classes (Wang et al., NeurIPS 2019); those of ImageNet-100's, to test"
-        " alone.",
-        "TITLE": "ImageNet-Sketch",
-        **_to_test("imagenet_sketch", SETS["imagenet_sketch"]),
-    },
-    "imagenet_stylized": {
-        "__doc__": "Stylized-ImageNet: ImageNet's validation photos in the styles of paintings (Geirhos et al., ICLR 2019); those"
-        " of ImageNet-100's classes, to test alone.",
-        "TITLE": "Stylized-ImageNet",
-        **_to_test("imagenet_stylized", SETS["imagenet_stylized"]),
-    },
+    **{key: _to_test(key, facts) for key, facts in SETS.items()},
 }

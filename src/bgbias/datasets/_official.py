@@ -50,10 +50,7 @@ def places(splits: Iterable[tuple[Photo, str]]) -> dict[Photo, tuple[str, int]]:
 
 
 def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) -> set[Photo]:
-    """The last ``count`` photos of each class, in the order in which they come; they validate.
-
-    Classes without so many, and one to train, are an error.
-    """
+    """The last ``count`` photos of each class, in order, which validate; a class without as many and one more is an error."""
     photos_of: dict[object, list[Photo]] = defaultdict(list)
     for photo, one in class_of.items():
         photos_of[one].append(photo)

@@ -91,10 +91,7 @@ def expected(params: Params) -> dict[str, int]:
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
-    """All photos in the archives' order. The layout that was found is printed.
-
-    No known layout, annotations without their photos, and counts other than the dataset's are errors.
-    """
+    """All photos in the archives' order. Unknown layouts, annotations without photos and counts of another dataset are errors."""
     given = _plain_file(params.annotations) if params.annotations else ""
     digests, mats = _contents(parts, given if given in (TRAIN, TEST) else JOINT)
     layout, label = _labels(digests, mats, name)
@@ -159,10 +156,8 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
         return f"layout cars_train and cars_test with {TRAIN} and {TEST}", found
     number_of = {_plain(n): number for number, n in enumerate(NAMES)}
     label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
-    known = {p: number for p, number in label.items() if number is not None}
-    if known:
-        strange = next((p[1] for p in label if p not in known), None)
-        if strange:
+    if known := {p: number for p, number in label.items() if number is not None}:
+        if strange := next((p[1] for p in label if p not in known), None):
             raise UserError(
                 f"{name}: '{strange}' lies in a folder that is no class of Cars196; remove it, or name the folder as in"
                 " cars_meta.mat, e.g. 'Acura RL Sedan 2012'."
@@ -185,8 +180,7 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
         listed = {f"{folder}{place}": int(c) - 1 for place, c in zip(rows[field], rows["class"], strict=True)}
     except damaged as error:
         raise UserError(f"{file} is not what Cars196 came with ({error}); get it again.") from error
-    wrong = next((p for p, number in listed.items() if not 0 <= number < CLASSES), None)
-    if wrong:
+    if wrong := next((p for p, number in listed.items() if not 0 <= number < CLASSES), None):
         raise UserError(f"{file}: '{wrong}' has class {listed[wrong] + 1}; classes are 1 to {CLASSES}.")
     return listed
 
@@ -194,8 +188,7 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
 def _found(
     wanted: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
 ) -> dict[Photo, int]:
-    absent = [place for place in wanted if place not in by_place]
-    if absent:
+    if absent := [place for place in wanted if place not in by_place]:
         raise UserError(
             f"{name}: {len(absent)} photos that {annotations} lists are missing, e.g. '{absent[0]}'; the archive is incomplete."
             f" Delete it and run: python -m bgbias fetch {name}"

@@ -87,8 +87,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     wanted = {path for path, number in label.items() if number < params.classes}
     if "segmentations" in parts:
         truth |= {_stem(n): data for n, data in members(parts["segmentations"], _is_mask)}
-        bare = sorted(path for path in wanted if _stem(path) not in truth)
-        if bare:
+        if bare := sorted(path for path in wanted if _stem(path) not in truth):
             raise UserError(
                 f"{parts['segmentations']} lacks the masks of {len(bare)} photos, e.g. '{bare[0]}'; fetch it again."
             )
@@ -130,8 +129,7 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
     tested = sum(number >= OFFICIAL_SPLIT["test"][0] for number in label.values())
     if params.classes == CLASSES and tested != TEST_PHOTOS:
         raise UserError(f"{archive} lists {tested} photos of the classes 101-200, not {TEST_PHOTOS}.")
-    absent = sorted(set(range(params.classes)) - set(label.values()))
-    if absent:
+    if absent := sorted(set(range(params.classes)) - set(label.values())):
         raise UserError(
             f"{archive} lists no photo of class {absent[0] + 1}, and {params.classes} classes were asked for;"
             f" set datasets.{name}.options.classes in params.yaml to what the archive holds."

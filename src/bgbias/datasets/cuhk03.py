@@ -23,9 +23,9 @@ from urllib.parse import urlsplit
 import numpy as np
 from pydantic import Field
 
-from bgbias.datasets import _persons
+from bgbias.datasets import market1501
 from bgbias.datasets._official import names_in, read_official
-from bgbias.datasets._persons import PersonParams, PersonPhoto
+from bgbias.datasets.market1501 import PersonPhoto
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
@@ -51,7 +51,7 @@ OF_FIRST_CAMERA = 5  # the release has up to ten photos of a person: these, then
 PHOTO_BYTES = 20_000  # about: 60 x 160 pixels, PNG
 
 
-class Params(PersonParams):
+class Params(market1501.Params):
     """Where the photos are, by which boxes and protocol, and how many of the training persons validate."""
 
     boxes: Literal["detected", "labeled"] = Field("detected", description="a detector's, or drawn by hand")
@@ -100,17 +100,17 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
                 )
             else:
                 photos = _named(_by_list(protocol.read_bytes(), protocol), boxes, archive)
-                _persons.check_counts(photos, NEW[params.boxes], archive)
+                market1501.check_counts(photos, NEW[params.boxes], archive)
             pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
-            yield from _persons.items_of(pictures, photos, params, KEY, name)
+            yield from market1501.items_of(pictures, photos, params, KEY, name)
         return
     names = [n for n in names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
-    photos = _persons.in_folders(names, archive) if params.protocol == "new" else {}
+    photos = market1501.in_folders(names, archive) if params.protocol == "new" else {}
     if not photos:
         photos = _extracted(names, params, archive)
     if params.protocol == "new":
-        _persons.check_counts(photos, NEW[params.boxes], archive)
-    yield from _persons.items_of(members(archive, photos.__contains__), photos, params, KEY, name)
+        market1501.check_counts(photos, NEW[params.boxes], archive)
+    yield from market1501.items_of(members(archive, photos.__contains__), photos, params, KEY, name)
 
 
 def _is_release(path: Path) -> bool:
@@ -189,8 +189,7 @@ def _extracted(names: list[str], params: Params, archive: Path) -> dict[str, Per
 def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
     """The photos that a list names, by their own names; one that is not there is an error."""
     own = {PurePosixPath(n).name: n for n in names}
-    absent = sorted(by_file.keys() - own.keys())
-    if absent:
+    if absent := sorted(by_file.keys() - own.keys()):
         raise UserError(
             f"{archive} lacks {len(absent)} of the photos that its list names, e.g. '{absent[0]}'."
         )

@@ -5,24 +5,34 @@ Classes are split into train, val and test by a seeded shuffle, or in sorted ord
 drew them, lie in a folder of their own, with the photos' relative names and the ending ``.png``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Self
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias import seeds
+from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture, why_not
-from bgbias.photos import folders, sources
+from bgbias.photos import sources
 from bgbias.photos.table import Item
+from bgbias.settings import Strict
 
 # Where folders lie in folders.
 LEVELS = (
     "Set datasets.{name}.options.class_level in params.yaml: {{levels}}. If the first ones are splits, use a table (kind: table)"
     " with the column split."
 )
+
+
+class ClassSplit(Strict):
+    """How many classes train and select; the rest of the classes are the test."""
+
+    train_classes: int | None = Field(None, ge=2, description="half of the classes if null")
+    val_classes: int | None = Field(None, ge=1, description="a tenth of the classes if null")
+    shuffle: int | None = Field(0, ge=0, description="seed of the classes' order; null: sorted")
 
 
 class Params(ClassSplit):
@@ -71,7 +81,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     listing = None if params.class_level else sources.by_labels(files, name)
     names = [member for member in files.names if is_picture(member)]
     if listing is None:
-        listing = folders.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
+        listing = sources.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
     if masks := parts.get("masks"):
         doctor = f"python -m bgbias doctor {parts['photos']} --masks {masks}"
         listing = listing.with_masks(masks, f"datasets.{name}.options.masks", doctor)
@@ -82,6 +92,35 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         split, label = split_of[photo.class_name], label_of[photo.class_name]
         key = (f"{name}|{split}", photo.image_id)
         yield Item(photo.image_id, photo.class_name, label, split, *key, photo.read(), photo.truth())
+
+
+def assign(
+    classes: Collection[str], params: ClassSplit, name: str, together: Iterable[Collection[str]] = ()
+) -> dict[str, str]:
+    """The split of each class, in a seeded or in sorted order; too few classes for three splits are an error.
+
+    Classes that stand ``together`` in a collection (they share a product, say) get the same one: such bundles are taken in the
+    order of their first classes until train has its number of classes, then until val has.
+    """
+    bundle_of = {c: [c] for c in sorted(classes)}
+    for joined in together:  # by any chain of them
+        merged = sorted({c for member in joined for c in bundle_of[member]})
+        bundle_of |= dict.fromkeys(merged, merged)
+    bundles = list({bundle[0]: bundle for bundle in bundle_of.values()}.values())
+    if params.shuffle is not None:
+        seeds.generator("split", params.shuffle).shuffle(bundles)
+    train = params.train_classes or max(2, len(classes) // 2)
+    val = params.val_classes or max(1, len(classes) // 10)
+    roles: dict[str, list[str]] = {"train": [], "val": [], "test": []}
+    for bundle in bundles:
+        role = next((r for r, most in (("train", train), ("val", val)) if len(roles[r]) < most), "test")
+        roles[role] += bundle
+    if train + val >= len(classes) or not all(roles.values()):
+        raise UserError(
+            f"{name} has {len(classes)} classes, too few for {train} to train, {val} to validate and at least one to test;"
+            f" set datasets.{name}.options.train_classes and val_classes in params.yaml."
+        )
+    return {c: role for role, members in roles.items() for c in members}
 
 
 def left_out(place: Path) -> dict[str, str]:

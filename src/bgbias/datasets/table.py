@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from pydantic import Field, model_validator
 
-from bgbias.datasets._class_splits import ClassSplit, assign
+from bgbias.datasets.folder import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup
@@ -101,14 +101,10 @@ def given(params: Params) -> bool:
 
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
-    """The photos in the archive's order; ids are their paths, labels follow the sorted labels.
-
-    Everything that is wrong with the table is told at once, with row and column.
-    """
+    """The photos in the archive's order; ids are their paths. All that is wrong with the table is one error, by row."""
     rows, columns = read_rows(parts["table"], params.source)
     files = Lookup(parts["photos"], is_picture)
-    problems = [*_of_rows(rows, columns, set(files.names)), *_across_rows(rows, columns, params)]
-    if problems:
+    if problems := [*_of_rows(rows, columns, set(files.names)), *_across_rows(rows, columns, params)]:
         more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
         raise UserError(
             f"{name}: {params.source} cannot be used:\n"
@@ -145,8 +141,7 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
         )
-    unknown = [c for c in columns if c not in NEEDED + OPTIONAL]
-    if unknown:
+    if unknown := [c for c in columns if c not in NEEDED + OPTIONAL]:
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."
         )
@@ -219,12 +214,9 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
     for column, split in product(sorted(columns & {"query", "gallery"}), sorted(found & {"val", "test"})):
         if not any(YES_OR_NO.get(getattr(r, column).lower()) for r in rows if r.split == split):
             yield f"no row of the split '{split}' has {column} true"
-    if (
-        found & {"train", "val"} or "test" not in found
-    ):  # photos to test alone are all that a finished model needs
-        for split in ("train", "val", "test"):
-            if split not in found:
-                yield f"no row has the split '{split}'"
+    # Photos to test alone are all that a finished model needs.
+    if found & {"train", "val"} or "test" not in found:
+        yield from (f"no row has the split '{s}'" for s in ("train", "val", "test") if s not in found)
 
 
 def _splits(rows: list[Row], columns: set[str], params: Params, name: str) -> dict[str, str]:

@@ -19,6 +19,7 @@ from bgbias.settings import Strict
 from bgbias.toy import render, scenes
 
 KEY = "toy"
+_scene = lru_cache(maxsize=1024)(scenes.scene)
 
 
 class Params(Strict):
@@ -82,8 +83,3 @@ def scene_of(params: Params, split: str, c: int, n: int) -> tuple[str, int]:
 
 def _splits(params: Params) -> tuple[tuple[str, int], ...]:
     return ("train", params.train_classes), ("val", params.val_classes), ("test", params.test_classes)
-
-
-@lru_cache(maxsize=1024)
-def _scene(role: str, number: int, seed: int) -> scenes.Scene:
-    return scenes.scene(role, number, seed)

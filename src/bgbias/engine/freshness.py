@@ -23,7 +23,7 @@ from bgbias.engine import graph
 from bgbias.engine.node import TOGETHER, Node, step
 from bgbias.files import checksums, code, sealed
 from bgbias.files.atomic import replacing
-from bgbias.files.fingerprint import forget
+from bgbias.files.checksums import forget
 from bgbias.study.params import Study
 
 DIGEST = re.compile("[0-9a-f]{16}")

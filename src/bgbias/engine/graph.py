@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from bgbias import plugins
 from bgbias.engine.node import Made, Node, step
 from bgbias.files import code
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.study.params import Study
 
 T = TypeVar("T")

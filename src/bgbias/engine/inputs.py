@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bgbias.engine.node import Made, Node, files_of, step
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.named import Named

@@ -27,8 +27,7 @@ from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import code, sealed
 from bgbias.files.atomic import remove_leftovers, write_frame, write_json
-from bgbias.files.checksums import sha256
-from bgbias.files.fingerprint import forget
+from bgbias.files.checksums import forget, sha256
 from bgbias.files.locks import locked
 from bgbias.study import Cell, Study, plan
 

@@ -1,4 +1,5 @@
-"""SHA-256 of files, each read once as long as its path, size, times and inode stay the same.
+"""SHA-256 of files, each read once as long as its path, size, times and inode stay the same; and what lies at a local place
+outside the project's own folders, as a digest sees it: by content, wherever it was edited.
 
 A process remembers what it read (``sha256``). Collections of photos may have millions of files, so a
 small database among unfinished work remembers theirs between processes (``sha256_of``). Several processes
@@ -18,11 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import progress
+from bgbias.files import pictures, places, sealed
 
 CREATE = "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, identity TEXT, sha256 TEXT) WITHOUT ROWID"
 PATIENCE = 30.0  # seconds that one process waits for another to write
 # Nanoseconds: what changed a moment before it was read may change again within one tick of the disk's clock.
 SETTLED = 2 * 10**9
+DIGITS = 16  # of fingerprints
 CHUNK = 1000  # files between two looks at the database: an interruption loses no more
 WORTH_A_WORD = 2 * 10**9  # bytes
 
@@ -34,8 +37,7 @@ def sha256(path: Path) -> str:
 
 def checksum(path: Path, algorithm: str) -> str:
     """The same by another algorithm of ``hashlib``."""
-    stat = path.stat()
-    return _checksum(path, algorithm, _identity(stat))
+    return _checksum(path, algorithm, _identity(path.stat()))
 
 
 @cache
@@ -75,18 +77,67 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
             now = time.time_ns()
             read = dict(zip(chunk, readers.map(_sha256, chunk), strict=True))
             found |= read
-            settled = [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]
-            if settled:
+            if settled := [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]:
                 rows = [(p, wanted[p], read[p]) for p in settled]
                 _asked(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", *rows)
     return found
 
 
+@cache
+def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) -> str:
+    """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
+
+    A list of paths stands for its files too. Of a folder, hidden files are not looked at, since nobody takes them, and ``only``
+    these, if they are named. ``database`` remembers what was read (``sha256_of``).
+    """
+    if "://" in place or not place:
+        return ""
+    root = places.source(place)
+    top = _absolute(root)
+    found = dict(walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
+    names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
+    if root.is_dir():
+        found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
+    elif root.is_file() and root.suffix in (".txt", ".lst"):
+        for line, listed in pictures.listed(root).items():
+            if listed.is_file():
+                found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
+    if only is not None:
+        found = {
+            path: stat for path, stat in found.items() if pictures.compose(os.fsdecode(names[path])) in only
+        }
+    sums = sha256_of(found, database)
+    text = b"\n".join(sorted(b"%s %s" % (names[path], sums[path].encode()) for path in found))
+    return hashlib.sha256(text).hexdigest()[:DIGITS]
+
+
+def known_by(path: Path, database: Path) -> str:
+    """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
+    if not path.is_file():
+        return ""
+    return sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
+
+
+def elsewhere(place: str | None) -> bool:
+    """Whether a place is a local one that is not here, as in a clone whose data came from a remote."""
+    return bool(place) and "://" not in str(place) and not places.source(str(place)).exists()
+
+
+def recorded(record: Path) -> dict[str, Any]:
+    """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
+    return dict(sealed.of_any_time(record).get("spec", {}))
+
+
 def forget(database: Path | None = None) -> None:
-    """Have every file read again by whoever asks next."""
+    """Have every file read again by whoever asks next, whatever its size and times say."""
     _checksum.cache_clear()
+    fingerprint.cache_clear()
     if database and database.exists():
         _asked(database, "DELETE FROM files")
+
+
+def _absolute(path: Path) -> bytes:
+    return os.fsencode(path.absolute())
 
 
 def _identity(stat: os.stat_result) -> str:

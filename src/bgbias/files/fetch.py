@@ -16,7 +16,7 @@ from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing, write_text
 from bgbias.files.checksums import checksum, sha256
 from bgbias.files.locks import locked
-from bgbias.files.packing import pack
+from bgbias.files.store import pack
 from bgbias.progress import say
 from bgbias.settings import Strict
 

@@ -8,6 +8,7 @@ import os
 import unicodedata
 from collections.abc import Callable, Collection, Iterable
 from functools import cache
+from importlib import import_module
 from pathlib import Path, PurePosixPath
 
 from bgbias.errors import UserError
@@ -21,6 +22,9 @@ UNREAD = (
     *(".heic", ".heif", ".hif", ".jxl", ".psd", ".svg"),
     *(".arw", ".cr2", ".cr3", ".dng", ".nef", ".orf", ".raf", ".rw2"),
 )
+# As telephones write it: Pillow reads it where the library pillow-heif is installed.
+HEIF = (".heic", ".heif", ".hif")
+HEIF_STEP = "or pip install pillow-heif, by which an audit reads it"
 BY_SYSTEMS = ("thumbs.db", "desktop.ini", "__macosx")
 NO_TEXT = "its name is no text (UTF-8): rename it"
 
@@ -78,6 +82,27 @@ def why_not(name: str) -> str:
     if suffix.lower() in UNREAD:
         return f"a photo in a format that is not read here ({suffix}): convert it to JPEG or PNG"
     return f"no picture by its name ({suffix or 'no ending'}): if it is one, give it its ending, e.g. .jpg"
+
+
+@cache
+def can_read_heif() -> bool:
+    """Whether HEIF can be read from now on: the library has to tell Pillow once in each process."""
+    try:
+        # By its name, since nothing of ours asks for it to be installed.
+        import_module("pillow_heif").register_heif_opener()
+    except ImportError:
+        return False
+    return True
+
+
+def is_readable(name: str) -> bool:
+    """Whether a file of this name is a photo that can be read here."""
+    return has_suffix(name, PICTURES) or (has_suffix(name, HEIF) and can_read_heif())
+
+
+def why_left(name: str) -> str:
+    """Why a file of this name is not taken, and what to do."""
+    return f"{why_not(name)}, {HEIF_STEP}" if has_suffix(name, HEIF) else why_not(name)
 
 
 def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
+from bgbias.files.pictures import PICTURES, has_suffix, is_picture, walk, why_not
 
 # A fixed date keeps the archive's bytes equal from run to run.
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -99,3 +101,28 @@ def writing(path: Path) -> Iterator[StoreWriter]:
     """A new store, which appears at ``path`` when the block ends well."""
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
         yield StoreWriter(archive)
+
+
+def pack(folder: Path, target: Path, names: Collection[str] | None, keep: tuple[str, ...]) -> None:
+    """A folder's pictures, or those of these ``names``, and files with the endings ``keep``, as one archive in sorted order."""
+    files, left_out = walk(folder)
+    if names is not None and not files.keys() & set(names):
+        raise UserError(
+            f"The folder {folder} holds none of the {len(names)} files that the table names, e.g. '{min(names)}';"
+            " they are named relative to the table's folder, or to the option `root`."
+        )
+    if not any(map(is_picture, files)):
+        others = [why_not(name) for name in files] + list(left_out.values())
+        there = (
+            f" What is there: {Counter(others).most_common(1)[0][0]} ({len(others)} files in all)."
+            if others
+            else ""
+        )
+        raise UserError(
+            f"The folder {folder} holds no pictures ({', '.join(PICTURES)}), not even in folders below it.{there}"
+        )
+    with writing(target) as store:
+        for name, path in files.items():
+            named = names is None or name in names
+            if named and has_suffix(name, PICTURES + keep):
+                store.add(name, path.read_bytes())

@@ -36,7 +36,13 @@ def parse(file: IO[bytes], called: str, source: str) -> tuple[pd.DataFrame, int]
             f"{source} is called Parquet and is none: write it anew, or call it .csv if it is one."
         )
     try:
-        frame = pd.read_parquet(file) if is_parquet else _csv(file.read())
+        if is_parquet:
+            frame = pd.read_parquet(file)
+        else:
+            data = file.read()
+            text = data.decode("utf-16" if data.startswith(UTF_16) else "utf-8-sig")
+            separator = max(SEPARATORS, key=text.partition("\n")[0].count)
+            frame = pd.read_csv(StringIO(text), sep=separator, dtype=str, keep_default_na=False)
     except UnicodeDecodeError as error:
         raise UserError(
             f"{source} cannot be read as CSV or Parquet (its letters are not UTF-8: {error.reason}). Save it anew as UTF-8; of a"
@@ -49,13 +55,6 @@ def parse(file: IO[bytes], called: str, source: str) -> tuple[pd.DataFrame, int]
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
     return frame.astype(object).where(frame.notna(), "").map(_cell), 1 if is_parquet else 2
-
-
-def _csv(data: bytes) -> pd.DataFrame:
-    text = data.decode("utf-16" if data.startswith(UTF_16) else "utf-8-sig")
-    header = text.partition("\n")[0]
-    separator = max(SEPARATORS, key=header.count)
-    return pd.read_csv(StringIO(text), sep=separator, dtype=str, keep_default_na=False)
 
 
 def _cell(value: Any) -> Any:

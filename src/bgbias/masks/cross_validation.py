@@ -22,9 +22,9 @@ from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.images import contact_sheet
 from bgbias.masks import quality, saliency
-from bgbias.masks.fine_tuning import Recipe, fine_tune
 from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.pairs import MaskPair
+from bgbias.masks.training import Recipe, fine_tune
 from bgbias.masks.u2net import U2Net
 
 # A gain is more than as many standard errors as Student's t has at this level. One photo alone, however much it gains, makes

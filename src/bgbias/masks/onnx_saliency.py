@@ -108,9 +108,10 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
     session = _runtime.session(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)
-    return GraphMasker(
-        session, entry, _output(session.get_outputs(), path, recipe), recipe, path, device, name == "onnx"
-    )
+    names = [one.name for one in session.get_outputs()]
+    if recipe.output not in (*names, None):
+        raise UserError(f"{path} has no output '{recipe.output}'; name one of: {', '.join(names)}.")
+    return GraphMasker(session, entry, recipe.output or names[0], recipe, path, device, name == "onnx")
 
 
 def packed(path: Path) -> dict[str, torch.Tensor]:
@@ -156,10 +157,3 @@ def _input(inputs: list[Any], path: Path, asked: int | None, usual: int | None) 
             f"{path} takes photos of any size; say which one it was trained with: `input_size: 320`, for example."
         )
     return _Input(entry.name, KINDS[entry.type], side)
-
-
-def _output(outputs: list[Any], path: Path, recipe: SaliencyRecipe) -> str:
-    names = [one.name for one in outputs]
-    if recipe.output not in (*names, None):
-        raise UserError(f"{path} has no output '{recipe.output}'; name one of: {', '.join(names)}.")
-    return recipe.output or names[0]

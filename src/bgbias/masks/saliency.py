@@ -65,10 +65,7 @@ class SaliencyMasker:
         self._net = net.to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def __call__(self, photos: Sequence[NDArray[np.uint8]]) -> list[Mask]:
-        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order.
-
-        On a CPU, masks do not depend on the batch size or on which photos come together.
-        """
+        """One mask per RGB photo (uint8 [H, W, 3], any sizes), in order; on a CPU whichever come together, at any batch size."""
         return list(self.one_by_one(photos))
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:

@@ -7,7 +7,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Made, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
+from bgbias.files.checksums import elsewhere, fingerprint, recorded
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan

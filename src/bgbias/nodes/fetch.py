@@ -8,8 +8,8 @@ from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Limits, Modules, Settings, step
 from bgbias.files import fetch as fetching
-from bgbias.files import packing, pictures, places
-from bgbias.files.fingerprint import elsewhere, recorded
+from bgbias.files import pictures, places, store
+from bgbias.files.checksums import elsewhere, recorded
 from bgbias.progress import say
 from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of
@@ -38,7 +38,7 @@ def settings(study: Study, dataset: str, part: str) -> Settings:
 
 def uses(study: Study, dataset: str, part: str) -> Modules:
     """How a folder is packed. What is fetched is verified, whatever code brings it."""
-    return [packing]
+    return [store]
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:

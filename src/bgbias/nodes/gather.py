@@ -8,7 +8,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Limits, Settings, step
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import known_by
+from bgbias.files.checksums import known_by
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan

@@ -13,7 +13,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.fingerprint import recorded
+from bgbias.files.checksums import recorded
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.study.params import Study

@@ -16,7 +16,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, Made, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.fingerprint import elsewhere, fingerprint, recorded
+from bgbias.files.checksums import elsewhere, fingerprint, recorded
 from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
 from bgbias.study import Study, plan

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import compose
+from bgbias.files.pictures import compose, is_readable
 from bgbias.images import pixels
-from bgbias.photos.folders import is_readable
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, title
 
 Coco = dict[str, list[dict[str, Any]]]
@@ -94,8 +93,7 @@ def parse(data: bytes, path: Path | str, keys: tuple[str, ...] = ("image_id",)) 
         if not isinstance(rows, list):
             raise UserError(f"{path} has no list '{part}'; export the annotations in COCO's format.")
         for number, row in enumerate(rows):
-            missing = [key for key in needed_keys if not isinstance(row, dict) or key not in row]
-            if missing:
+            if missing := [key for key in needed_keys if not isinstance(row, dict) or key not in row]:
                 raise UserError(f"{path}: {part}[{number}] has no '{missing[0]}'; export it again.")
             sides = [row[key] for key in ("height", "width") if key in needed_keys]
             if not all(isinstance(side, int) and side > 0 for side in sides):

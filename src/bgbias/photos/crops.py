@@ -5,9 +5,10 @@ Pillow's own separable filter (bilinear, antialiased), in whole numbers as Pillo
 out for all crops together.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,16 +25,9 @@ BITS = 22  # binary places of a weight, as Pillow has them: a weighted mean of g
 Rows = Sequence[int] | np.ndarray
 
 
-class Crops(Protocol):
-    """Pictures, known by their place, that can be cropped."""
-
-    def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
-        """The boxed parts, resized and mirrored: uint8 [B, channels, size, size], channels last."""
-
-
 def cropper(
     picture: Picture, shapes: Sequence[tuple[int, ...]], size: int, device: str, few: bool = False
-) -> Crops:
+) -> PillowCrops | DeviceCrops:
     """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times."""
     if device.startswith("cuda"):
         # Of all memory, not of what is free: who else is there at the moment must not decide what is trained on.
@@ -51,6 +45,7 @@ class PillowCrops:
         self._size = size
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
+        """The boxed parts of the pictures of these rows, resized and mirrored: uint8 [B, channels, size, size], channels last."""
         crops = [
             np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
@@ -77,6 +72,7 @@ class DeviceCrops:
         self._taps = 1 + 2 * math.ceil(max(1.0, sizes.max(initial=1) / size))
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
+        """What ``PillowCrops`` gives, to the bit."""
         lines = max(int(self._sizes.max()), self._size)
         at_once = max(1, SCRATCH // (lines * self._size * self._taps * self._channels))
         parts = [

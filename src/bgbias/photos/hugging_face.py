@@ -21,12 +21,12 @@ def load(place: Path) -> Any:
     """The dataset, or the ``DatasetDict``, of a folder; it is mapped, and not read into memory."""
     try:
         from datasets import load_from_disk
+
+        return load_from_disk(str(place))
     except ModuleNotFoundError as error:
         raise UserError(
             f"{place} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
         ) from error
-    try:
-        return load_from_disk(str(place))
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
@@ -57,11 +57,10 @@ def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str
             f"{place} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
         )
     undecoded = source.cast_column(image, type(source.features[image])(decode=False))
-    columns: dict[str, Any] = {
-        name: _named(list(source[name]), getattr(source.features[name], "names", None))
-        for name, kind in kinds.items()
-        if kind in ("ClassLabel", "Value")
-    }
+    columns: dict[str, Any] = {n: list(source[n]) for n, k in kinds.items() if k in ("ClassLabel", "Value")}
+    for name, values in columns.items():
+        if names := getattr(source.features[name], "names", None):  # a negative number, and None, is no class
+            columns[name] = [None if v is None or v < 0 else names[v] for v in values]
     columns[image] = [partial(_picture, undecoded, row, image) for row in range(len(source))]
     return pd.DataFrame(columns), image
 
@@ -69,10 +68,3 @@ def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str
 def _picture(dataset: Any, row: int, column: str) -> bytes:
     cell = dataset[row][column]
     return cell["bytes"] or Path(cell["path"] or "").read_bytes()
-
-
-def _named(values: list[Any], names: list[str] | None) -> list[Any]:
-    """Classes by their names; a negative number, and None, stands for none."""
-    if names is None:
-        return values
-    return [None if value is None or value < 0 else names[value] for value in values]

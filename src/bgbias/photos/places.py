@@ -26,9 +26,7 @@ class Places:
 
     @classmethod
     def of(cls, names: Sequence[str], labels: np.ndarray, keys: Sequence[tuple[str, str]]) -> Self | None:
-        """From the places' names [N], empty where unknown, and the photos' labels and keys [N]; None if no class was seen in two
-        places.
-        """
+        """From places' names [N], empty where unknown, and photos' labels and keys [N]; None if no class was seen in two."""
         numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
         own = np.array([numbers.get(name, NOWHERE) for name in names], np.int64)
         seen = {label: set(own[labels == label]) - {NOWHERE} for label in np.unique(labels)}

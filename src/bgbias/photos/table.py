@@ -58,8 +58,7 @@ class ImageTable:
             raise UserError(
                 f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
             )
-        strange = set(self.frame["split"]) - set(SPLITS)
-        if strange:
+        if strange := set(self.frame["split"]) - set(SPLITS):
             raise UserError(f"Unknown split {sorted(strange)[0]!r}; splits are {', '.join(SPLITS)}.")
         twice = self.frame["image_id"][self.frame["image_id"].duplicated()]
         if len(twice):

@@ -17,11 +17,10 @@ from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
-from bgbias.files.pictures import compose, is_photo, locator
+from bgbias.files.pictures import compose, is_photo, is_readable, locator, why_left
 from bgbias.files.tables import parse, read_text
 from bgbias.images import pixels
 from bgbias.images.drawn_masks import white
-from bgbias.photos.folders import is_readable, why_left
 from bgbias.photos.listing import Listing, SourcePhoto, title
 
 # What a column may be called, the first of them first, in capitals or small letters.
@@ -246,9 +245,7 @@ def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
 
 
 def on_disk(start: Path, paths: Iterable[str]) -> Find:
-    """Finds files whose relative ``paths`` begin at ``start``. So do their ids, unless one lies elsewhere: then ids begin where
-    all files lie.
-    """
+    """Finds files whose relative ``paths`` begin at ``start``, as ids do, or, if one lies elsewhere, where all files lie."""
     start, locate = start.resolve(), locator()
     folders = {(start / path).parent for path in paths}
     is_below = all(folder.is_relative_to(start) for folder in folders)

@@ -14,8 +14,8 @@ from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
+from bgbias.files.checksums import elsewhere, fingerprint, known_by
 from bgbias.files.fetch import Source
-from bgbias.files.fingerprint import elsewhere, fingerprint, known_by
 from bgbias.study.named import PUBLISHED, Named, find_backbone
 from bgbias.study.params import Study
 

@@ -4,9 +4,7 @@ Lengths are arbitrary (the camera frames the object), ``y`` points up and things
 1 the second, 2 and 3 accents.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,6 @@ from bgbias.toy import shapes
 from bgbias.toy.shapes import Primitive
 
 Vector = tuple[float, float, float]
-Blueprint = Callable[["Draft"], None]
 
 
 def rotation(x: float = 0, y: float = 0, z: float = 0) -> np.ndarray:
@@ -70,254 +67,228 @@ class Draft:
         return [(radius * float(np.cos(a)), radius * float(np.sin(a)), -float(np.degrees(a))) for a in turns]
 
 
+class Thing(Draft):
+    """The blueprints: each method adds the parts of what it is called."""
+
+    def mug(self) -> None:
+        r, h = self.u(0.6, 0.8), self.u(0.6, 1.0)
+        self.drum((0, h, 0), r, h, 0, self.u(0.85, 1.25))
+        self.ring((r * 1.1, h, 0), h * self.u(0.45, 0.6), self.u(0.1, 0.15), 1, (90, 0, 0))
+        self.drum((0, 2 * h, 0), r * 0.85, 0.02, 3)
+
+    def rocket(self) -> None:
+        r, h, count = self.u(0.4, 0.55), self.u(0.8, 1.1), int(self.rng.integers(3, 5))
+        self.drum((0, 0.3 + h, 0), r, h, 0)
+        self.drum((0, 0.3 + 2 * h + 0.45, 0), r, 0.45, 1, self.u(0, 0.35))
+        for x, z, turn in self.around(count, r * 1.2):
+            self.box((x, 0.5, z), (r * 0.6, self.u(0.4, 0.6), 0.1), 1, (0, turn, self.u(-20, -5)))
+        for x, z, _ in self.around(3, r * 0.85, 0.5):
+            self.ball((x, 0.4 + 1.4 * h, z), 0.22, 2)
+
+    def mushroom(self) -> None:
+        h, r = self.u(0.4, 0.7), self.u(0.85, 1.1)
+        self.drum((0, h, 0), self.u(0.35, 0.5), h, 1, self.u(0.7, 1.0))
+        self.dome((0, 2 * h - 0.1, 0), (r, self.u(0.6, 1.0), r), 0)
+        self.ring((0, h * 1.3, 0), 0.38, 0.1, 2)
+
+    def house(self) -> None:
+        w, h, deep, roof = self.u(0.6, 0.9), self.u(0.45, 0.75), self.u(0.6, 0.9), self.u(0.35, 0.6)
+        self.box((0, h, 0), (w, h, deep), 0)
+        faces = shapes.GABLE if self.u(0, 1) < 0.6 else shapes.PYRAMID
+        self.box((0, 2 * h + roof, 0), (w * 1.2, roof, deep * 1.12), 1, faces=faces)
+        self.box((w * 0.5, 2 * h + roof, 0), (0.14, roof, 0.14), 2)
+        self.box((0, h * 0.6, 0), (0.2, h * 0.6, deep * 1.03), 3)
+
+    def tree(self) -> None:
+        self.drum((0, 0.3, 0), self.u(0.2, 0.3), 0.4, 1)
+        levels, r = int(self.rng.integers(2, 4)), self.u(0.8, 1.0)
+        for k in range(levels):
+            top = 0.25 if k < levels - 1 else 0
+            self.drum((0, 0.9 + 0.55 * k, 0), r * (1 - 0.22 * k), 0.45, 2 * (k % 2), top)
+        self.ball((0, 1.5 + 0.55 * (levels - 1), 0), 0.2, 3)
+
+    def pawn(self) -> None:
+        sizes = (self.u(0.75, 0.9), self.u(0.5, 0.65), self.u(0.35, 0.5))
+        y = 0.0
+        for k, r in enumerate(sizes):
+            self.ball((0, y + r * 0.9, 0), (r, r * 0.95, r), (0, 1, 0)[k])
+            y += r * 1.45
+        self.ring((0, sizes[0] * 1.6, 0), sizes[1] * 0.8, 0.12, 2)
+        self.drum((0, y + 0.25, 0), sizes[2] * 0.8, 0.2, 2, self.u(0.5, 1))
+
+    def robot(self) -> None:
+        w, h, head = self.u(0.55, 0.75), self.u(0.55, 0.75), self.u(0.3, 0.42)
+        self.box((0, 0.5 + h, 0), (w, h, w * 0.75), 0)
+        self.box((0, 0.5 + 2 * h + head, 0), (head * 1.3, head, head * 1.1), 1)
+        for x in (-1, 1):
+            self.drum((x * (w + 0.18), 0.5 + h * 1.1, 0), 0.18, h * 0.8, 2, turn=(0, 0, x * self.u(0, 25)))
+            self.drum((x * w * 0.5, 0.27, 0), 0.22, 0.3, 2)
+            self.ball((x * head * 0.6, 0.55 + 2 * h + head, head * 1.1), 0.14, 3)
+
+    def bottle(self) -> None:
+        r, h, neck = self.u(0.5, 0.65), self.u(0.6, 0.9), self.u(0.2, 0.28)
+        self.drum((0, h, 0), r, h, 0)
+        self.drum((0, 2 * h + 0.22, 0), r, 0.22, 1, neck / r)
+        self.drum((0, 2 * h + 0.65, 0), neck, 0.25, 1)
+        self.drum((0, 2 * h + 0.95, 0), neck * 1.4, 0.13, 2)
+
+    def teapot(self) -> None:
+        r, h = self.u(0.75, 0.9), self.u(0.55, 0.75)
+        self.ball((0, h, 0), (r, h, r), 0)
+        self.ring((-r * 1.05, h, 0), h * 0.55, 0.12, 1, (90, 0, 0))
+        self.drum((r * 1.15, h * 1.1, 0), 0.22, 0.5, 1, 0.5, (0, 0, -self.u(35, 55)))
+        self.dome((0, h * 1.75, 0), (r * 0.55, 0.25, r * 0.55), 2)
+        self.ball((0, h * 1.75 + 0.3, 0), 0.15, 3)
+
+    def car(self) -> None:
+        length, h, w = self.u(1.0, 1.2), self.u(0.28, 0.38), self.u(0.5, 0.65)
+        back = self.u(-0.3, 0.2)
+        self.box((0, 0.3 + h, 0), (length, h, w), 0)
+        self.box((back, 0.3 + 2 * h + 0.26, 0), (length * self.u(0.45, 0.6), 0.28, w * 0.85), 1)
+        for x in (-1, 1):
+            for z in (-1, 1):
+                self.drum((x * length * 0.58, 0.3, z * w), 0.32, 0.12, 3, turn=(90, 0, 0))
+
+    def duck(self) -> None:
+        body, head = self.u(0.55, 0.7), self.u(0.38, 0.48)
+        self.ball((0, body, 0), (self.u(0.9, 1.05), body, 0.68), 0)
+        self.ball((0.55, body * 1.6 + head * 0.8, 0), head, 1)
+        self.drum((0.55 + head + 0.1, body * 1.6 + head * 0.75, 0), 0.22, 0.22, 2, 0.3, (0, 0, -90))
+        self.drum((-0.95, body * 1.3, 0), 0.35, 0.3, 0, 0.1, (0, 0, 50))
+        for z in (-1, 1):
+            self.ball((0.55 + head * 0.65, body * 1.6 + head, z * head * 0.65), 0.11, 3)
+
+    def cake(self) -> None:
+        r, tiers, y = self.u(0.85, 1.0), int(self.rng.integers(2, 4)), 0.0
+        for k in range(tiers):
+            h = self.u(0.22, 0.34)
+            self.drum((0, y + h, 0), r, h, k % 2)
+            y, r = y + 2 * h, r * self.u(0.62, 0.75)
+        self.ball((0, y + 0.15, 0), self.u(0.18, 0.25), 2)
+        for x, z, _ in self.around(4, 0.55):
+            self.ball((x, 0.62, z), 0.14, 3)
+
+    def lighthouse(self) -> None:
+        r, h = self.u(0.5, 0.62), self.u(0.8, 1.05)
+        self.drum((0, 0.12, 0), r * 1.45, 0.14, 2)
+        self.drum((0, 0.2 + h, 0), r, h, 0, self.u(0.55, 0.75))
+        self.drum((0, 0.28 + 2 * h, 0), r * 0.85, 0.08, 2)
+        self.drum((0, 0.5 + 2 * h, 0), r * 0.48, 0.2, 3)
+        self.dome((0, 0.68 + 2 * h, 0), (r * 0.65, self.u(0.3, 0.5), r * 0.65), 1)
+
+    def goblet(self) -> None:
+        r = self.u(0.55, 0.75)
+        self.drum((0, 0.1, 0), r, 0.12, 1)
+        self.drum((0, 0.5, 0), 0.2, 0.4, 1)
+        self.ball((0, 0.55, 0), 0.27, 2)
+        self.drum((0, 1.3, 0), r * 0.65, 0.5, 0, 1 / 0.65)
+        self.drum((0, 1.81, 0), r * 0.88, 0.02, 3)
+
+    def cactus(self) -> None:
+        h, r = self.u(0.7, 0.9), self.u(0.32, 0.42)
+        self.drum((0, 0.25, 0), 0.5, 0.3, 1, self.u(1.15, 1.35))
+        self.drum((0, 0.5 + h, 0), r, h, 0)
+        self.ball((0, 0.5 + 2 * h, 0), r, 0)
+        for side in (-1, 1):
+            y = self.u(0.9, 1.4)
+            self.drum((side * (r + 0.25), y, 0), 0.17, 0.28, 0, turn=(0, 0, 90))
+            self.ball((side * (r + 0.5), y + 0.15, 0), (0.2, 0.42, 0.2), 0)
+        self.ball((0, 0.6 + 2 * h + r, 0), 0.19, 2)
+
+    def balloon(self) -> None:
+        r = self.u(0.75, 0.9)
+        self.ball((0, 1.7, 0), (r, self.u(0.8, 1.0), r), 0)
+        self.drum((0, 0.85, 0), 0.3, 0.25, 1, 1.8)
+        self.box((0, 0.28, 0), (0.3, 0.25, 0.3), 2)
+        self.ring((0, 1.7, 0), r, 0.08, 3)
+
+    def fish(self) -> None:
+        h, w = self.u(0.55, 0.75), self.u(0.35, 0.5)
+        self.ball((0, 0.8, 0), (self.u(0.9, 1.1), h, w), 0)
+        self.box((-1.1, 0.8, 0), (0.5, self.u(0.45, 0.65), 0.14), 1, (0, 0, -90), shapes.PYRAMID)
+        self.box((-0.1, 0.85 + h, 0), (0.4, 0.3, 0.12), 2, faces=shapes.GABLE)
+        for z in (-1, 1):
+            self.ball((0.6, 0.95, z * w * 0.72), 0.15, 3)
+
+    def boat(self) -> None:
+        length = self.u(0.95, 1.15)
+        self.box((0, 0.35, 0), (length, 0.4, 0.5), 0, faces=shapes.HULL)
+        self.drum((0, 1.1, 0), 0.09, 0.8, 3)
+        self.box((self.u(0.3, 0.45), 1.25, 0), (0.75, 0.65, 0.1), 1, faces=shapes.PYRAMID)
+        self.box((-length * 0.55, 0.85, 0), (0.26, 0.22, 0.3), 2)
+
+    def ice_cream(self) -> None:
+        r = self.u(0.5, 0.62)
+        self.drum((0, 0.75, 0), 0.12, 0.75, 1, r / 0.12)
+        self.ball((0, 1.65, 0), r, 0)
+        self.ball((-0.3, 2.15, 0), r * self.u(0.65, 0.85), 2)
+        self.ball((0.3, 2.25, 0.05), r * self.u(0.65, 0.85), 0)
+        self.ball((0, 2.65, 0), 0.17, 3)
+
+    def bell(self) -> None:
+        r = self.u(0.75, 0.9)
+        self.drum((0, 0.35, 0), r, 0.28, 1, 0.78)
+        self.drum((0, 0.85, 0), r * 0.78, 0.3, 0, 0.85)
+        self.dome((0, 1.1, 0), (r * 0.68, self.u(0.45, 0.7), r * 0.68), 0)
+        self.ring((0, 1.8, 0), 0.22, 0.1, 2, (90, 0, 0))
+        self.ball((0, 0.1, 0), 0.22, 3)
+
+    def present(self) -> None:
+        w, h, band = self.u(0.65, 0.85), self.u(0.45, 0.8), self.u(0.13, 0.18)
+        self.box((0, h, 0), (w, h, w), 0)
+        self.box((0, 2 * h, 0), (w * 1.08, 0.14, w * 1.08), 1)
+        self.box((0, h, 0), (band, h * 1.16, w * 1.1), 2)
+        self.box((0, h, 0), (w * 1.1, h * 1.16, band), 2)
+        for side in (-1, 1):
+            self.ring((side * 0.26, 2 * h + 0.32, 0), 0.2, 0.09, 3, (90, 0, 25 * side))
+
+    def castle(self) -> None:
+        r, h = self.u(0.5, 0.65), self.u(0.6, 0.85)
+        self.drum((0, h, 0), r, h, 0)
+        self.drum((0, 2 * h, 0), r * 1.2, 0.16, 1)
+        self.drum((0, 2 * h + 0.55, 0), r * 1.1, 0.45, 2, 0)
+        for x, z, _ in self.around(3, r * 1.15, self.u(0, 2)):
+            self.drum((x, h * 0.7, z), 0.26, h * 0.7, 1)
+            self.drum((x, h * 1.4 + 0.2, z), 0.34, 0.24, 2, 0)
+
+    def caterpillar(self) -> None:
+        count, r = int(self.rng.integers(4, 6)), self.u(0.42, 0.52)
+        for k in range(count):
+            last = k == count - 1
+            place = (k * 0.58, r * (1 if k % 2 else 1.15) + 0.3 * last, 0.12 * (k % 2))
+            self.ball(place, r * (1.15 if last else 1), 2 if last else k % 2)
+        for z in (-1, 1):
+            self.ball(((count - 1) * 0.58 + r * 0.9, r * 1.55, z * 0.2), 0.13, 3)
+
+    def bear(self) -> None:
+        body, head = self.u(0.65, 0.8), self.u(0.5, 0.6)
+        top = 2 * body + head * 0.7
+        self.ball((0, body, 0), (body, body * 1.05, body * 0.9), 0)
+        self.ball((0, top, 0), head, 0)
+        self.ball((0, top - 0.12, head * 0.85), head * 0.42, 1)
+        for x in (-1, 1):
+            self.ball((x * head * 0.75, top + head * 0.7, 0), head * 0.38, 1)
+            self.ball((x * body * 0.95, body * 1.25, 0.2), (0.22, 0.38, 0.22), 2, (0, 0, x * 30))
+            self.ball((x * body * 0.55, 0.2, body * 0.5), (0.27, 0.24, 0.4), 2)
+
+    def crystal(self) -> None:
+        sides, r, h = int(self.rng.choice([5, 6, 8])), self.u(0.55, 0.75), self.u(0.5, 0.8)
+        self.drum((0, 0.14, 0), r * 1.3, 0.14, 2)
+        self.box((0, 0.3 + h, 0), (r, h, r), 0, faces=shapes.column(sides))
+        self.drum((0, 0.3 + 2 * h + 0.4, 0), r, 0.42, 1, 0)
+        self.ball((0, 0.35 + 2 * h + 0.8, 0), 0.2, 3)
+
+
+BLUEPRINTS = tuple(name for name in vars(Thing) if not name.startswith("_"))
+
+
 def build(name: str, rng: np.random.Generator) -> list[Primitive]:
     """The primitives of a new object, centred on the origin and scaled to fit the unit ball."""
-    draft = Draft(rng, [])
-    BLUEPRINTS[name](draft)
+    draft = Thing(rng, [])
+    getattr(draft, name)()
     rings = [1 + p.shape if p.kind == shapes.RING else 1 for p in draft.parts]
     reach = [np.linalg.norm(p.matrix, axis=1) * r for p, r in zip(draft.parts, rings, strict=True)]
     centre = np.array([p.centre for p in draft.parts])
     low, high = (centre - reach).min(axis=0), (centre + reach).max(axis=0)
     scale = 2 / np.linalg.norm(high - low)
     return [p.moved(np.eye(3) * scale, -(low + high) / 2 * scale) for p in draft.parts]
-
-
-def _mug(d: Draft) -> None:
-    r, h = d.u(0.6, 0.8), d.u(0.6, 1.0)
-    d.drum((0, h, 0), r, h, 0, d.u(0.85, 1.25))
-    d.ring((r * 1.1, h, 0), h * d.u(0.45, 0.6), d.u(0.1, 0.15), 1, (90, 0, 0))
-    d.drum((0, 2 * h, 0), r * 0.85, 0.02, 3)
-
-
-def _rocket(d: Draft) -> None:
-    r, h, count = d.u(0.4, 0.55), d.u(0.8, 1.1), int(d.rng.integers(3, 5))
-    d.drum((0, 0.3 + h, 0), r, h, 0)
-    d.drum((0, 0.3 + 2 * h + 0.45, 0), r, 0.45, 1, d.u(0, 0.35))
-    for x, z, turn in d.around(count, r * 1.2):
-        d.box((x, 0.5, z), (r * 0.6, d.u(0.4, 0.6), 0.1), 1, (0, turn, d.u(-20, -5)))
-    for x, z, _ in d.around(3, r * 0.85, 0.5):
-        d.ball((x, 0.4 + 1.4 * h, z), 0.22, 2)
-
-
-def _mushroom(d: Draft) -> None:
-    h, r = d.u(0.4, 0.7), d.u(0.85, 1.1)
-    d.drum((0, h, 0), d.u(0.35, 0.5), h, 1, d.u(0.7, 1.0))
-    d.dome((0, 2 * h - 0.1, 0), (r, d.u(0.6, 1.0), r), 0)
-    d.ring((0, h * 1.3, 0), 0.38, 0.1, 2)
-
-
-def _house(d: Draft) -> None:
-    w, h, deep, roof = d.u(0.6, 0.9), d.u(0.45, 0.75), d.u(0.6, 0.9), d.u(0.35, 0.6)
-    d.box((0, h, 0), (w, h, deep), 0)
-    faces = shapes.GABLE if d.u(0, 1) < 0.6 else shapes.PYRAMID
-    d.box((0, 2 * h + roof, 0), (w * 1.2, roof, deep * 1.12), 1, faces=faces)
-    d.box((w * 0.5, 2 * h + roof, 0), (0.14, roof, 0.14), 2)
-    d.box((0, h * 0.6, 0), (0.2, h * 0.6, deep * 1.03), 3)
-
-
-def _tree(d: Draft) -> None:
-    d.drum((0, 0.3, 0), d.u(0.2, 0.3), 0.4, 1)
-    levels, r = int(d.rng.integers(2, 4)), d.u(0.8, 1.0)
-    for k in range(levels):
-        top = 0.25 if k < levels - 1 else 0
-        d.drum((0, 0.9 + 0.55 * k, 0), r * (1 - 0.22 * k), 0.45, 2 * (k % 2), top)
-    d.ball((0, 1.5 + 0.55 * (levels - 1), 0), 0.2, 3)
-
-
-def _pawn(d: Draft) -> None:
-    sizes = (d.u(0.75, 0.9), d.u(0.5, 0.65), d.u(0.35, 0.5))
-    y = 0.0
-    for k, r in enumerate(sizes):
-        d.ball((0, y + r * 0.9, 0), (r, r * 0.95, r), (0, 1, 0)[k])
-        y += r * 1.45
-    d.ring((0, sizes[0] * 1.6, 0), sizes[1] * 0.8, 0.12, 2)
-    d.drum((0, y + 0.25, 0), sizes[2] * 0.8, 0.2, 2, d.u(0.5, 1))
-
-
-def _robot(d: Draft) -> None:
-    w, h, head = d.u(0.55, 0.75), d.u(0.55, 0.75), d.u(0.3, 0.42)
-    d.box((0, 0.5 + h, 0), (w, h, w * 0.75), 0)
-    d.box((0, 0.5 + 2 * h + head, 0), (head * 1.3, head, head * 1.1), 1)
-    for x in (-1, 1):
-        d.drum((x * (w + 0.18), 0.5 + h * 1.1, 0), 0.18, h * 0.8, 2, turn=(0, 0, x * d.u(0, 25)))
-        d.drum((x * w * 0.5, 0.27, 0), 0.22, 0.3, 2)
-        d.ball((x * head * 0.6, 0.55 + 2 * h + head, head * 1.1), 0.14, 3)
-
-
-def _bottle(d: Draft) -> None:
-    r, h, neck = d.u(0.5, 0.65), d.u(0.6, 0.9), d.u(0.2, 0.28)
-    d.drum((0, h, 0), r, h, 0)
-    d.drum((0, 2 * h + 0.22, 0), r, 0.22, 1, neck / r)
-    d.drum((0, 2 * h + 0.65, 0), neck, 0.25, 1)
-    d.drum((0, 2 * h + 0.95, 0), neck * 1.4, 0.13, 2)
-
-
-def _teapot(d: Draft) -> None:
-    r, h = d.u(0.75, 0.9), d.u(0.55, 0.75)
-    d.ball((0, h, 0), (r, h, r), 0)
-    d.ring((-r * 1.05, h, 0), h * 0.55, 0.12, 1, (90, 0, 0))
-    d.drum((r * 1.15, h * 1.1, 0), 0.22, 0.5, 1, 0.5, (0, 0, -d.u(35, 55)))
-    d.dome((0, h * 1.75, 0), (r * 0.55, 0.25, r * 0.55), 2)
-    d.ball((0, h * 1.75 + 0.3, 0), 0.15, 3)
-
-
-def _car(d: Draft) -> None:
-    length, h, w = d.u(1.0, 1.2), d.u(0.28, 0.38), d.u(0.5, 0.65)
-    back = d.u(-0.3, 0.2)
-    d.box((0, 0.3 + h, 0), (length, h, w), 0)
-    d.box((back, 0.3 + 2 * h + 0.26, 0), (length * d.u(0.45, 0.6), 0.28, w * 0.85), 1)
-    for x in (-1, 1):
-        for z in (-1, 1):
-            d.drum((x * length * 0.58, 0.3, z * w), 0.32, 0.12, 3, turn=(90, 0, 0))
-
-
-def _duck(d: Draft) -> None:
-    body, head = d.u(0.55, 0.7), d.u(0.38, 0.48)
-    d.ball((0, body, 0), (d.u(0.9, 1.05), body, 0.68), 0)
-    d.ball((0.55, body * 1.6 + head * 0.8, 0), head, 1)
-    d.drum((0.55 + head + 0.1, body * 1.6 + head * 0.75, 0), 0.22, 0.22, 2, 0.3, (0, 0, -90))
-    d.drum((-0.95, body * 1.3, 0), 0.35, 0.3, 0, 0.1, (0, 0, 50))
-    for z in (-1, 1):
-        d.ball((0.55 + head * 0.65, body * 1.6 + head, z * head * 0.65), 0.11, 3)
-
-
-def _cake(d: Draft) -> None:
-    r, tiers, y = d.u(0.85, 1.0), int(d.rng.integers(2, 4)), 0.0
-    for k in range(tiers):
-        h = d.u(0.22, 0.34)
-        d.drum((0, y + h, 0), r, h, k % 2)
-        y, r = y + 2 * h, r * d.u(0.62, 0.75)
-    d.ball((0, y + 0.15, 0), d.u(0.18, 0.25), 2)
-    for x, z, _ in d.around(4, 0.55):
-        d.ball((x, 0.62, z), 0.14, 3)
-
-
-def _lighthouse(d: Draft) -> None:
-    r, h = d.u(0.5, 0.62), d.u(0.8, 1.05)
-    d.drum((0, 0.12, 0), r * 1.45, 0.14, 2)
-    d.drum((0, 0.2 + h, 0), r, h, 0, d.u(0.55, 0.75))
-    d.drum((0, 0.28 + 2 * h, 0), r * 0.85, 0.08, 2)
-    d.drum((0, 0.5 + 2 * h, 0), r * 0.48, 0.2, 3)
-    d.dome((0, 0.68 + 2 * h, 0), (r * 0.65, d.u(0.3, 0.5), r * 0.65), 1)
-
-
-def _goblet(d: Draft) -> None:
-    r = d.u(0.55, 0.75)
-    d.drum((0, 0.1, 0), r, 0.12, 1)
-    d.drum((0, 0.5, 0), 0.2, 0.4, 1)
-    d.ball((0, 0.55, 0), 0.27, 2)
-    d.drum((0, 1.3, 0), r * 0.65, 0.5, 0, 1 / 0.65)
-    d.drum((0, 1.81, 0), r * 0.88, 0.02, 3)
-
-
-def _cactus(d: Draft) -> None:
-    h, r = d.u(0.7, 0.9), d.u(0.32, 0.42)
-    d.drum((0, 0.25, 0), 0.5, 0.3, 1, d.u(1.15, 1.35))
-    d.drum((0, 0.5 + h, 0), r, h, 0)
-    d.ball((0, 0.5 + 2 * h, 0), r, 0)
-    for side in (-1, 1):
-        y = d.u(0.9, 1.4)
-        d.drum((side * (r + 0.25), y, 0), 0.17, 0.28, 0, turn=(0, 0, 90))
-        d.ball((side * (r + 0.5), y + 0.15, 0), (0.2, 0.42, 0.2), 0)
-    d.ball((0, 0.6 + 2 * h + r, 0), 0.19, 2)
-
-
-def _balloon(d: Draft) -> None:
-    r = d.u(0.75, 0.9)
-    d.ball((0, 1.7, 0), (r, d.u(0.8, 1.0), r), 0)
-    d.drum((0, 0.85, 0), 0.3, 0.25, 1, 1.8)
-    d.box((0, 0.28, 0), (0.3, 0.25, 0.3), 2)
-    d.ring((0, 1.7, 0), r, 0.08, 3)
-
-
-def _fish(d: Draft) -> None:
-    h, w = d.u(0.55, 0.75), d.u(0.35, 0.5)
-    d.ball((0, 0.8, 0), (d.u(0.9, 1.1), h, w), 0)
-    d.box((-1.1, 0.8, 0), (0.5, d.u(0.45, 0.65), 0.14), 1, (0, 0, -90), shapes.PYRAMID)
-    d.box((-0.1, 0.85 + h, 0), (0.4, 0.3, 0.12), 2, faces=shapes.GABLE)
-    for z in (-1, 1):
-        d.ball((0.6, 0.95, z * w * 0.72), 0.15, 3)
-
-
-def _boat(d: Draft) -> None:
-    length = d.u(0.95, 1.15)
-    d.box((0, 0.35, 0), (length, 0.4, 0.5), 0, faces=shapes.HULL)
-    d.drum((0, 1.1, 0), 0.09, 0.8, 3)
-    d.box((d.u(0.3, 0.45), 1.25, 0), (0.75, 0.65, 0.1), 1, faces=shapes.PYRAMID)
-    d.box((-length * 0.55, 0.85, 0), (0.26, 0.22, 0.3), 2)
-
-
-def _ice_cream(d: Draft) -> None:
-    r = d.u(0.5, 0.62)
-    d.drum((0, 0.75, 0), 0.12, 0.75, 1, r / 0.12)
-    d.ball((0, 1.65, 0), r, 0)
-    d.ball((-0.3, 2.15, 0), r * d.u(0.65, 0.85), 2)
-    d.ball((0.3, 2.25, 0.05), r * d.u(0.65, 0.85), 0)
-    d.ball((0, 2.65, 0), 0.17, 3)
-
-
-def _bell(d: Draft) -> None:
-    r = d.u(0.75, 0.9)
-    d.drum((0, 0.35, 0), r, 0.28, 1, 0.78)
-    d.drum((0, 0.85, 0), r * 0.78, 0.3, 0, 0.85)
-    d.dome((0, 1.1, 0), (r * 0.68, d.u(0.45, 0.7), r * 0.68), 0)
-    d.ring((0, 1.8, 0), 0.22, 0.1, 2, (90, 0, 0))
-    d.ball((0, 0.1, 0), 0.22, 3)
-
-
-def _present(d: Draft) -> None:
-    w, h, band = d.u(0.65, 0.85), d.u(0.45, 0.8), d.u(0.13, 0.18)
-    d.box((0, h, 0), (w, h, w), 0)
-    d.box((0, 2 * h, 0), (w * 1.08, 0.14, w * 1.08), 1)
-    d.box((0, h, 0), (band, h * 1.16, w * 1.1), 2)
-    d.box((0, h, 0), (w * 1.1, h * 1.16, band), 2)
-    for side in (-1, 1):
-        d.ring((side * 0.26, 2 * h + 0.32, 0), 0.2, 0.09, 3, (90, 0, 25 * side))
-
-
-def _castle(d: Draft) -> None:
-    r, h = d.u(0.5, 0.65), d.u(0.6, 0.85)
-    d.drum((0, h, 0), r, h, 0)
-    d.drum((0, 2 * h, 0), r * 1.2, 0.16, 1)
-    d.drum((0, 2 * h + 0.55, 0), r * 1.1, 0.45, 2, 0)
-    for x, z, _ in d.around(3, r * 1.15, d.u(0, 2)):
-        d.drum((x, h * 0.7, z), 0.26, h * 0.7, 1)
-        d.drum((x, h * 1.4 + 0.2, z), 0.34, 0.24, 2, 0)
-
-
-def _caterpillar(d: Draft) -> None:
-    count, r = int(d.rng.integers(4, 6)), d.u(0.42, 0.52)
-    for k in range(count):
-        last = k == count - 1
-        place = (k * 0.58, r * (1 if k % 2 else 1.15) + 0.3 * last, 0.12 * (k % 2))
-        d.ball(place, r * (1.15 if last else 1), 2 if last else k % 2)
-    for z in (-1, 1):
-        d.ball(((count - 1) * 0.58 + r * 0.9, r * 1.55, z * 0.2), 0.13, 3)
-
-
-def _bear(d: Draft) -> None:
-    body, head = d.u(0.65, 0.8), d.u(0.5, 0.6)
-    top = 2 * body + head * 0.7
-    d.ball((0, body, 0), (body, body * 1.05, body * 0.9), 0)
-    d.ball((0, top, 0), head, 0)
-    d.ball((0, top - 0.12, head * 0.85), head * 0.42, 1)
-    for x in (-1, 1):
-        d.ball((x * head * 0.75, top + head * 0.7, 0), head * 0.38, 1)
-        d.ball((x * body * 0.95, body * 1.25, 0.2), (0.22, 0.38, 0.22), 2, (0, 0, x * 30))
-        d.ball((x * body * 0.55, 0.2, body * 0.5), (0.27, 0.24, 0.4), 2)
-
-
-def _crystal(d: Draft) -> None:
-    sides, r, h = int(d.rng.choice([5, 6, 8])), d.u(0.55, 0.75), d.u(0.5, 0.8)
-    d.drum((0, 0.14, 0), r * 1.3, 0.14, 2)
-    d.box((0, 0.3 + h, 0), (r, h, r), 0, faces=shapes.column(sides))
-    d.drum((0, 0.3 + 2 * h + 0.4, 0), r, 0.42, 1, 0)
-    d.ball((0, 0.35 + 2 * h + 0.8, 0), 0.2, 3)
-
-
-_ALL: tuple[Any, ...] = (
-    _mug, _rocket, _mushroom, _house, _tree, _pawn, _robot, _bottle, _teapot, _car, _duck,
-    _cake, _lighthouse, _goblet, _cactus, _balloon, _fish, _boat, _ice_cream, _bell, _present,
-    _castle, _caterpillar, _bear, _crystal,
-)  # fmt: skip
-BLUEPRINTS: dict[str, Blueprint] = {function.__name__.strip("_"): function for function in _ALL}

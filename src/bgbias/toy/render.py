@@ -108,10 +108,7 @@ def mask_pixels(shot: Shot) -> np.ndarray:
 
 
 def specimens(count: int, size: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Photos uint8 [N, S, S, 3] and masks uint8 [N, S, S] of objects and scenes that no dataset shows, to train a masker on.
-
-    Every photo has an object and a scene of its own.
-    """
+    """Photos uint8 [N, S, S, 3] and masks uint8 [N, S, S], each of an object and a scene of its own that no dataset shows."""
     photos, masks = np.empty((count, size, size, 3), np.uint8), np.empty((count, size, size), np.uint8)
     for n in range(count):
         shot = shoot(toy("specimen", seed, n), pose("specimen", seed, n), size)

@@ -66,10 +66,7 @@ def glance(*identity: object) -> Glance:
 
 
 def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> np.ndarray:
-    """The empty scene as one photo shows it: float32 RGB [size, size, 3] in 0..1.
-
-    ``extent`` is how much more of the scene than usual the photo covers, along a side.
-    """
+    """The empty scene as one photo shows it, float32 RGB [size, size, 3] in 0..1; ``extent``: of the photo, in usual sides."""
     from scipy import ndimage
 
     n = size * SAMPLES

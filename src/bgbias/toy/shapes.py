@@ -76,15 +76,16 @@ class Primitive:
         """``t`` of the first hit in front of the origin, ``MISS`` where there is none: float32 [N]."""
         o, d = self.inverse @ (origin - self.centre[:, None]), self.inverse @ direction
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            if self.kind == BALL:
-                return _ball(o, d)
-            if self.kind == DOME:
-                return _dome(o, d)
             if self.kind == FRUSTUM:
                 return _frustum(o, d, self.shape)
             if self.kind == POLYHEDRON:
                 return _polyhedron(o, d, self.faces)
-            return _ring(o, d, self.shape)
+            if self.kind == RING:
+                return _ring(o, d, self.shape)
+            ball = _roots(_dot(d, d), _dot(o, d), _dot(o, o) - 1)
+            if self.kind == BALL:
+                return _first(*ball)
+            return _first(*(np.where(o[1] + t * d[1] >= 0, t, MISS) for t in ball), _disc(o, d, 0, 1))
 
     def surface(
         self, points: np.ndarray, bevel: float, cell: float
@@ -163,15 +164,6 @@ def _roots(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.
 
 def _dot(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
-
-
-def _ball(o: np.ndarray, d: np.ndarray) -> np.ndarray:
-    return _first(*_roots(_dot(d, d), _dot(o, d), _dot(o, o) - 1))
-
-
-def _dome(o: np.ndarray, d: np.ndarray) -> np.ndarray:
-    sides = [np.where(o[1] + t * d[1] >= 0, t, MISS) for t in _roots(_dot(d, d), _dot(o, d), _dot(o, o) - 1)]
-    return _first(*sides, _disc(o, d, 0, 1))
 
 
 def _disc(o: np.ndarray, d: np.ndarray, height: float, radius: float) -> np.ndarray:

@@ -16,7 +16,7 @@ from bgbias.backgrounds.draws import Draw
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.pixels import RelativeBox
-from bgbias.photos.crops import Crops, cropper
+from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 from bgbias.training.methods import Batch
@@ -137,7 +137,9 @@ class TrainingPhotos:
             textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
         )
 
-    def _trusted(self, masks: Pictures, usable: frozenset[str], size: int, device: str) -> Crops:
+    def _trusted(
+        self, masks: Pictures, usable: frozenset[str], size: int, device: str
+    ) -> PillowCrops | DeviceCrops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""
         white = np.full((1, 1), 255, np.uint8)
         places = [masks.row(name) if name in usable else None for name in self.table.ids]

@@ -54,7 +54,9 @@ class GrabCutMasker:
 
         asked = self._params
         small = pixels.resize_short(photo, min(asked.side, *photo.shape[:2]))
-        middle = _middle(*small.shape[:2])
+        # Nearness to the middle, in half sides: 1 there, 0 in the corners.
+        down, right = (np.linspace(-1, 1, side) for side in small.shape[:2])
+        middle = 1 - np.hypot(down[:, None], right) / np.sqrt(2)
         found = largest_part(segmented(small, middle, asked.area, asked.sure, asked.rounds))
         height, width = photo.shape[:2]
         mask = Image.fromarray(found).resize((width, height), Image.Resampling.NEAREST)
@@ -64,9 +66,3 @@ class GrabCutMasker:
 def build(params: Params, device: str) -> GrabCutMasker:
     """The masker; it works on the processor, whatever the device."""
     return GrabCutMasker(params)
-
-
-def _middle(height: int, width: int) -> np.ndarray:
-    """Nearness to the middle [H, W], in half sides: 1 there, 0 in the corners."""
-    down, right = np.linspace(-1, 1, height), np.linspace(-1, 1, width)
-    return 1 - np.hypot(down[:, None], right) / np.sqrt(2)
