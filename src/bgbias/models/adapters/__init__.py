@@ -23,7 +23,10 @@ from bgbias.errors import UserError
 from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
 
-SHARED = {"_whole_networks": ("exported", "torchscript")}
+SHARED = {
+    "_pictures": ("mteb", "sentence_transformers"),
+    "_whole_networks": ("exported", "onnx", "tflite", "torchscript"),
+}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})
 RUNNING = frozenset({"device", "batch_size", "workers", "precision"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -75,22 +74,6 @@ def adapted(
     guesses = (*preparation.guesses(), *guesses)
     module = network if isinstance(network, torch.nn.Module) else None
     return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others, module)
-
-
-def on_processor(
-    name: str,
-    run: Callable[[np.ndarray], np.ndarray],
-    preparation: Preparation,
-    options: Options,
-    **more: Any,
-) -> Adapted:
-    """The same of a function of arrays float32 [B, 3, S, S] that runs on the processor and has no gradients."""
-
-    def network(x: Tensor) -> Tensor:
-        return torch.from_numpy(run(x.numpy()))
-
-    found = adapted(name, network, preparation, replace(options, device="cpu"), **more)
-    return replace(found, network=None)
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:

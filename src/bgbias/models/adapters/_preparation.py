@@ -76,21 +76,25 @@ def square(height: int | None, width: int | None, name: str) -> int | None:
     return height
 
 
-def fixed(side: int | None, options: Options, name: str) -> int | None:
-    """The side of a model that takes no other, which options may repeat."""
-    if side is not None and options.size not in (None, side):
-        raise UserError(
-            f"{name} takes pictures of {side} pixels and no others; leave --size {options.size} out."
-        )
-    return side
+def of_library(
+    name: str,
+    options: Options,
+    source: str,
+    sides: tuple[int, int],
+    look: Look,
+    colours: tuple[tuple[float, ...], tuple[float, ...]],
+    has_borders: bool = False,
+) -> Preparation:
+    """What a library's configuration says, with what ``options`` say in its place; ``colours``: mean and std of 0..1.
 
-
-def unbordered(has_borders: bool, side: int, options: Options, name: str) -> None:
-    """Refuse a preparation that puts borders around photos, unless options say another one."""
+    Pictures that are no squares (``sides``: height and width), and borders around photos, are an error.
+    """
+    side = square(*sides, name)
     if has_borders and options.resize is None and options.squash is None:
         raise UserError(
             f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {side}."
         )
+    return prepared(Preparation(look, normalised(*colours), source), options)
 
 
 def usual(options: Options, size: int | None = None, normalises_itself: bool = False) -> Preparation:

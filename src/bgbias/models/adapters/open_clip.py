@@ -14,7 +14,7 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
+from bgbias.models.adapters._preparation import of_library
 from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.look import Interpolation, Look
 
@@ -60,10 +60,14 @@ def adapt(which: str, options: Options) -> Adapted:
         embedding += (
             f" ({pooling} pooling{', projected' * (getattr(model.visual, 'proj', None) is not None)})"
         )
-    own = Preparation(
-        _look(name, config, options), normalised(config["mean"], config["std"]), "OpenCLIP's configuration"
+    mode, colours, size = config["resize_mode"], (config["mean"], config["std"]), config["size"]
+    sides = (size, size) if isinstance(size, int) else size
+    interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    look = Look(sides[0], sides[0], mode == "squash", interpolation, "even")
+    preparation = of_library(
+        name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
     )
-    return adapted(name, ImageTower(), prepared(own, options), options, told, embedding, guesses=guesses)
+    return adapted(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
 
 
 def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[str, ...]]:
@@ -130,12 +134,3 @@ def _converted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     whole = {f"visual.{name}": tensor for name, tensor in state.items()}
     resize_pos_embed(whole, model)
     return {name.removeprefix("visual."): tensor for name, tensor in whole.items()}
-
-
-def _look(name: str, config: dict[str, Any], options: Options) -> Look:
-    size = config["size"]
-    height, width = (size, size) if isinstance(size, int) else size
-    square(height, width, name)
-    unbordered(config["resize_mode"] == "longest", height, options, name)
-    interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
-    return Look(height, height, config["resize_mode"] == "squash", interpolation, "even")

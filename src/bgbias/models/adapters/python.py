@@ -29,7 +29,6 @@ from bgbias.models.adapters._weights import fill
 
 TAKES = "file.py:function or module:function"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
-PREPARES_ITSELF = "the code is given these pictures, and prepares them itself"
 
 
 def adapt(which: str, options: Options) -> Adapted:
@@ -94,8 +93,8 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
         embed, what = (lambda views: encode(_pictures.pillow(views))), "its encode()"
     else:
         embed, what = model, "what it returns"
-    told = (f"embedding: {what}; {PREPARES_ITSELF}",)
-    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), told)
+    words = f"embedding: {what}; the code is given these pictures, and prepares them itself"
+    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), words)
 
 
 def _made(thing: Any, which: str) -> Any:

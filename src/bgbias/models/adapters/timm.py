@@ -12,7 +12,7 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square, unbordered
+from bgbias.models.adapters._preparation import of_library
 from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.backbones.timm import (
     converted,
@@ -63,8 +63,12 @@ def _adapted(
     import timm
 
     config = timm.data.resolve_model_data_config(network)
-    own = Preparation(
-        _look(name, config, options), normalised(config["mean"], config["std"]), "timm's configuration"
+    _, *sides = config["input_size"]
+    colours, mode, size = (config["mean"], config["std"]), config["crop_mode"], options.size or sides[0]
+    resize = math.floor(size / config["crop_pct"])
+    look = Look(size, resize, mode == "squash", config["interpolation"], "even")
+    preparation = of_library(
+        name, options, "timm's configuration", sides, look, colours, has_borders=mode == "border"
     )
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
@@ -74,7 +78,7 @@ def _adapted(
     is_clip = "_clip" in str(known.get("architecture")) and bool(known.get("num_classes"))
     if is_clip and "_ft_" not in str(known.get("tag")):
         told = (*told, UNPROJECTED)
-    return adapted(name, network, prepared(own, options), options, told, embedding, guesses=guesses)
+    return adapted(name, network, preparation, options, told, embedding, guesses=guesses)
 
 
 def _created(which: str, source: str, options: Options) -> Any:
@@ -84,14 +88,3 @@ def _created(which: str, source: str, options: Options) -> Any:
         if options.weights is None and not published_config(which).has_weights:
             raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
     return asked(f"timm:{which}", source, lambda: create(which, options.weights is None, **more))
-
-
-def _look(name: str, config: dict[str, Any], options: Options) -> Look:
-    _, height, width = config["input_size"]
-    mode = config["crop_mode"]
-    square(height, width, name)
-    unbordered(mode == "border", height, options, name)
-    size = options.size or height
-    return Look(
-        size, math.floor(size / config["crop_pct"]), mode == "squash", config["interpolation"], "even"
-    )

@@ -10,7 +10,7 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import asked, named
 from bgbias.models.adapters._network import adapted
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared
+from bgbias.models.adapters._preparation import of_library
 from bgbias.models.adapters._weights import fill
 from bgbias.models.look import Look
 
@@ -46,11 +46,10 @@ def adapt(which: str, options: Options) -> Adapted:
     transforms = weights.transforms()
     (size,), (resize,) = transforms.crop_size, transforms.resize_size
     look = Look(size, resize, interpolation=transforms.interpolation.value, rounding="even")
-    own = Preparation(
-        look, normalised(transforms.mean, transforms.std), f"torchvision's transforms of {weights}"
-    )
+    source, colours = f"torchvision's transforms of {weights}", (transforms.mean, transforms.std)
+    preparation = of_library(name, options, source, (size, size), look, colours)
     embedding = "embedding: what the last layer, the classifier, is given"
-    return adapted(name, network, prepared(own, options), options, told, embedding)
+    return adapted(name, network, preparation, options, told, embedding)
 
 
 def _without_classifier(network: Any, name: str) -> None:
