@@ -30,7 +30,15 @@ def preparation(processor: Any, name: str, options: Options) -> Preparation:
     scale = float(processor.rescale_factor) if getattr(processor, "do_rescale", True) else 1.0
     order = "bgr" if getattr(processor, "do_flip_channel_order", False) else "rgb"
     look, normalise = _look(processor, name), Preprocess(scale, mean, std, order)
-    _agree(processor, look, normalise, name)
+    shape = (look.resize + 37, look.resize + 101, 3)
+    photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
+    theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()
+    ours = normalise(torch.from_numpy(np.array(look(photo))).permute(2, 0, 1)[None])[0]
+    if theirs.shape != ours.shape or (theirs - ours).abs().mean() > ROUNDING * ours.std():
+        raise UserError(
+            f"{name}: {type(processor).__name__} does more to photos than {look} and normalising, so that this would be another"
+            " model. Write a function that prepares pictures itself, and name it: --model file.py:function."
+        )
     return prepared(Preparation(look, normalise, f"{type(processor).__name__} of transformers"), options)
 
 
@@ -86,16 +94,3 @@ def _look(processor: Any, name: str) -> Look:
         f"{name} looks at photos of any shape ({type(processor).__name__}: {resized}), which has no square to compare. Write a"
         " function that prepares pictures itself, and name it: --model file.py:function."
     )
-
-
-def _agree(processor: Any, look: Look, normalise: Preprocess, name: str) -> None:
-    shape = (look.resize + 37, look.resize + 101, 3)
-    photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
-    theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()
-    seen = torch.from_numpy(np.array(look(photo))).permute(2, 0, 1)[None]
-    ours = normalise(seen)[0]
-    if theirs.shape != ours.shape or (theirs - ours).abs().mean() > ROUNDING * ours.std():
-        raise UserError(
-            f"{name}: {type(processor).__name__} does more to photos than {look} and normalising, so that this would be another"
-            " model. Write a function that prepares pictures itself, and name it: --model file.py:function."
-        )

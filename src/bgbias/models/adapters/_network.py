@@ -55,7 +55,7 @@ def adapted(
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
-        return torch.cat([pooled(network(part), how) for part in parts]).float()
+        return torch.cat([pooled(network(part), how)[0] for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
@@ -64,16 +64,17 @@ def adapted(
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output = attempted(name, side, lambda: network(seen(_batch(black, device))))
-        dim = pooled(output, how).shape[1]
-    lines = (preparation.told(), embedding or describe_pooling(output, how), *told)
+        output, words = pooled(attempted(name, side, lambda: network(seen(_batch(black, device)))), how)
+    lines = (preparation.told(), embedding or words, *told)
     others = {
         options: partial(vectors, normalise=normalise)
         for options, normalise in preparation.alternatives().items()
     }
     guesses = (*preparation.guesses(), *guesses)
     module = network if isinstance(network, torch.nn.Module) else None
-    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others, module)
+    return Adapted(
+        name, preparation.look, output.shape[1], lines, vectors, embedded, device, guesses, others, module
+    )
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
@@ -88,39 +89,30 @@ def _batch(views: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
 
 
-def pooled(output: Any, how: str | None) -> Tensor:
-    """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean)."""
+def pooled(output: Any, how: str | None) -> tuple[Tensor, str]:
+    """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean); and what
+    they are, in words.
+    """
     output = _tensor(output)
-    if output.ndim == 2 and how is None:
-        return output
-    if output.ndim == 4 and how in (None, "mean"):
-        return output.mean((2, 3))
-    if output.ndim == 3 and how is not None:
-        return output[:, 0] if how == "cls" else output.mean(1)
     shape = list(output.shape)
-    if output.ndim == 2:
-        raise UserError(f"The network gives vectors {shape}: there is nothing to pool. Leave --pooling out.")
-    if output.ndim == 3:
-        raise UserError(
-            f"The network gives tokens {shape}. Say --pooling cls (the first of them) or --pooling mean."
-        )
-    if output.ndim == 4:
-        raise UserError(f"The network gives a map {shape}, which has no class token. Say --pooling mean.")
-    raise UserError(
-        f"The network gives {shape}, where vectors [B, D], a map [B, D, h, w] or tokens [B, N, D] are expected."
-    )
-
-
-def describe_pooling(output: Any, how: str | None) -> str:
-    """The same in words."""
-    dims = _tensor(output).ndim
-    if dims == 2:
-        return "embedding: the network's output"
-    if dims == 4:
-        return "embedding: the mean of the network's feature map"
-    return (
-        f"embedding: {'the first token' if how == 'cls' else 'the mean of the tokens'} that the network gives"
-    )
+    match output.ndim, how:
+        case 2, None:
+            return output, "embedding: the network's output"
+        case 4, None | "mean":
+            return output.mean((2, 3)), "embedding: the mean of the network's feature map"
+        case 3, "cls":
+            return output[:, 0], "embedding: the first token that the network gives"
+        case 3, "mean":
+            return output.mean(1), "embedding: the mean of the tokens that the network gives"
+        case 2, _:
+            fault = f"vectors {shape}: there is nothing to pool. Leave --pooling out."
+        case 3, _:
+            fault = f"tokens {shape}. Say --pooling cls (the first of them) or --pooling mean."
+        case 4, _:
+            fault = f"a map {shape}, which has no class token. Say --pooling mean."
+        case _:
+            fault = f"{shape}, where vectors [B, D], a map [B, D, h, w] or tokens [B, N, D] are expected."
+    raise UserError(f"The network gives {fault}")
 
 
 def _tensor(output: Any) -> Tensor:

@@ -99,9 +99,8 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
 
 def _made(thing: Any, which: str) -> Any:
     """The model itself: what a function or class without arguments returns, else the thing."""
-    if isinstance(thing, torch.nn.Module) or (hasattr(thing, "encode") and not inspect.isclass(thing)):
-        return thing
-    if not callable(thing):
+    is_encoder = hasattr(thing, "encode") and not inspect.isclass(thing)
+    if is_encoder or isinstance(thing, torch.nn.Module) or not callable(thing):
         return thing
     required = [
         p.name

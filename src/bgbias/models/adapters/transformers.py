@@ -18,7 +18,7 @@ from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
 from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
-from bgbias.models.adapters._network import adapted, attempted, describe_pooling, pooled
+from bgbias.models.adapters._network import adapted, attempted, pooled
 from bgbias.models.adapters._preparation import Preparation, usual
 from bgbias.models.adapters._weights import fill
 
@@ -151,8 +151,8 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = describe_pooling(output.last_hidden_state, how) + unprojected
-    return lambda **given: pooled(tower(**given).last_hidden_state, how), words
+    _, words = pooled(output.last_hidden_state, how)
+    return lambda **given: pooled(tower(**given).last_hidden_state, how)[0], words + unprojected
 
 
 def _vectors(output: Any) -> Any:
