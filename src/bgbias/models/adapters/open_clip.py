@@ -27,19 +27,38 @@ LISTING = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
 def adapt(which: str, options: Options) -> Adapted:
     """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
     open_clip = needed("open_clip", "open-clip")
-    name = f"open_clip:{which}"
-    told: tuple[str, ...]
+    name, is_published = f"open_clip:{which}", options.weights is None
+    place, tag = which, ""
+    told: tuple[str, ...] = ()
     guesses: tuple[str, ...] = ()
+    more: dict[str, Any] = {}
     if which.startswith((HUB, FOLDER)):
-        place = which.removeprefix(HUB).removeprefix(FOLDER)
-        source = place if which.startswith(FOLDER) else f"{PAGE}{place}"
-        with silence():
-            model, told = asked(name, source, lambda: _elsewhere(which, options)), ()
+        source = which.removeprefix(FOLDER) if which.startswith(FOLDER) else PAGE + which.removeprefix(HUB)
     else:
-        model, source, told = _built_in(which, name, options)
+        place, tag, source, told, more = _built_in(which, name, is_published)
         quick = f"{which}-quickgelu"
         if options.weights is not None and quick in open_clip.list_models():
             guesses = (guess_activation(name, options.weights, f"open_clip:{quick}"),)
+
+    def create() -> Any:
+        here = place
+        if which.startswith(HUB) and not is_published:  # its configuration alone is fetched
+            from huggingface_hub import hf_hub_download
+
+            config = hf_hub_download(which.removeprefix(HUB), "open_clip_config.json")
+            here = f"{FOLDER}{Path(config).parent}"
+        return open_clip.create_model(
+            here,
+            tag if tag and is_published else None,
+            load_weights=is_published,
+            require_pretrained=is_published,
+            force_image_size=options.size,
+            pretrained_text=False,
+            **more,
+        )
+
+    with silence():
+        model = asked(name, source, create)
     if options.weights is not None:
         told = (*fill(model.visual, options.weights, name, lambda state: _converted(model, state)), *told)
     else:
@@ -70,8 +89,10 @@ def adapt(which: str, options: Options) -> Adapted:
     return adapted(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
 
 
-def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[str, ...]]:
-    """The model, where its weights come from, and what was settled on the way."""
+def _built_in(
+    which: str, name: str, is_published: bool
+) -> tuple[str, str, str, tuple[str, ...], dict[str, Any]]:
+    """Architecture and tag, where the weights come from, what was settled on the way, and options of OpenCLIP that it needs."""
     import open_clip
 
     architecture, _, tag = which.partition("/")
@@ -79,7 +100,7 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag:
         named(tag, tags, f"pretrained tag of {architecture}", " ".join(tags))
-    elif options.weights is None:
+    elif is_published:
         raise UserError(
             f"{name} does not say which weights: open_clip:{architecture}/<tag> of {' '.join(tags) or 'none'}."
         )
@@ -96,35 +117,7 @@ def _built_in(which: str, name: str, options: Options) -> tuple[Any, str, tuple[
     }
     hub = published.get("hf_hub", "").strip("/")
     source = f"{PAGE}{hub}" if hub else published.get("url", "")
-
-    more = {"force_quick_gelu": quick, "force_preprocess_cfg": kept}
-    with silence():
-        return asked(name, source, lambda: _create(architecture, options, tag, **more)), source, told
-
-
-def _elsewhere(which: str, options: Options) -> Any:
-    """A model of the hub's or of a folder; its configuration alone is fetched if the weights are given."""
-    if options.weights is not None and which.startswith(HUB):
-        from huggingface_hub import hf_hub_download
-
-        config = hf_hub_download(which.removeprefix(HUB), "open_clip_config.json")
-        which = f"{FOLDER}{Path(config).parent}"
-    return _create(which, options)
-
-
-def _create(which: str, options: Options, tag: str | None = None, **more: Any) -> Any:
-    import open_clip
-
-    is_published = options.weights is None
-    return open_clip.create_model(
-        which,
-        tag if is_published else None,
-        load_weights=is_published,
-        require_pretrained=is_published,
-        force_image_size=options.size,
-        pretrained_text=False,
-        **more,
-    )
+    return architecture, tag, source, told, {"force_quick_gelu": quick, "force_preprocess_cfg": kept}
 
 
 def _converted(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
