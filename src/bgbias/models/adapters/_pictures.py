@@ -18,11 +18,17 @@ from PIL import Image
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, Adapted, Options, _image_processor
+from bgbias.models.adapters import LOOKS, Adapted, Options
 from bgbias.models.adapters._calls import AloneCheck
 from bgbias.models.adapters._library import OFFLINE_FOLDER, PAGE, asked, folder_or_page, named, needed
 from bgbias.models.adapters._network import attempted
-from bgbias.models.adapters._preparation import Preparation, usual
+from bgbias.models.adapters._preparation import (
+    Preparation,
+    image_processor,
+    normalising_alone,
+    of_processor,
+    usual,
+)
 
 TASK = "CIFAR10Clustering"  # encoders of MTEB are told which task they are asked for: one of images alone
 OFFLINE_CACHE = "Fetch it where there is a network, and copy that machine's cache of the hub here (HF_HOME)."
@@ -47,7 +53,7 @@ def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
         raise UserError(
             f"{name} embeds {' and '.join(map(str, model.modalities))}, no images; choose another one."
         )
-    processor = _image_processor.of(model[0])
+    processor = image_processor(model[0])
     if processor is None:
         raise UserError(
             f"{name} has no image processor of transformers, which would say what is seen of a photo. Write a function that"
@@ -55,10 +61,10 @@ def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
         )
 
     def embed(views: list[np.ndarray]) -> Any:
-        with _image_processor.normalising_alone(processor):
+        with normalising_alone(processor):
             return model.encode(pillow(views), batch_size=len(views), show_progress_bar=False)
 
-    preparation = _image_processor.preparation(processor, name, Options())
+    preparation = of_processor(processor, name, Options())
     told = f"embedding: its encode() ({', '.join(type(module).__name__ for module in model)})"
     return adapted(name, embed, preparation, told, str(model.device))
 
@@ -83,17 +89,17 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
     if (ask := getattr(model, "get_image_embeddings", None)) is None:
         task = needed("mteb", "mteb").get_task(TASK)
         ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
-    processor = _image_processor.of(model)
+    processor = image_processor(model)
     told = "embedding: its image embeddings"
     if processor is None:
         preparation = usual(options, normalises_itself=True)
         told += ", for which it prepares these pictures itself"
     else:
         options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
-        preparation = _image_processor.preparation(processor, name, options)
+        preparation = of_processor(processor, name, options)
 
     def embed(views: list[np.ndarray]) -> Any:
-        with _image_processor.normalising_alone(processor):
+        with normalising_alone(processor):
             return ask(_Batches([{"image": pillow(views)}]), show_progress_bar=False)
 
     return adapted(name, embed, preparation, told)

@@ -13,9 +13,8 @@ from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
-from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._network import adapted, fill, guess_activation
 from bgbias.models.adapters._preparation import of_library
-from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.look import Interpolation, Look
 
 TAKES = "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>"

@@ -25,7 +25,6 @@ from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._library import named, reached_or_offline
 from bgbias.models.adapters._preparation import usual
-from bgbias.models.adapters._weights import fill
 
 TAKES = "file.py:function or module:function"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
@@ -73,7 +72,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     if isinstance(model, torch.nn.Module):
         # Not hers: it changes its device and its mode.
         network = copy.deepcopy(model)
-        told = () if options.weights is None else fill(network, options.weights, name)
+        told = () if options.weights is None else _network.fill(network, options.weights, name)
         return _network.adapted(name, network, usual(options), options, told)
     # Texts have an encode() of their own.
     encode = None if isinstance(model, str) else getattr(model, "encode", None)

@@ -11,9 +11,8 @@ from typing import Any
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import PAGE, asked
-from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._network import adapted, fill, guess_activation
 from bgbias.models.adapters._preparation import of_library
-from bgbias.models.adapters._weights import fill, guess_activation
 from bgbias.models.backbones.timm import (
     converted,
     create,

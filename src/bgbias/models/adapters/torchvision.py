@@ -9,9 +9,8 @@ from bgbias.compute.lazy import nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import asked, named
-from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._network import adapted, fill
 from bgbias.models.adapters._preparation import of_library
-from bgbias.models.adapters._weights import fill
 from bgbias.models.look import Look
 
 TAKES = "the name of a classifier of torchvision"
