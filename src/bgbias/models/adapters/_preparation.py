@@ -44,11 +44,7 @@ class Preparation:
         """A line for people."""
         seen = f"photos: {self.look}"
         if self.normalise is not None:
-            scale = self.normalise.scale
-            mean, std = (
-                " ".join(f"{value / (255 * scale):.4g}" for value in values)
-                for values in (self.normalise.mean, self.normalise.std)
-            )
+            mean, std = (" ".join(f"{value:.4g}" for value in values) for values in _colours(self.normalise))
             seen += f"; mean {mean}, std {std}"
         return f"{seen} ({self.source})"
 
@@ -79,6 +75,12 @@ def normalised(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
     """That of libraries whose colours are in 0..1 before they are normalised."""
     (r, g, b), (of_r, of_g, of_b) = map(float, mean), map(float, std)
     return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
+
+
+def _colours(normalise: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of colours in 0..1."""
+    scaled = 255 * normalise.scale
+    return tuple(v / scaled for v in normalise.mean), tuple(v / scaled for v in normalise.std)
 
 
 def square(height: int | None, width: int | None, name: str) -> int | None:
@@ -139,8 +141,7 @@ def prepared(own: Preparation, options: Options) -> Preparation:
         interpolation=options.interpolation or look.interpolation,
     )
     if normalise is not None and (options.mean or options.std):
-        scaled = 255 * normalise.scale
-        mean, std = (tuple(v / scaled for v in values) for values in (normalise.mean, normalise.std))
+        mean, std = _colours(normalise)
         chosen = normalised(options.mean or mean, options.std or std)
         normalise = replace(chosen, order=normalise.order)
     changed = [f"--{name}" for name in options.given() if name in LOOKS | NORMALISES]

@@ -13,7 +13,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -35,13 +34,10 @@ def adapt(which: str, options: Options) -> Adapted:
     place, _, name = which.rpartition(":")
     if not place or not name.isidentifier():
         raise UserError(f"'{which}' names no function; write {TAKES}.")
-    folder = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
+    file = Path(place).resolve() if place.endswith(".py") else None
+    folder = file.parent if file else Path.cwd()
     with _beside(folder):
-        code = (
-            _of_file(Path(place))
-            if place.endswith(".py")
-            else _told(place, partial(importlib.import_module, place))
-        )
+        code = _of_file(Path(place)) if file else _told(place, lambda: importlib.import_module(place))
         public = [n for n in vars(code) if not n.startswith("_") and callable(getattr(code, n))]
         if not hasattr(code, name):
             named(name, public, f"function in {place}:", ", ".join(public) or "none")

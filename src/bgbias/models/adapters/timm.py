@@ -41,7 +41,12 @@ def adapt(which: str, options: Options) -> Adapted:
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else next(iter(sources(which)), "")
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
     guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
-    network = _created(which, source, options)
+    more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
+    if not elsewhere:
+        more |= input_size(which, options.size)
+        if options.weights is None and not published_config(which).has_weights:
+            raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
+    network = asked(name, source, lambda: create(which, options.weights is None, **more))
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
         told = fill(network, options.weights, name, lambda state: converted(network, state))
@@ -78,12 +83,3 @@ def _adapted(
     if is_clip and "_ft_" not in str(known.get("tag")):
         told = (*told, UNPROJECTED)
     return adapted(name, network, preparation, options, told, embedding, guesses=guesses)
-
-
-def _created(which: str, source: str, options: Options) -> Any:
-    more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
-    if not which.startswith(ELSEWHERE):
-        more |= input_size(which, options.size)
-        if options.weights is None and not published_config(which).has_weights:
-            raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
-    return asked(f"timm:{which}", source, lambda: create(which, options.weights is None, **more))
