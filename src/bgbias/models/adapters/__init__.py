@@ -26,6 +26,7 @@ from bgbias.models.look import Interpolation, Look
 SHARED = {
     "_pictures": ("mteb", "sentence_transformers"),
     "_whole_networks": ("exported", "onnx", "tflite", "torchscript"),
+    "_zoos": ("open_clip", "timm", "torchvision"),
 }
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})

@@ -92,27 +92,6 @@ def square(height: int | None, width: int | None, name: str) -> int | None:
     return height
 
 
-def of_library(
-    name: str,
-    options: Options,
-    source: str,
-    sides: tuple[int, int],
-    look: Look,
-    colours: tuple[tuple[float, ...], tuple[float, ...]],
-    has_borders: bool = False,
-) -> Preparation:
-    """What a library's configuration says, with what ``options`` say in its place; ``colours``: mean and std of 0..1.
-
-    Pictures that are no squares (``sides``: height and width), and borders around photos, are an error.
-    """
-    side = square(*sides, name)
-    if has_borders and options.resize is None and options.squash is None:
-        raise UserError(
-            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {side}."
-        )
-    return prepared(Preparation(look, normalised(*colours), source), options)
-
-
 def usual(options: Options, size: int | None = None, normalises_itself: bool = False) -> Preparation:
     """What most networks that were trained on ImageNet see, for models that tell nothing but perhaps their input's side.
 
