@@ -1,9 +1,5 @@
-"""Models that are given whole pictures, and prepare them themselves. They have no gradients.
-
-``sentence-transformers:clip-ViT-B-32`` is a model of sentence-transformers, by its name on huggingface.co or a folder;
-``mteb:openai/clip-vit-base-patch32`` one of the registry of the embedding benchmark MTEB, which is given pictures in batches, as
-MTEB's image tasks make them. Their image processors say what is seen of a photo, and normalise it; an encoder of MTEB may have
-none. What a person's own function or object makes of pictures is here, too.
+"""Models that are given whole pictures, and prepare them themselves: encoders of sentence-transformers and of MTEB, and what a
+person's own function or object makes of pictures. They have no gradients.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +32,10 @@ LISTING = "python -c \"import mteb; print(*(m.name for m in mteb.get_model_metas
 
 
 def adapt_sentence_transformers(which: str, options: Options) -> Adapted:
-    """The model on the device."""
+    """Models of sentence-transformers that embed images, by name or folder: ``sentence-transformers:clip-ViT-B-32``.
+
+    Their image processor says what is seen of a photo, and normalises it.
+    """
     library = needed("sentence_transformers", "sentence-transformers")
     source = folder_or_page(which, "" if "/" in which else f"sentence-transformers/{which}")
     name, device = f"sentence-transformers:{which}", pick(options.device)
@@ -70,7 +69,11 @@ def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
 
 
 def adapt_mteb(which: str, options: Options) -> Adapted:
-    """The encoder that MTEB builds, with the revision that MTEB pins."""
+    """Image encoders of the embedding benchmark MTEB, by the names of its registry: ``mteb:openai/clip-vit-base-patch32``.
+
+    They are given pictures in batches, as MTEB's image tasks make them. Where they have an image processor of transformers,
+    it says what is seen of a photo; else they prepare the pictures themselves.
+    """
     library = needed("mteb", "mteb")
     name, device = f"mteb:{which}", pick(options.device)
     known = {meta.name: meta for meta in library.get_model_metas()}
@@ -173,6 +176,7 @@ def embed_whole(
 
 MEMBERS: dict[str, dict[str, Any]] = {
     "mteb": {
+        "__doc__": adapt_mteb.__doc__,
         "OF": "mteb",
         "TAKES": "the name of an image model in MTEB's registry",
         "OPTIONS": LOOKS,
@@ -180,6 +184,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "of_object": mteb_encoder,
     },
     "sentence_transformers": {
+        "__doc__": adapt_sentence_transformers.__doc__,
         "OF": "sentence_transformers",
         "TAKES": "the name of a model on huggingface.co, or a folder",
         "OPTIONS": frozenset(),

@@ -1,13 +1,4 @@
-"""A whole network in a file. Loading it runs no Python of its own.
-
-``torchscript:model.pt`` is from ``torch.jit.save``. These may also be named by their file alone: ``exported:model.pt2``, from
-``torch.export.save``; ``onnx:model.onnx``, a graph that ONNX Runtime runs; ``tflite:model.tflite``, a network as phones run it,
-by LiteRT on the processor. The last two have no gradients.
-
-The network is given one tensor, RGB [B, 3, S, S] (ONNX and TFLite: or [B, S, S, 3]), normalised as the options say, or as usual
-for ImageNet; where it takes whole numbers of 8 bits, they are grey levels. A TFLite model's embedding is the last tensor that is
-named after pooling, in real numbers; ``tflite:model.tflite#AvgPool/AvgPool`` names another one.
-"""
+"""A whole network in a file. Loading it runs no Python of its own."""
 
 import warnings
 from collections.abc import Callable
@@ -39,7 +30,11 @@ GREY_LEVELS = {np.uint8: 0, np.int8: -128}  # what black is in TFLite
 
 
 def adapt_torchscript(which: str, options: Options) -> Adapted:
-    """The network as it was saved; a file that holds weights alone is an error."""
+    """A whole network as TorchScript, from ``torch.jit.save``: ``torchscript:model.pt``. Loading it runs no Python of its
+    own, and a file that holds weights alone is an error.
+
+    It is given RGB [B, 3, S, S], normalised as the options say, or as usual for ImageNet.
+    """
     path = _present(which)
     kind = state_dicts.kind(path)
     if kind != "a network as TorchScript":
@@ -52,7 +47,11 @@ def adapt_torchscript(which: str, options: Options) -> Adapted:
 
 
 def adapt_exported(which: str, options: Options) -> Adapted:
-    """The program as it was exported, for photos of the size that it was exported for: its modes were settled then."""
+    """A whole network as a program, from ``torch.export.save``: ``exported:model.pt2``, or the file's name alone. Loading it
+    runs no Python of its own.
+
+    It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
+    """
     path = _present(which)
     program: Any = asked(f"exported:{which}", which, lambda: torch.export.load(path))
     entries = set(program.graph_signature.user_inputs)
@@ -67,7 +66,13 @@ def adapt_exported(which: str, options: Options) -> Adapted:
 
 
 def adapt_onnx(which: str, options: Options) -> Adapted:
-    """The graph on the processor, or on a GPU where ONNX Runtime was built for one and it is asked for."""
+    """An image encoder as an ONNX graph: ``onnx:model.onnx``, or the file's name alone, run by ONNX Runtime. It has no
+    gradients.
+
+    The input is one tensor, [B, 3, S, S] or [B, S, S, 3]. Whole numbers of 8 bits are given grey levels; floating-point
+    numbers are normalised as the options say, or as usual for ImageNet. It runs on the processor, or on a GPU where
+    ONNX Runtime was built for one and it is asked for.
+    """
     _present(which)
     options.refuse_precision(which)
     session = load_graph(which, f"onnx:{which}", which, options.device)
@@ -102,7 +107,13 @@ def adapt_onnx(which: str, options: Options) -> Adapted:
 
 
 def adapt_tflite(which: str, options: Options) -> Adapted:
-    """The network; one that takes no squares of colours, or has no pooled tensor, is an error."""
+    """A network as phones run it: ``tflite:model.tflite``, or the file's name alone, run by LiteRT on the processor. No
+    gradients.
+
+    Whole numbers of 8 bits are given grey levels; floating-point numbers are normalised as the options say, or as usual for
+    ImageNet. The embedding is the last tensor that is named after pooling, in real numbers;
+    ``tflite:model.tflite#AvgPool/AvgPool`` names another one.
+    """
     library = needed("ai_edge_litert.interpreter", "tflite")
     file, _, tensor = which.partition("#")
     _present(file)
@@ -204,10 +215,23 @@ def _without_gradients(
 
 
 MEMBERS: dict[str, dict[str, Any]] = {
-    "torchscript": {"TAKES": "a file of torch.jit.save", "adapt": adapt_torchscript},
-    "exported": {"TAKES": "a file of torch.export.save", "adapt": adapt_exported},
-    "onnx": {"TAKES": "a file with an ONNX graph", "adapt": adapt_onnx},
+    "torchscript": {
+        "__doc__": adapt_torchscript.__doc__,
+        "TAKES": "a file of torch.jit.save",
+        "adapt": adapt_torchscript,
+    },
+    "exported": {
+        "__doc__": adapt_exported.__doc__,
+        "TAKES": "a file of torch.export.save",
+        "adapt": adapt_exported,
+    },
+    "onnx": {
+        "__doc__": adapt_onnx.__doc__,
+        "TAKES": "a file with an ONNX graph",
+        "adapt": adapt_onnx,
+    },
     "tflite": {
+        "__doc__": adapt_tflite.__doc__,
         "TAKES": "a file .tflite, and perhaps #<tensor>",
         "OPTIONS": LOOKS | NORMALISES,
         "adapt": adapt_tflite,

@@ -1,12 +1,4 @@
-"""Networks of model zoos, whose weights are published with the preparation of photos that they were trained with.
-
-* ``timm:resnet50``, ``timm:vit_small_patch14_dinov2.lvd142m``, ``timm:hf-hub:<owner>/<name>``: the embedding is what timm pools
-  before the classifier (``num_classes=0``). A Vision Transformer with another ``size`` gets its positions resampled by timm.
-* ``torchvision:resnet50``, or with one of several weights ``torchvision:resnet50/IMAGENET1K_V1``: the embedding is what the last
-  layer, the classifier, is given.
-* ``open_clip:ViT-B-32/laion2b_s34b_b79k``, ``open_clip:hf-hub:<owner>/<name>`` or a folder of that form,
-  ``open_clip:local-dir:<folder>``: the embedding is ``encode_image``.
-"""
+"""Networks of model zoos, whose weights are published with the preparation of photos that they were trained with."""
 
 from __future__ import annotations
 
@@ -44,7 +36,11 @@ TOWERS = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
 
 
 def adapt_timm(which: str, options: Options) -> Adapted:
-    """The network with its own pooling, or the one that is asked for."""
+    """Image networks of timm: ``timm:resnet50``, ``timm:vit_small_patch14_dinov2.lvd142m``, ``timm:hf-hub:<owner>/<name>``.
+
+    The embedding is what timm pools before the classifier (``num_classes=0``); photos are prepared as the pretrained
+    configuration says. A Vision Transformer with another ``size`` gets its positions resampled by timm.
+    """
     name = f"timm:{which}"
     elsewhere = which.startswith((HUB, "hf_hub:", FOLDER))
     source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else next(iter(sources(which)), "")
@@ -95,7 +91,11 @@ def _timm_adapted(
 
 
 def adapt_torchvision(which: str, options: Options) -> Adapted:
-    """The classifier without its last layer."""
+    """Classifiers of torchvision: ``torchvision:resnet50``, or with one of several weights
+    ``torchvision:resnet50/IMAGENET1K_V1``.
+
+    The embedding is what the last layer, the classifier, is given; photos are prepared as the weights' own transforms do it.
+    """
     from torchvision import models
 
     architecture, _, tag = which.partition("/")
@@ -144,7 +144,11 @@ def _without_classifier(network: Any, name: str) -> None:
 
 
 def adapt_open_clip(which: str, options: Options) -> Adapted:
-    """The image tower; the text tower is loaded with it, as OpenCLIP does, and not used."""
+    """Image towers of OpenCLIP: ``open_clip:ViT-B-32/laion2b_s34b_b79k``, ``open_clip:hf-hub:<owner>/<name>`` or a folder of
+    that form, ``open_clip:local-dir:<folder>``.
+
+    The embedding is ``encode_image``; photos are prepared as the weights' own configuration says.
+    """
     open_clip = needed("open_clip", "open-clip")
     name, is_published = f"open_clip:{which}", options.weights is None
     place, tag = which, ""
@@ -275,14 +279,20 @@ def _prepared(
 
 MEMBERS: dict[str, dict[str, Any]] = {
     "timm": {
+        "__doc__": adapt_timm.__doc__,
         "OF": "timm",
         "TAKES": "the name of a model of timm, or hf-hub:<owner>/<name>",
         "OPTIONS": OPTIONS | {"pooling"},
         "adapt": adapt_timm,
         "of_object": timm_network,
     },
-    "torchvision": {"TAKES": "the name of a classifier of torchvision", "adapt": adapt_torchvision},
+    "torchvision": {
+        "__doc__": adapt_torchvision.__doc__,
+        "TAKES": "the name of a classifier of torchvision",
+        "adapt": adapt_torchvision,
+    },
     "open_clip": {
+        "__doc__": adapt_open_clip.__doc__,
         "TAKES": "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>",
         "adapt": adapt_open_clip,
     },
