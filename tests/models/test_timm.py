@@ -15,7 +15,6 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.files.state_dicts import read_state_dict
 from bgbias.models import backbones
-from bgbias.models.backbones import _weights
 from bgbias.models.backbones import timm as plugin
 
 
@@ -140,7 +139,7 @@ def test_published_weights_fit_another_size_of_photos(name: str, size: int, tmp_
     whole = timm.create_model(name)
     save_file({k: v.contiguous() for k, v in whole.state_dict().items()}, tmp_path / "whole.safetensors")
     trunk = build(name, img_size=size)
-    _weights.load(trunk, tmp_path / "whole.safetensors", f"timm:{name}")
+    backbones.load(trunk, tmp_path / "whole.safetensors", f"timm:{name}")
     same, resampled = [], []
     for key, tensor in trunk.net.state_dict().items():
         (same if torch.equal(tensor, whole.state_dict()[key]) else resampled).append(key)
@@ -171,7 +170,7 @@ def test_a_size_of_photos_that_weights_are_not_for_is_blamed_and_not_the_weights
     with torch.device("meta"):
         trunk = build("mixer_s32_224", img_size=256)
     with pytest.raises(UserError, match=r"right\.safetensors fits .*leave backbones\..*\.img_size .* out"):
-        _weights.fitted(trunk, state, "timm:mixer_s32_224", "right.safetensors")
+        backbones.fitted(trunk, state, "timm:mixer_s32_224", "right.safetensors")
     other = {"stem.weight": state["stem.proj.weight"]}
     with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):
-        _weights.fitted(trunk, other, "timm:mixer_s32_224", "other.safetensors")
+        backbones.fitted(trunk, other, "timm:mixer_s32_224", "other.safetensors")

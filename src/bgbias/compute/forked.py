@@ -13,7 +13,7 @@ import signal
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkProcess
 
@@ -48,9 +48,11 @@ def forked(
             numbers, open_here = range(number, count, processes), [ours, *(pipe for _, pipe in workers)]
             given = (make, numbers, places[number], theirs, open_here)
             worker = fork.Process(target=_work, args=given, daemon=True)
-            with warnings.catch_warnings(), _without_collection():
+            gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
                 worker.start()
+            gc.unfreeze()
             theirs.close()
             workers.append((worker, ours))
         for number in range(count):
@@ -68,18 +70,6 @@ def forked(
             pipe.close()
         for worker, _ in workers:
             worker.join()
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Garbage stays where it is: to collect what belongs to a GPU would end a forked process."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _wait(worker: ForkProcess, pipe: Connection) -> None:
@@ -105,8 +95,6 @@ def _work(
     pipe: Connection,
     inherited: list[Connection],
 ) -> None:
-    gc.freeze()  # what the other process left behind is not this one's to collect
-    gc.enable()
     # Open in a process that waits, these would keep others from noticing that nobody is at the other end.
     for end in inherited:
         end.close()

@@ -170,7 +170,6 @@ def _network_of(study: Study, node: Node) -> Named | None:
 
 def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
-    from bgbias.models.backbones import _weights
     from bgbias.training import loop
 
     if named.variant:
@@ -183,7 +182,7 @@ def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) ->
         # timm's own conversions compute with values.
         device = "cpu" if named.variant else "meta"
         state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{named.name}.weights", device)
-        _weights.fitted(trunk, state, named.kind, str(file))
+        backbones.fitted(trunk, state, named.kind, str(file))
 
 
 def _check_masker(name: str, module: Any, file: Path | None) -> None:

@@ -35,7 +35,10 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
             opacity = np.asarray(image.getchannel("A"))
             if opacity.min() < 255:
                 return opacity
-        is_coloured = image.mode in ("RGB", "RGBA") and _is_coloured(np.asarray(image.convert("RGB")))
+        is_coloured = False
+        if image.mode in ("RGB", "RGBA"):
+            rgb = np.asarray(image.convert("RGB"))
+            is_coloured = ((rgb.max(-1) - rgb.min(-1)) > COLOURED).mean() > COLOURED_SHARE
     if is_coloured:
         raise NoMaskError(
             f"'{name}' is no mask: it has colours, as a photo or a map of labels, and masks are white where the object is and"
@@ -58,10 +61,6 @@ def is_cut_out(data: bytes, name: str) -> bool:
     """Whether a picture is transparent in part, so that it may serve as the mask of itself."""
     with pixels.opened(data, name) as image:
         return pixels.transparent(image)
-
-
-def _is_coloured(picture: NDArray[np.uint8]) -> bool:
-    return bool(((picture.max(-1) - picture.min(-1)) > COLOURED).mean() > COLOURED_SHARE)
 
 
 def _numbered(levels: NDArray[np.uint8], name: str) -> NoMaskError:

@@ -21,7 +21,7 @@ from bgbias.masks import quality
 from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
-from bgbias.models.adapters import _runtime
+from bgbias.models.adapters._library import load_graph
 
 KINDS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 PACKED = "onnx"  # the one tensor of a .safetensors that holds a graph
@@ -106,7 +106,7 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     path = weights_file(name, params.weights)
     check_exists(path, name)
     graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
-    session = _runtime.session(graph, f"Masker '{name}'", str(path), device)
+    session = load_graph(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)
     names = [one.name for one in session.get_outputs()]
     if recipe.output not in (*names, None):

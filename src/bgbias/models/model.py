@@ -19,7 +19,6 @@ from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.atomic import replacing
 from bgbias.models import backbones
-from bgbias.models.backbones._weights import load as load_weights
 from bgbias.models.preprocess import Preprocess
 from bgbias.settings import Strict
 
@@ -136,7 +135,7 @@ def build_model(
     seed = int(torch.randint(2**62, (), generator=generator))
     trunk = _trunk(backbone, params, seed)
     if weights is not None:
-        load_weights(trunk, weights, backbone)
+        backbones.load(trunk, weights, backbone)
     channels = backbones.facts(backbone, params).channels
     return EmbeddingModel(backbone, params, trunk, linear(channels, dim, generator), freeze_batch_norm)
 

@@ -8,7 +8,7 @@ what is saved, validated and shipped is a network like any other, which has seen
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from functools import cache, partial
 from typing import Any
@@ -128,16 +128,12 @@ def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
         counts = torch.full(values.shape[:1], values.shape[1])
         total.add_(torch.stack([counts, values.sum(1), values.square().sum(1)]))
 
-    hooks = (partial(add, total) for total in sums)
-    watching = [norm.register_forward_pre_hook(hook) for norm, hook in zip(norms, hooks, strict=True)]
-    try:
+    with ExitStack() as watching, torch.no_grad():
+        for norm, total in zip(norms, sums, strict=True):
+            watching.enter_context(norm.register_forward_pre_hook(partial(add, total)))
         model.eval()
-        with torch.no_grad():
-            for photos in batches:
-                model.features(photos)
-    finally:
-        for hook in watching:
-            hook.remove()
+        for photos in batches:
+            model.features(photos)
     with torch.no_grad():
         for norm, (count, total, squares) in zip(norms, sums, strict=True):
             if not count.any():  # no photo comes to it

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from bgbias.errors import UserError
-from bgbias.models.adapters._weights import fill
+from bgbias.models.adapters._network import fill
 
 
 def network() -> nn.Module:

@@ -23,7 +23,11 @@ from bgbias.errors import UserError
 from bgbias.models.adapters._calls import SAME, SAME_ROUNDED, AloneCheck, BatchSize, failing
 from bgbias.models.look import Interpolation, Look
 
-SHARED = {"_whole_networks": ("exported", "torchscript")}
+SHARED = {
+    "_pictures": ("mteb", "sentence_transformers"),
+    "_whole_networks": ("exported", "onnx", "tflite", "torchscript"),
+    "_zoos": ("open_clip", "timm", "torchvision"),
+}
 LOOKS = frozenset({"size", "resize", "squash", "interpolation"})
 NORMALISES = frozenset({"mean", "std"})
 RUNNING = frozenset({"device", "batch_size", "workers", "precision"})
@@ -261,26 +265,19 @@ def _split(spec: str) -> tuple[str, str]:
 
 
 def _tried(model: Adapted) -> Adapted:
-    """The model, if it gives different vectors for two pictures."""
+    """The model, if it gives different vectors for two pictures; without its network, if that has no gradients."""
     side = model.look.size
     views = seeds.generator("adapters").integers(0, 256, (2, side, side, 3), np.uint8)
     both = model.embed(views)
     if np.array_equal(both[0], both[1]):
         raise UserError(f"{model.name} gives the same vector for different pictures; check its weights.")
-    if model.network is not None and not _has_gradients(model):
+    if model.network is None:
+        return model
+    # Code under ``torch.no_grad`` and quantised networks do not tell how a picture moves its vector.
+    grey = torch.full((1, 3, side, side), 127.5, device=model.device, requires_grad=True)
+    with suppress(RuntimeError, NotImplementedError), torch.enable_grad():
+        model.network(grey).float().sum().backward()
+    if grey.grad is None:
         told = "gradients: none (they are switched off in its code), so that it is looked into by other means"
         return replace(model, network=None, told=(*model.told, told))
     return model
-
-
-def _has_gradients(model: Adapted) -> bool:
-    """Whether the network tells how a picture moves its vector; code under ``torch.no_grad`` and quantised networks do not."""
-    assert model.network is not None
-    side = model.look.size
-    grey = torch.full((1, 3, side, side), 127.5, device=model.device, requires_grad=True)
-    try:
-        with torch.enable_grad():
-            model.network(grey).float().sum().backward()
-    except (RuntimeError, NotImplementedError):
-        return False
-    return grey.grad is not None

@@ -40,8 +40,10 @@ def failing(what: str, remedy: str = "") -> Iterator[None]:
         is_stop = isinstance(error, SystemExit) and error.code == TERMINATED
         if is_stop or isinstance(error, UserError):
             raise
-        words = f"{type(error).__name__}: {shorten(error)}{at(error)}"
-        raise UserError(f"{what}: {words}.{remedy}") from error
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+        ends = dict.fromkeys((lines[0], lines[-1]))  # torch's scripts have the cause in the last line
+        words = " ... ".join(line[:LETTERS] for line in ends).rstrip(".")
+        raise UserError(f"{what}: {type(error).__name__}: {words}{at(error)}.{remedy}") from error
 
 
 def at(error: BaseException) -> str:
@@ -54,13 +56,6 @@ def at(error: BaseException) -> str:
             here = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file
             return f", at {here}:{frame.lineno} `{frame.line[:LETTERS]}`"
     return ""
-
-
-def shorten(error: BaseException) -> str:
-    """The first line of its text and, as torch's scripts have the cause there, the last."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
-    ends = dict.fromkeys((lines[0], lines[-1]))
-    return " ... ".join(line[:LETTERS] for line in ends).rstrip(".")
 
 
 class BatchSize:

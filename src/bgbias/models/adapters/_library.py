@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import getproxies
 
+from bgbias.compute.device import threads
 from bgbias.errors import UserError
 
 # Names of exceptions of huggingface_hub, requests, httpx and urllib, whichever is at work.
@@ -31,6 +32,8 @@ SECONDS = 5.0  # in which an address has to answer
 PAGE = "https://huggingface.co/"
 OFFLINE = "Fetch it where there is a network, or name a file with its weights: --weights."
 OFFLINE_FOLDER = "Fetch it where there is a network, and name its folder here."
+GPU = "CUDAExecutionProvider"
+PROVIDERS = {"auto": "CPUExecutionProvider", "cpu": "CPUExecutionProvider", "cuda": GPU}
 
 
 def needed(library: str, extra: str) -> Any:
@@ -51,12 +54,6 @@ def named(name: str, there: Iterable[str], what: str, command: str) -> None:
     near = [lower[key] for key in difflib.get_close_matches(name.lower(), lower, 3)]
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise UserError(f"There is no {what} '{name}'.{hint} All of them: {command}")
-
-
-def present(file: Path, what: str) -> None:
-    """Refuse a file that is missing; ``what`` it is for people."""
-    if not file.is_file():
-        raise UserError(f"{what} {file} is missing; correct --model.")
 
 
 def folder_or_page(which: str, name: str = "") -> str:
@@ -83,6 +80,37 @@ def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE
         raise
     except Exception as error:  # of the hub's client, of the network or of the file
         raise UserError(_why(name, source, error, offline)) from error
+
+
+def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
+    """ONNX Runtime's session of a graph, given as a file or as its bytes, on the device that was asked for.
+
+    ``whose`` and ``origin`` name its owner and its file in errors: the library or the GPU is missing, or the file holds no graph.
+    """
+    needed("onnxruntime", "onnx")
+    import onnxruntime  # by this statement its version counts in digests of code
+
+    kind, _, number = device.partition(":")
+    if kind not in PROVIDERS:
+        raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.")
+    provider = PROVIDERS[kind]
+    if provider not in onnxruntime.get_available_providers():
+        raise UserError(
+            f"ONNX Runtime was installed without GPUs: --device {device} cannot be; use --device cpu, or"
+            " pip install onnxruntime-gpu in its place."
+        )
+    settings = onnxruntime.SessionOptions()
+    settings.intra_op_num_threads = threads()
+    # Without TF32, so that both devices compute the same.
+    chosen = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
+    session = asked(whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[chosen]))
+    # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
+    if provider not in session.get_providers():
+        raise UserError(
+            f"ONNX Runtime cannot use a GPU here: --device {device} cannot be; use --device cpu, or install the CUDA and cuDNN"
+            f" that onnxruntime-gpu {onnxruntime.__version__} wants."
+        )
+    return session
 
 
 @contextmanager

@@ -1,23 +1,39 @@
-"""From a network of torch to an adapted model."""
+"""From a network of torch to an adapted model, with its own weights or those of a file, as trainings leave them: wrappings are
+taken off and told, nothing in it is executed.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bgbias.compute.device import pick
-from bgbias.compute.lazy import Tensor, torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
+from bgbias.files import state_dicts
 from bgbias.models.adapters import Adapted, Options
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._preparation import Preparation
-from bgbias.models.adapters._weights import list_activations
 from bgbias.models.preprocess import Preprocess
+
+State = dict[str, Tensor]
+
+# Whatever else a checkpoint calls the weights in it; a training's own names come first.
+NESTED = (
+    *state_dicts.NESTED,
+    *("model_ema", "state_dict_ema", "teacher", "student"),
+    *("backbone", "encoder", "params", "weights"),
+)
+DEEPEST = 3  # parts of a name that may be a wrapper's: module.encoder_q.backbone.
+ACTIVATIONS = re.compile("GELU|ELU|ReLU|SiLU|Swish|Mish")
+# Entries of OpenAI's own files, which were trained with QuickGELU.
+OPENAI = {"input_resolution", "context_length", "vocab_size"}
 
 
 def adapted(
@@ -44,9 +60,11 @@ def adapted(
         with suppress(NotImplementedError):  # of exported programs, which know no modes
             network.eval()
         network.to(device)
-        computed = list_activations(network)
+        leaves = (m for m in network.modules() if not any(True for _ in m.children()))
+        kinds = {str(getattr(leaf, "original_name", type(leaf).__name__)) for leaf in leaves}
+        computed = sorted(filter(ACTIVATIONS.search, kinds))
         if computed and not any(line.startswith("activation: ") for line in told):
-            told = (f"activation: {computed}", *told)
+            told = (f"activation: {', '.join(computed)}", *told)
         # Input of another precision than its weights' would be refused.
         dtype = next((t.dtype for t in network.parameters() if t.is_floating_point()), dtype)
     how = None if embedding else options.pooling
@@ -56,7 +74,7 @@ def adapted(
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
-        return torch.cat([pooled(network(part), how) for part in parts]).float()
+        return torch.cat([pooled(network(part), how)[0] for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
@@ -65,32 +83,17 @@ def adapted(
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output = attempted(name, side, lambda: network(seen(_batch(black, device))))
-        dim = pooled(output, how).shape[1]
-    lines = (preparation.told(), embedding or describe_pooling(output, how), *told)
+        output, words = pooled(attempted(name, side, lambda: network(seen(_batch(black, device)))), how)
+    lines = (preparation.told(), embedding or words, *told)
     others = {
         options: partial(vectors, normalise=normalise)
         for options, normalise in preparation.alternatives().items()
     }
     guesses = (*preparation.guesses(), *guesses)
     module = network if isinstance(network, torch.nn.Module) else None
-    return Adapted(name, preparation.look, dim, lines, vectors, embedded, device, guesses, others, module)
-
-
-def on_processor(
-    name: str,
-    run: Callable[[np.ndarray], np.ndarray],
-    preparation: Preparation,
-    options: Options,
-    **more: Any,
-) -> Adapted:
-    """The same of a function of arrays float32 [B, 3, S, S] that runs on the processor and has no gradients."""
-
-    def network(x: Tensor) -> Tensor:
-        return torch.from_numpy(run(x.numpy()))
-
-    found = adapted(name, network, preparation, replace(options, device="cpu"), **more)
-    return replace(found, network=None)
+    return Adapted(
+        name, preparation.look, output.shape[1], lines, vectors, embedded, device, guesses, others, module
+    )
 
 
 def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
@@ -105,39 +108,30 @@ def _batch(views: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
 
 
-def pooled(output: Any, how: str | None) -> Tensor:
-    """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean)."""
+def pooled(output: Any, how: str | None) -> tuple[Tensor, str]:
+    """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean); and what
+    they are, in words.
+    """
     output = _tensor(output)
-    if output.ndim == 2 and how is None:
-        return output
-    if output.ndim == 4 and how in (None, "mean"):
-        return output.mean((2, 3))
-    if output.ndim == 3 and how is not None:
-        return output[:, 0] if how == "cls" else output.mean(1)
     shape = list(output.shape)
-    if output.ndim == 2:
-        raise UserError(f"The network gives vectors {shape}: there is nothing to pool. Leave --pooling out.")
-    if output.ndim == 3:
-        raise UserError(
-            f"The network gives tokens {shape}. Say --pooling cls (the first of them) or --pooling mean."
-        )
-    if output.ndim == 4:
-        raise UserError(f"The network gives a map {shape}, which has no class token. Say --pooling mean.")
-    raise UserError(
-        f"The network gives {shape}, where vectors [B, D], a map [B, D, h, w] or tokens [B, N, D] are expected."
-    )
-
-
-def describe_pooling(output: Any, how: str | None) -> str:
-    """The same in words."""
-    dims = _tensor(output).ndim
-    if dims == 2:
-        return "embedding: the network's output"
-    if dims == 4:
-        return "embedding: the mean of the network's feature map"
-    return (
-        f"embedding: {'the first token' if how == 'cls' else 'the mean of the tokens'} that the network gives"
-    )
+    match output.ndim, how:
+        case 2, None:
+            return output, "embedding: the network's output"
+        case 4, None | "mean":
+            return output.mean((2, 3)), "embedding: the mean of the network's feature map"
+        case 3, "cls":
+            return output[:, 0], "embedding: the first token that the network gives"
+        case 3, "mean":
+            return output.mean(1), "embedding: the mean of the tokens that the network gives"
+        case 2, _:
+            fault = f"vectors {shape}: there is nothing to pool. Leave --pooling out."
+        case 3, _:
+            fault = f"tokens {shape}. Say --pooling cls (the first of them) or --pooling mean."
+        case 4, _:
+            fault = f"a map {shape}, which has no class token. Say --pooling mean."
+        case _:
+            fault = f"{shape}, where vectors [B, D], a map [B, D, h, w] or tokens [B, N, D] are expected."
+    raise UserError(f"The network gives {fault}")
 
 
 def _tensor(output: Any) -> Tensor:
@@ -152,4 +146,91 @@ def _tensor(output: Any) -> Tensor:
     raise UserError(
         f"The network gives {what}, where one tensor is expected. Wrap it: a file with a function that returns a network whose"
         " forward() gives the embedding alone, as --model file.py:function."
+    )
+
+
+def fill(
+    network: nn.Module, path: Path, whose: str, converted: Callable[[State], State] = lambda state: state
+) -> tuple[str, ...]:
+    """Fill the network from a state dict or a checkpoint, and tell what was taken off and what was left over.
+
+    ``converted`` brings names of other libraries into the network's. A tensor that is missing or has another shape is an error.
+    """
+    state, told = read(path, whose)
+    wanted = network.state_dict()
+    prefix, *others = _prefixes(wanted, state)
+    own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    over = [name for name in state if not name.startswith(prefix)]
+    if prefix:
+        told.append(f"weights: '{prefix}' taken off the names{_not_taken(others)}")
+    state = converted(own)
+    for name, tensor in wanted.items():
+        # Counters of batches seen are no weights, and older files lack them.
+        if name.endswith("num_batches_tracked"):
+            state.setdefault(name, tensor)
+    kept = {name: tensor for name, tensor in state.items() if name in wanted}
+    if wrong := state_dicts.difference(wanted, kept, path):
+        raise UserError(
+            f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
+        )
+    over += [name for name in state if name not in wanted]
+    if over:
+        first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")
+        told.append(f"weights: {len(over)} tensors of the file are not used ({first})")
+    network.load_state_dict(kept, strict=True)
+    return (f"weights: {path}", *told)
+
+
+def read(path: Path, whose: str) -> tuple[State, list[str]]:
+    """Tensors by name, and what they were taken out of."""
+    if path.suffix == ".safetensors":
+        return state_dicts.read_state_dict(path, whose), []
+    try:
+        held: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception:  # it is read once more, for the words
+        return state_dicts.read_state_dict(path, whose), []
+    told = []
+    while not (isinstance(held, dict) and held and all(isinstance(t, torch.Tensor) for t in held.values())):
+        inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
+        if not inside:
+            return state_dicts.read_state_dict(path, whose), []
+        held = held[inside[0]]
+        told.append(f"weights: '{inside[0]}' of the checkpoint{_not_taken(inside[1:])}")
+    return {str(name): tensor for name, tensor in held.items()}, told
+
+
+def _not_taken(others: list[str]) -> str:
+    return f" (not {', '.join(others)})" if others else ""
+
+
+def _prefixes(wanted: State, state: State) -> list[str]:
+    """What stands before the network's own names in the file: the beginnings that leave most of them, in the file's order."""
+    parts = [name.split(".") for name in state]
+    tried = dict.fromkeys(
+        ".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))
+    )
+    fitting = {
+        prefix: sum(
+            prefix + name in state and state[prefix + name].shape == t.shape for name, t in wanted.items()
+        )
+        for prefix in ("", *tried)
+    }
+    most = max(fitting.values())
+    return [prefix for prefix, count in fitting.items() if count == most] if most else [""]
+
+
+def guess_activation(name: str, weights: Path, quick: str) -> str:
+    """The sentence on a file of weights for a network that computes GELU, and whose twin ``quick`` computes QuickGELU; a file
+    that is known to want the twin is an error.
+    """
+    says = "its name says it" if "quickgelu" in weights.name.lower() else ""
+    if read(weights, name)[0].keys() >= OPENAI:
+        says = "it is one of OpenAI's files"
+    if says:
+        raise UserError(
+            f"{weights} was trained with QuickGELU ({says}), and {name} computes GELU: name {quick}."
+        )
+    return (
+        f"{name} computes GELU, and {weights.name} does not tell its activation. Weights of OpenAI, among others, were trained"
+        f" with QuickGELU: {quick} computes that."
     )

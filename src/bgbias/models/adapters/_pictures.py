@@ -1,27 +1,127 @@
-"""From a function that is given whole pictures, and prepares them itself, to an adapted model. It has no gradients."""
+"""Models that are given whole pictures, and prepare them themselves: encoders of sentence-transformers and of MTEB, and what a
+person's own function or object makes of pictures. They have no gradients.
+"""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted
+from bgbias.models.adapters import LOOKS, Adapted, Options
 from bgbias.models.adapters._calls import AloneCheck
+from bgbias.models.adapters._library import OFFLINE_FOLDER, PAGE, asked, folder_or_page, named, needed
 from bgbias.models.adapters._network import attempted
-from bgbias.models.adapters._preparation import Preparation
+from bgbias.models.adapters._preparation import (
+    Preparation,
+    image_processor,
+    normalising_alone,
+    of_processor,
+    usual,
+)
+
+TASK = "CIFAR10Clustering"  # encoders of MTEB are told which task they are asked for: one of images alone
+OFFLINE_CACHE = "Fetch it where there is a network, and copy that machine's cache of the hub here (HF_HOME)."
+LISTING = "python -c \"import mteb; print(*(m.name for m in mteb.get_model_metas(modalities=['image'])))\""
+
+
+def adapt_sentence_transformers(which: str, options: Options) -> Adapted:
+    """Models of sentence-transformers that embed images, by name or folder: ``sentence-transformers:clip-ViT-B-32``.
+
+    Their image processor says what is seen of a photo, and normalises it.
+    """
+    library = needed("sentence_transformers", "sentence-transformers")
+    source = folder_or_page(which, "" if "/" in which else f"sentence-transformers/{which}")
+    name, device = f"sentence-transformers:{which}", pick(options.device)
+    model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)
+    return sentence_transformer(model, Options(), name)
+
+
+def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
+    """A model of sentence-transformers at hand, where it lies. One that embeds no images, or whose processor is none of
+    transformers, is an error.
+    """
+    options.at_home(str(model.device), name)
+    if not model.supports("image"):
+        raise UserError(
+            f"{name} embeds {' and '.join(map(str, model.modalities))}, no images; choose another one."
+        )
+    processor = image_processor(model[0])
+    if processor is None:
+        raise UserError(
+            f"{name} has no image processor of transformers, which would say what is seen of a photo. Write a function that"
+            " embeds pictures with it, and name it: --model file.py:function."
+        )
+
+    def embed(views: list[np.ndarray]) -> Any:
+        with normalising_alone(processor):
+            return model.encode(pillow(views), batch_size=len(views), show_progress_bar=False)
+
+    preparation = of_processor(processor, name, Options())
+    told = f"embedding: its encode() ({', '.join(type(module).__name__ for module in model)})"
+    return adapted(name, embed, preparation, told, str(model.device))
+
+
+def adapt_mteb(which: str, options: Options) -> Adapted:
+    """Image encoders of the embedding benchmark MTEB, by the names of its registry: ``mteb:openai/clip-vit-base-patch32``.
+
+    They are given pictures in batches, as MTEB's image tasks make them. Where they have an image processor of transformers,
+    it says what is seen of a photo; else they prepare the pictures themselves.
+    """
+    library = needed("mteb", "mteb")
+    name, device = f"mteb:{which}", pick(options.device)
+    known = {meta.name: meta for meta in library.get_model_metas()}
+    named(which, known, "model of MTEB", LISTING)
+    if "image" not in known[which].modalities:
+        raise UserError(
+            f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
+        )
+    model = asked(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE_CACHE)
+    return mteb_encoder(model, replace(options, device="auto"), name)
+
+
+def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
+    """An encoder at hand, where it lies: by ``get_image_embeddings``, which most have, or by ``encode`` alone."""
+    options.at_home(str(getattr(model, "device", "a device of its own")), name)
+    if (ask := getattr(model, "get_image_embeddings", None)) is None:
+        task = needed("mteb", "mteb").get_task(TASK)
+        ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
+    processor = image_processor(model)
+    told = "embedding: its image embeddings"
+    if processor is None:
+        preparation = usual(options, normalises_itself=True)
+        told += ", for which it prepares these pictures itself"
+    else:
+        options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
+        preparation = of_processor(processor, name, options)
+
+    def embed(views: list[np.ndarray]) -> Any:
+        with normalising_alone(processor):
+            return ask(_Batches([{"image": pillow(views)}]), show_progress_bar=False)
+
+    return adapted(name, embed, preparation, told)
+
+
+class _Batches(list[dict[str, Any]]):
+    """Batches of pictures in the form of MTEB's data loaders."""
+
+    dataset = SimpleNamespace(features={"image": None})
 
 
 def adapted(
     name: str,
     embed: Callable[[list[np.ndarray]], Any],
     preparation: Preparation,
-    told: tuple[str, ...],
+    told: str,
     device: str = "cpu",
 ) -> Adapted:
-    """``embed`` gives a vector for each of a list of pictures uint8 [S, S, 3]."""
+    """``embed`` gives a vector for each of a list of pictures uint8 [S, S, 3]; ``told`` says what that is."""
     side = preparation.look.size
 
     def vectors(views: np.ndarray) -> np.ndarray:
@@ -32,10 +132,8 @@ def adapted(
         raise UserError(
             f"{name} gave {list(found.shape)} for a list of one picture, not a vector of each: [1, D]."
         )
-    lines = (preparation.told(), *told)
-    return Adapted(
-        name, preparation.look, found.shape[1], lines, vectors, None, device, preparation.guesses()
-    )
+    lines, guesses = (preparation.told(), told), preparation.guesses()
+    return Adapted(name, preparation.look, found.shape[1], lines, vectors, None, device, guesses)
 
 
 def pillow(views: list[np.ndarray]) -> list[Image.Image]:
@@ -74,3 +172,23 @@ def embed_whole(
     if not parts:
         raise UserError("There are no photos to embed.")
     return np.concatenate(parts)
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "mteb": {
+        "__doc__": adapt_mteb.__doc__,
+        "OF": "mteb",
+        "TAKES": "the name of an image model in MTEB's registry",
+        "OPTIONS": LOOKS,
+        "adapt": adapt_mteb,
+        "of_object": mteb_encoder,
+    },
+    "sentence_transformers": {
+        "__doc__": adapt_sentence_transformers.__doc__,
+        "OF": "sentence_transformers",
+        "TAKES": "the name of a model on huggingface.co, or a folder",
+        "OPTIONS": frozenset(),
+        "adapt": adapt_sentence_transformers,
+        "of_object": sentence_transformer,
+    },
+}

@@ -1,10 +1,20 @@
-"""From a photo to a network's input, as its library says it and as a person corrects it."""
+"""From a photo to a network's input, as its library says it and as a person corrects it. What an image processor of transformers
+does beyond resizing, cropping and normalising is refused.
+"""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
+from PIL import Image
+
+from bgbias import seeds
+from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
-from bgbias.models.adapters import Options
-from bgbias.models.look import Look
+from bgbias.models.adapters import LOOKS, NORMALISES, Options
+from bgbias.models.look import Interpolation, Look
 from bgbias.models.preprocess import IMAGENET, Preprocess
 
 # Mean and standard deviation that other networks are usually trained with: those to -1..1, none, and CLIP's.
@@ -13,6 +23,10 @@ OTHER_COLOURS = (
     ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
 )
+
+INTERPOLATIONS: dict[int, Interpolation] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+# transformers' own resize by torchvision is up to a grey level beside Pillow's.
+ROUNDING = 0.02
 
 
 @dataclass(frozen=True)
@@ -30,11 +44,7 @@ class Preparation:
         """A line for people."""
         seen = f"photos: {self.look}"
         if self.normalise is not None:
-            scale = self.normalise.scale
-            mean, std = (
-                " ".join(f"{value / (255 * scale):.4g}" for value in values)
-                for values in (self.normalise.mean, self.normalise.std)
-            )
+            mean, std = (" ".join(f"{value:.4g}" for value in values) for values in _colours(self.normalise))
             seen += f"; mean {mean}, std {std}"
         return f"{seen} ({self.source})"
 
@@ -67,6 +77,12 @@ def normalised(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
     return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
 
 
+def _colours(normalise: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and std of colours in 0..1."""
+    scaled = 255 * normalise.scale
+    return tuple(v / scaled for v in normalise.mean), tuple(v / scaled for v in normalise.std)
+
+
 def square(height: int | None, width: int | None, name: str) -> int | None:
     """The side of the pictures that a model looks at, None where any will do."""
     if height != width:
@@ -74,23 +90,6 @@ def square(height: int | None, width: int | None, name: str) -> int | None:
             f"{name} looks at pictures of {width} x {height} pixels, not at squares; choose another one."
         )
     return height
-
-
-def fixed(side: int | None, options: Options, name: str) -> int | None:
-    """The side of a model that takes no other, which options may repeat."""
-    if side is not None and options.size not in (None, side):
-        raise UserError(
-            f"{name} takes pictures of {side} pixels and no others; leave --size {options.size} out."
-        )
-    return side
-
-
-def unbordered(has_borders: bool, side: int, options: Options, name: str) -> None:
-    """Refuse a preparation that puts borders around photos, unless options say another one."""
-    if has_borders and options.resize is None and options.squash is None:
-        raise UserError(
-            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {side}."
-        )
 
 
 def usual(options: Options, size: int | None = None, normalises_itself: bool = False) -> Preparation:
@@ -121,12 +120,85 @@ def prepared(own: Preparation, options: Options) -> Preparation:
         interpolation=options.interpolation or look.interpolation,
     )
     if normalise is not None and (options.mean or options.std):
-        scaled = 255 * normalise.scale
-        mean, std = (tuple(v / scaled for v in values) for values in (normalise.mean, normalise.std))
+        mean, std = _colours(normalise)
         chosen = normalised(options.mean or mean, options.std or std)
         normalise = replace(chosen, order=normalise.order)
-    changed = [
-        f"--{n}" for n in options.given() if n in ("size", "resize", "squash", "interpolation", "mean", "std")
-    ]
+    changed = [f"--{name}" for name in options.given() if name in LOOKS | NORMALISES]
     source = f"{own.source}; given: {', '.join(changed)}" if changed else own.source
     return Preparation(look, normalise, source)
+
+
+def of_processor(processor: Any, name: str, options: Options) -> Preparation:
+    """The processor's, with what ``options`` say in its place.
+
+    A photo of noise goes through both: where they differ by more than rounding, which a look cannot express (borders, tiles,
+    several sizes), that is an error.
+    """
+    mean, std = (_three(processor, "image_mean", 0.0), _three(processor, "image_std", 1.0))
+    scale = float(processor.rescale_factor) if getattr(processor, "do_rescale", True) else 1.0
+    order = "bgr" if getattr(processor, "do_flip_channel_order", False) else "rgb"
+    look, normalise = _look(processor, name), Preprocess(scale, mean, std, order)
+    shape = (look.resize + 37, look.resize + 101, 3)
+    photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
+    theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()
+    ours = normalise(torch.from_numpy(np.array(look(photo))).permute(2, 0, 1)[None])[0]
+    if theirs.shape != ours.shape or (theirs - ours).abs().mean() > ROUNDING * ours.std():
+        raise UserError(
+            f"{name}: {type(processor).__name__} does more to photos than {look} and normalising, so that this would be another"
+            " model. Write a function that prepares pictures itself, and name it: --model file.py:function."
+        )
+    return prepared(Preparation(look, normalise, f"{type(processor).__name__} of transformers"), options)
+
+
+def image_processor(model: Any) -> Any:
+    """The image processor behind a model's ``processor``; None where there is none of transformers."""
+    processor = getattr(model, "processor", None)
+    processor = getattr(processor, "image_processor", processor)
+    return processor if hasattr(processor, "rescale_factor") else None
+
+
+@contextmanager
+def normalising_alone(processor: Any) -> Iterator[None]:
+    """For pictures that were cut out by its look: the processor would resize them once more, and crop them again."""
+    steps = {
+        name: getattr(processor, name) for name in ("do_resize", "do_center_crop") if hasattr(processor, name)
+    }
+    try:
+        for name in steps:
+            setattr(processor, name, False)
+        yield
+    finally:
+        for name, before in steps.items():
+            setattr(processor, name, before)
+
+
+def _three(processor: Any, key: str, neutral: float) -> tuple[float, float, float]:
+    values = getattr(processor, key, None)
+    if not getattr(processor, "do_normalize", False) or values is None:
+        return neutral, neutral, neutral
+    r, g, b = map(float, values)
+    return r, g, b
+
+
+def _look(processor: Any, name: str) -> Look:
+    def side(where: Any, key: str) -> int | None:
+        value = where.get(key) if isinstance(where, dict) else getattr(where, key, None)
+        return None if value is None else int(value)
+
+    resized, cropped = processor.size, getattr(processor, "crop_size", None)
+    short, height, width = (side(resized, key) for key in ("shortest_edge", "height", "width"))
+    crop = side(cropped, "height") if getattr(processor, "do_center_crop", False) else None
+    resample = getattr(processor, "resample", None)
+    interpolation = "bilinear" if resample is None else INTERPOLATIONS.get(int(resample), "bilinear")
+    share = getattr(processor, "crop_pct", None)
+    if share and short and crop is None:  # ConvNeXt's: a crop up to 384 pixels, both sides from there on
+        squash = short >= 384
+        return Look(short, short if squash else int(short / share), squash, interpolation)
+    if short and crop and not side(resized, "longest_edge"):
+        return Look(crop, short, False, interpolation)
+    if height and height == width:
+        return Look(crop or height, height, True, interpolation)
+    raise UserError(
+        f"{name} looks at photos of any shape ({type(processor).__name__}: {resized}), which has no square to compare. Write a"
+        " function that prepares pictures itself, and name it: --model file.py:function."
+    )

@@ -45,29 +45,25 @@ def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapte
     flavors: dict[str, Any] = yaml.safe_load(described.read_text(encoding="utf-8"))["flavors"]
     generic = flavors.get("python_function", {})
     if generic.get("loader_module") == BGBIAS:
-        return _other("run", folder / generic["data"], options)
-    if "onnx" in flavors:
-        return _other("onnx", folder / flavors["onnx"]["data"], options)
-    if "sentence_transformers" in flavors:
-        return _other(
-            "sentence_transformers", folder / generic.get("data", "model.sentence_transformer"), options
-        )
-    if (folder / EXPORTED).is_file():
-        return _other("exported", folder / EXPORTED, options)
-    if "pytorch" in flavors:
+        kind, file = "run", generic["data"]
+    elif "onnx" in flavors:
+        kind, file = "onnx", flavors["onnx"]["data"]
+    elif "sentence_transformers" in flavors:
+        kind, file = "sentence_transformers", generic.get("data", "model.sentence_transformer")
+    elif (folder / EXPORTED).is_file():
+        kind, file = "exported", EXPORTED
+    elif "pytorch" in flavors:
         network = asked(
             f"mlflow:{which}", which, lambda: library.pytorch.load_model(str(folder), map_location="cpu")
         )
         adapted: Adapted = plugins.load("adapters", "python").of_object(network, options, f"mlflow:{which}")
         return adapted
-    raise UserError(
-        f"mlflow:{which} was saved as {', '.join(flavors)}, which is not taken here. Write a function that loads it and returns"
-        " the network, and name it: --model file.py:function."
-    )
-
-
-def _other(kind: str, place: Path, options: Options) -> Adapted:
+    else:
+        raise UserError(
+            f"mlflow:{which} was saved as {', '.join(flavors)}, which is not taken here. Write a function that loads it and"
+            " returns the network, and name it: --model file.py:function."
+        )
     adapter = plugins.load("adapters", kind)
-    options.only(adapter.OPTIONS, f"{kind}:{place.name}")
-    adapted: Adapted = adapter.adapt(str(place), options)
+    options.only(adapter.OPTIONS, f"{kind}:{Path(file).name}")
+    adapted = adapter.adapt(str(folder / file), options)
     return adapted

@@ -13,7 +13,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,11 +24,9 @@ from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network
 from bgbias.models.adapters._calls import failing
 from bgbias.models.adapters._library import named, reached_or_offline
 from bgbias.models.adapters._preparation import usual
-from bgbias.models.adapters._weights import fill
 
 TAKES = "file.py:function or module:function"
 OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
-PREPARES_ITSELF = "the code is given these pictures, and prepares them itself"
 
 
 def adapt(which: str, options: Options) -> Adapted:
@@ -37,13 +34,10 @@ def adapt(which: str, options: Options) -> Adapted:
     place, _, name = which.rpartition(":")
     if not place or not name.isidentifier():
         raise UserError(f"'{which}' names no function; write {TAKES}.")
-    folder = Path(place).resolve().parent if place.endswith(".py") else Path.cwd()
+    file = Path(place).resolve() if place.endswith(".py") else None
+    folder = file.parent if file else Path.cwd()
     with _beside(folder):
-        code = (
-            _of_file(Path(place))
-            if place.endswith(".py")
-            else _told(place, partial(importlib.import_module, place))
-        )
+        code = _of_file(Path(place)) if file else _told(place, lambda: importlib.import_module(place))
         public = [n for n in vars(code) if not n.startswith("_") and callable(getattr(code, n))]
         if not hasattr(code, name):
             named(name, public, f"function in {place}:", ", ".join(public) or "none")
@@ -74,7 +68,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     if isinstance(model, torch.nn.Module):
         # Not hers: it changes its device and its mode.
         network = copy.deepcopy(model)
-        told = () if options.weights is None else fill(network, options.weights, name)
+        told = () if options.weights is None else _network.fill(network, options.weights, name)
         return _network.adapted(name, network, usual(options), options, told)
     # Texts have an encode() of their own.
     encode = None if isinstance(model, str) else getattr(model, "encode", None)
@@ -94,15 +88,14 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
         embed, what = (lambda views: encode(_pictures.pillow(views))), "its encode()"
     else:
         embed, what = model, "what it returns"
-    told = (f"embedding: {what}; {PREPARES_ITSELF}",)
-    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), told)
+    words = f"embedding: {what}; the code is given these pictures, and prepares them itself"
+    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), words)
 
 
 def _made(thing: Any, which: str) -> Any:
     """The model itself: what a function or class without arguments returns, else the thing."""
-    if isinstance(thing, torch.nn.Module) or (hasattr(thing, "encode") and not inspect.isclass(thing)):
-        return thing
-    if not callable(thing):
+    is_encoder = hasattr(thing, "encode") and not inspect.isclass(thing)
+    if is_encoder or isinstance(thing, torch.nn.Module) or not callable(thing):
         return thing
     required = [
         p.name

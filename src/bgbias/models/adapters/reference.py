@@ -33,7 +33,15 @@ def adapt(which: str, options: Options) -> Adapted:
         return replace(histogram, guesses=(), alternatives={})
     if kind != SHUFFLED or not spec:
         raise UserError(f"There is no {name}; references are {TAKES}.")
-    return _shuffled(adapters.load(spec, options), name)
+    model = adapters.load(spec, options)
+    if model.module is None:
+        raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
+    generator = seeds.generator("shuffled weights")
+    with torch.no_grad():
+        for weights in model.module.parameters():
+            order = torch.from_numpy(generator.permutation(weights.numel())).to(weights.device)
+            weights.copy_(weights.flatten()[order].view_as(weights))
+    return replace(model, name=name, guesses=(), alternatives={})
 
 
 def beside(spec: str, model: Adapted) -> list[str]:
@@ -53,14 +61,3 @@ def _histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
         of_pixels = bins @ np.array([BINS**2, BINS, 1])
         vectors.append(np.bincount(of_pixels, minlength=BINS**3) / len(of_pixels))
     return np.sqrt(np.stack(vectors)).astype(np.float32)
-
-
-def _shuffled(model: Adapted, name: str) -> Adapted:
-    if model.module is None:
-        raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
-    generator = seeds.generator("shuffled weights")
-    with torch.no_grad():
-        for weights in model.module.parameters():
-            order = torch.from_numpy(generator.permutation(weights.numel())).to(weights.device)
-            weights.copy_(weights.flatten()[order].view_as(weights))
-    return replace(model, name=name, guesses=(), alternatives={})

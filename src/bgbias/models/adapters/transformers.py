@@ -16,11 +16,10 @@ from typing import Any
 
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _image_processor
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
-from bgbias.models.adapters._network import adapted, attempted, describe_pooling, pooled
-from bgbias.models.adapters._preparation import Preparation, usual
-from bgbias.models.adapters._weights import fill
+from bgbias.models.adapters._network import adapted, attempted, fill, pooled
+from bgbias.models.adapters._preparation import Preparation, of_processor, usual
 
 OF = "transformers"
 OFFLINE = "Fetch it where there is a network, or say what it would: --size, --mean and --std."
@@ -98,7 +97,7 @@ def _preparation(which: str, network: Any, name: str, options: Options) -> Prepa
         if {"size", "mean", "std"} <= set(options.given()):
             return usual(options)
         raise
-    return _image_processor.preparation(processor, name, options)
+    return of_processor(processor, name, options)
 
 
 def _side(network: Any) -> int | None:
@@ -151,8 +150,8 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    words = describe_pooling(output.last_hidden_state, how) + unprojected
-    return lambda **given: pooled(tower(**given).last_hidden_state, how), words
+    _, words = pooled(output.last_hidden_state, how)
+    return lambda **given: pooled(tower(**given).last_hidden_state, how)[0], words + unprojected
 
 
 def _vectors(output: Any) -> Any:

@@ -18,23 +18,20 @@ class FeatureMap(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The map before pooling."""
         features = self.net.forward_features(x)
-        if isinstance(features, Tensor) and features.ndim == 4:
+        dims = features.ndim if isinstance(features, Tensor) else 0
+        if dims == 4:
             declared = getattr(self.net, "output_fmt", "NCHW")
             last = declared == "NHWC" or features.shape[1] != self.net.num_features
             return features.permute(0, 3, 1, 2) if last else features
-        if isinstance(features, Tensor) and features.ndim == 3:
-            return self._map(features, x.shape[-2] / x.shape[-1])
-        raise UserError(
-            f"The network {type(self.net).__name__} of timm gives no feature map; choose another one."
-        )
-
-    def _map(self, tokens: Tensor, aspect: float) -> Tensor:
-        """Tokens [B, N, C] as a map [B, C, h, w], without prefix tokens."""
+        if dims != 3:
+            raise UserError(
+                f"The network {type(self.net).__name__} of timm gives no feature map; choose another one."
+            )
         if hasattr(self.net, "fc_norm"):
-            tokens = self.net.fc_norm(tokens)
-        tokens = tokens[:, getattr(self.net, "num_prefix_tokens", 0) :]
+            features = self.net.fc_norm(features)
+        tokens = features[:, getattr(self.net, "num_prefix_tokens", 0) :]
         count = tokens.shape[1]
-        height = round(math.sqrt(count * aspect))
+        height = round(math.sqrt(count * (x.shape[-2] / x.shape[-1])))
         if height * (count // height) != count:
             raise UserError(
                 f"{count} tokens of {type(self.net).__name__} are no map of the photo's shape; choose another one."

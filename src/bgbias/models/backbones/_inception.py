@@ -46,7 +46,8 @@ class BNInception(nn.Module):
         self._convolve("conv2_3x3_reduce", 64, 64, 1)
         self._convolve("conv2_3x3", 64, 192, 3)
         self._pool("pool2_3x3_s2", stride=2)
-        self.stages: list[list[Path]] = [[list(self._layers())]]
+        stem = [name for name, _ in self.named_children() if not name.endswith("_bn")]
+        self.stages: list[list[Path]] = [[stem]]
         self.relu = nn.ReLU(inplace=True)
         channels = 192
         for name, widths in MODULES.items():
@@ -102,6 +103,3 @@ class BNInception(nn.Module):
             layer = nn.MaxPool2d(3, stride, padding=1 if stride == 1 else 0, ceil_mode=True)
         self.add_module(name, layer)
         return name
-
-    def _layers(self) -> Path:
-        return [name for name, _ in self.named_children() if not name.endswith("_bn")]

@@ -1,0 +1,299 @@
+"""Networks of model zoos, whose weights are published with the preparation of photos that they were trained with."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bgbias.compute.lazy import Tensor, nn
+from bgbias.errors import UserError
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
+from bgbias.models.adapters._network import adapted, fill, guess_activation
+from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square
+from bgbias.models.backbones.timm import (
+    converted,
+    create,
+    input_size,
+    published_config,
+    sources,
+    with_quick_gelu,
+)
+from bgbias.models.look import Interpolation, Look
+
+OPTIONS = LOOKS | NORMALISES | {"weights"}
+POOLINGS = {"cls": "token", "mean": "avg"}  # in timm's words
+HUB, FOLDER = "hf-hub:", "local-dir:"
+UNPROJECTED = (
+    "projection: left out; these are the features before it. The projected ones, with which people search, are those of"
+    " open_clip:<model>/<tag>"
+)
+CLASSIFIERS = "https://pytorch.org/vision/stable/models.html"
+TOWERS = 'python -c "import open_clip; print(open_clip.list_pretrained())"'
+
+
+def adapt_timm(which: str, options: Options) -> Adapted:
+    """Image networks of timm: ``timm:resnet50``, ``timm:vit_small_patch14_dinov2.lvd142m``, ``timm:hf-hub:<owner>/<name>``.
+
+    The embedding is what timm pools before the classifier (``num_classes=0``); photos are prepared as the pretrained
+    configuration says. A Vision Transformer with another ``size`` gets its positions resampled by timm.
+    """
+    name = f"timm:{which}"
+    elsewhere = which.startswith((HUB, "hf_hub:", FOLDER))
+    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else next(iter(sources(which)), "")
+    twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
+    guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
+    more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}
+    if not elsewhere:
+        more |= input_size(which, options.size)
+        if options.weights is None and not published_config(which).has_weights:
+            raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
+    network = asked(name, source, lambda: create(which, options.weights is None, **more))
+    told: tuple[str, ...] = (f"weights: as published ({source})",)
+    if options.weights is not None:
+        told = fill(network, options.weights, name, lambda state: converted(network, state))
+    return _timm_adapted(network, options, name, told, guesses)
+
+
+def timm_network(model: Any, options: Options, name: str) -> Adapted:
+    """A network that timm made, without its classifier."""
+    options.only(LOOKS | NORMALISES, name)
+    network = copy.deepcopy(model)
+    network.reset_classifier(0)
+    return _timm_adapted(network, options, name, ())
+
+
+def _timm_adapted(
+    network: Any, options: Options, name: str, told: tuple[str, ...], guesses: tuple[str, ...] = ()
+) -> Adapted:
+    import timm
+
+    config = timm.data.resolve_model_data_config(network)
+    _, *sides = config["input_size"]
+    colours, mode, size = (config["mean"], config["std"]), config["crop_mode"], options.size or sides[0]
+    resize = math.floor(size / config["crop_pct"])
+    look = Look(size, resize, mode == "squash", config["interpolation"], "even")
+    preparation = _prepared(
+        name, options, "timm's configuration", sides, look, colours, has_borders=mode == "border"
+    )
+    pooling = getattr(network, "global_pool", None)
+    how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
+    embedding = f"embedding: timm's features before the classifier{how}"
+    known = network.pretrained_cfg
+    # What timm calls the classifier is then the projection of a CLIP, and not of a fine-tuned one.
+    is_clip = "_clip" in str(known.get("architecture")) and bool(known.get("num_classes"))
+    if is_clip and "_ft_" not in str(known.get("tag")):
+        told = (*told, UNPROJECTED)
+    return adapted(name, network, preparation, options, told, embedding, guesses=guesses)
+
+
+def adapt_torchvision(which: str, options: Options) -> Adapted:
+    """Classifiers of torchvision: ``torchvision:resnet50``, or with one of several weights
+    ``torchvision:resnet50/IMAGENET1K_V1``.
+
+    The embedding is what the last layer, the classifier, is given; photos are prepared as the weights' own transforms do it.
+    """
+    from torchvision import models
+
+    architecture, _, tag = which.partition("/")
+    named(architecture, models.list_models(module=models), "classifier of torchvision", CLASSIFIERS)
+    published = models.get_model_weights(architecture)
+    if tag:
+        tags = [w.name for w in published]
+        named(tag, tags, f"weights of {architecture}", " ".join(tags))
+    weights: Any = published[tag] if tag else published.DEFAULT
+    # As torchvision builds these two for weights that it publishes; ``transform_input`` normalises once more inside.
+    has_auxiliary = architecture in ("inception_v3", "googlenet")
+    more = {"transform_input": True, "aux_logits": True, "init_weights": False} if has_auxiliary else {}
+    network = models.get_model(architecture, weights=None, **more)
+    name = f"torchvision:{which}"
+    if options.weights is None:
+        state = asked(name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True))
+        network.load_state_dict(state)
+        told: tuple[str, ...] = (f"weights: {weights}, as published ({weights.url})",)
+        _without_classifier(network, name)
+    else:
+        _without_classifier(network, name)
+        told = fill(network, options.weights, name)
+    transforms = weights.transforms()
+    (size,), (resize,) = transforms.crop_size, transforms.resize_size
+    look = Look(size, resize, interpolation=transforms.interpolation.value, rounding="even")
+    source, colours = f"torchvision's transforms of {weights}", (transforms.mean, transforms.std)
+    preparation = _prepared(name, options, source, (size, size), look, colours)
+    embedding = "embedding: what the last layer, the classifier, is given"
+    return adapted(name, network, preparation, options, told, embedding)
+
+
+def _without_classifier(network: Any, name: str) -> None:
+    """Let the last linear layer give what it gets."""
+    linear = [
+        path
+        for path, module in network.named_modules()
+        if isinstance(module, nn.Linear) and "aux" not in path.lower()
+    ]
+    own = [path for path in linear if path.partition(".")[0] in ("fc", "classifier", "head", "heads")]
+    if not own:
+        raise UserError(
+            f"{name} ends in no linear layer, so that it is not known which features are its embedding. Write a function that"
+            " returns a network which gives them, and name it: --model file.py:function."
+        )
+    network.set_submodule(own[-1], nn.Identity())
+
+
+def adapt_open_clip(which: str, options: Options) -> Adapted:
+    """Image towers of OpenCLIP: ``open_clip:ViT-B-32/laion2b_s34b_b79k``, ``open_clip:hf-hub:<owner>/<name>`` or a folder of
+    that form, ``open_clip:local-dir:<folder>``.
+
+    The embedding is ``encode_image``; photos are prepared as the weights' own configuration says.
+    """
+    open_clip = needed("open_clip", "open-clip")
+    name, is_published = f"open_clip:{which}", options.weights is None
+    place, tag = which, ""
+    told: tuple[str, ...] = ()
+    guesses: tuple[str, ...] = ()
+    more: dict[str, Any] = {}
+    if which.startswith((HUB, FOLDER)):
+        source = which.removeprefix(FOLDER) if which.startswith(FOLDER) else PAGE + which.removeprefix(HUB)
+    else:
+        place, tag, source, told, more = _tower_of_tag(which, name, is_published)
+        quick = f"{which}-quickgelu"
+        if options.weights is not None and quick in open_clip.list_models():
+            guesses = (guess_activation(name, options.weights, f"open_clip:{quick}"),)
+
+    def create() -> Any:
+        here = place
+        if which.startswith(HUB) and not is_published:  # its configuration alone is fetched
+            from huggingface_hub import hf_hub_download
+
+            config = hf_hub_download(which.removeprefix(HUB), "open_clip_config.json")
+            here = f"{FOLDER}{Path(config).parent}"
+        return open_clip.create_model(
+            here,
+            tag if tag and is_published else None,
+            load_weights=is_published,
+            require_pretrained=is_published,
+            force_image_size=options.size,
+            pretrained_text=False,
+            **more,
+        )
+
+    with silence():
+        model = asked(name, source, create)
+    if options.weights is not None:
+        told = (
+            *fill(model.visual, options.weights, name, lambda state: _as_of_the_tower(model, state)),
+            *told,
+        )
+    else:
+        told = (f"weights: as published ({source})", *told)
+
+    class ImageTower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.visual = model.visual
+
+        def forward(self, x: Tensor) -> Tensor:
+            found = self.visual(x)
+            return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
+
+    config = model.visual.preprocess_cfg
+    embedding = "embedding: encode_image(), the features that are compared with texts"
+    if pooling := getattr(model.visual, "pool_type", ""):
+        embedding += (
+            f" ({pooling} pooling{', projected' * (getattr(model.visual, 'proj', None) is not None)})"
+        )
+    mode, colours, size = config["resize_mode"], (config["mean"], config["std"]), config["size"]
+    sides = (size, size) if isinstance(size, int) else size
+    interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
+    look = Look(sides[0], sides[0], mode == "squash", interpolation, "even")
+    preparation = _prepared(
+        name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
+    )
+    return adapted(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
+
+
+def _tower_of_tag(
+    which: str, name: str, is_published: bool
+) -> tuple[str, str, str, tuple[str, ...], dict[str, Any]]:
+    """Architecture and tag, where the weights come from, what was settled on the way, and options of OpenCLIP that it needs."""
+    import open_clip
+
+    architecture, _, tag = which.partition("/")
+    named(architecture, open_clip.list_models(), "model of OpenCLIP", TOWERS)
+    tags = open_clip.list_pretrained_tags_by_model(architecture)
+    if tag:
+        named(tag, tags, f"pretrained tag of {architecture}", " ".join(tags))
+    elif is_published:
+        raise UserError(
+            f"{name} does not say which weights: open_clip:{architecture}/<tag> of {' '.join(tags) or 'none'}."
+        )
+    published = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
+    quick = bool(published.get("quick_gelu"))
+    own = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    told = (f"activation: QuickGELU, as '{tag}' was trained",) if quick else ()
+    if tag and own and not quick:
+        raise UserError(
+            f"'{tag}' was trained without QuickGELU; name open_clip:{architecture.removesuffix('-quickgelu')}/{tag}."
+        )
+    kept = {
+        key: published[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in published
+    }
+    hub = published.get("hf_hub", "").strip("/")
+    source = f"{PAGE}{hub}" if hub else published.get("url", "")
+    return architecture, tag, source, told, {"force_quick_gelu": quick, "force_preprocess_cfg": kept}
+
+
+def _as_of_the_tower(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Names without ``visual.`` and positions of another size as this model's, as far as OpenCLIP knows how."""
+    from open_clip.model import resize_pos_embed
+
+    whole = {f"visual.{name}": tensor for name, tensor in state.items()}
+    resize_pos_embed(whole, model)
+    return {name.removeprefix("visual."): tensor for name, tensor in whole.items()}
+
+
+def _prepared(
+    name: str,
+    options: Options,
+    source: str,
+    sides: Sequence[int],
+    look: Look,
+    colours: tuple[tuple[float, ...], tuple[float, ...]],
+    has_borders: bool = False,
+) -> Preparation:
+    """What a zoo's configuration says, with what ``options`` say in its place; ``colours``: mean and std of 0..1.
+
+    Pictures that are no squares (``sides``: height and width), and borders around photos, are an error.
+    """
+    height, width = sides
+    square(height, width, name)
+    if has_borders and options.resize is None and options.squash is None:
+        raise UserError(
+            f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
+        )
+    return prepared(Preparation(look, normalised(*colours), source), options)
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "timm": {
+        "__doc__": adapt_timm.__doc__,
+        "OF": "timm",
+        "TAKES": "the name of a model of timm, or hf-hub:<owner>/<name>",
+        "OPTIONS": OPTIONS | {"pooling"},
+        "adapt": adapt_timm,
+        "of_object": timm_network,
+    },
+    "torchvision": {
+        "__doc__": adapt_torchvision.__doc__,
+        "TAKES": "the name of a classifier of torchvision",
+        "adapt": adapt_torchvision,
+    },
+    "open_clip": {
+        "__doc__": adapt_open_clip.__doc__,
+        "TAKES": "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>",
+        "adapt": adapt_open_clip,
+    },
+}
