@@ -17,13 +17,11 @@ from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
 from bgbias.study.params import Study, options
 
 PLACE = 8
-reads = shown.seeds
 HEIGHT = 2.75
 DASHES: Any = (0, (3, 1.6))
 # As in the figure of the drop: open is clean, filled corrupted.
@@ -40,6 +38,11 @@ def settings(study: Study) -> dict[str, Any]:
     toys = {d: study.datasets[d].options for d in plan.datasets(study) if study.datasets[d].kind == "toy"}
     chosen = {name: options(study, "datasets", "toy", values).model_dump() for name, values in toys.items()}
     return {"correlations": {name: float(values["test_correlation"]) for name, values in chosen.items()}}
+
+
+def reads(_study: Study) -> sources.Sources:
+    """Table 1, and the results that it is made of, with those of each training."""
+    return sources.printed(1) | sources.collected("results")
 
 
 def draw(study: Study) -> look.Figure:

@@ -69,7 +69,7 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
     return figure
 
 
-reads, draw = sources.drawn_from(1, figure_drop)
+reads, draw = sources.drawn_from(1, figure_drop).values()
 
 
 def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
