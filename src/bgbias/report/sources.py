@@ -36,9 +36,21 @@ def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
     return {f"{output} {c.name}": Made(step(name, cell=c), output) for c in cells for output in outputs}
 
 
-def of_photos(study: Study) -> Sources:
-    """The tables of all datasets' photos."""
-    return {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+def reading(
+    *outputs: str,
+    photos: bool = False,
+    of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
+) -> Callable[[Study], Sources]:
+    """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
+    models, as ``of_models`` takes them.
+    """
+
+    def reads(study: Study) -> Sources:
+        datasets = plan.datasets(study) if photos else ()
+        tables = {f"table {d}": Made(step("index", dataset=d), "table") for d in datasets}
+        return collected(*outputs) | tables | (of_models(of[0](study), *of[1:]) if of else {})
+
+    return reads
 
 
 def printed(*numbers: int) -> Sources:

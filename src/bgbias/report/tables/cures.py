@@ -47,11 +47,7 @@ ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
 MEASURED = ["removed", "weight", "bytes", "ms", "alone_ms"]
 settings = sentences.selection
 wanted = plan.cures
-
-
-def reads(study: Study) -> sources.Sources:
-    of_networks = sources.of_models(plan.networks(study), "cure", "cured", "cures")
-    return sources.collected("all_queries", "mask_report") | of_networks
+reads = sources.reading("all_queries", "mask_report", of=(plan.networks, "cure", "cured", "cures"))
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -37,10 +37,7 @@ VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report")
+reads = sources.reading("all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

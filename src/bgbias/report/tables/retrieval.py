@@ -47,10 +47,7 @@ HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_dr
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
 settings = sentences.protocol
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("results", "all_queries", "mask_report")
+reads = sources.reading("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

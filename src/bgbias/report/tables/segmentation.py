@@ -32,10 +32,7 @@ COLUMNS = tuple(
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.of_models(plan.networks(study), "segment", "segmentation")
+reads = sources.reading(of=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -38,6 +38,7 @@ COLUMNS = (
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 HEADLINE = {"shape_share": "decisions by shape"}
+reads = sources.reading("all_queries", "mask_report", photos=True)
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -72,10 +73,6 @@ def _negatives(params: PretrainingParams) -> str:
     usual = all(type(params).model_fields[name].default == side for name, side in sides.items())
     kind = params.active_negatives
     return kind if usual or kind != "patches" else f"{kind} {params.smallest}–{params.largest}"
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:
