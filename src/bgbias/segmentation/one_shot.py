@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bgbias import progress
-from bgbias.attribution import priors
 from bgbias.attribution import similarity as attention
+from bgbias.attribution.sanity import centre
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.masks import grabcut
 from bgbias.models.inference import for_inference
@@ -47,7 +47,7 @@ def segment_photos(
     masks: list[np.ndarray] = []
     for episode in progress.track(episodes, len(episodes), "segmentation"):
         views = np.stack([photos.clean(name) for name in episode.photos])
-        found = attention_maps(network, views, settings, pooled) | {CENTRE: priors.centre(photos.size)}
+        found = attention_maps(network, views, settings, pooled) | {CENTRE: centre(photos.size)}
         for task, seen in found.items():
             mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
             iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
