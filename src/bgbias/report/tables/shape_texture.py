@@ -26,8 +26,6 @@ NUMBER = 14
 CONDITION = "cue_conflict"
 SEED = "shape_share_seed_"
 NONE = "none"
-
-
 COLUMNS = (
     Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
     Column("Alpha", lambda row: f"{row['alpha']:g}".replace("nan", NOTHING), "Alpha", known=("alpha",)),
