@@ -3,8 +3,6 @@
 How: ``results.places``. Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from bgbias.errors import UserError
