@@ -30,7 +30,7 @@ from bgbias import plugins
 from bgbias.models import adapters
 from bgbias.models.adapters import Adapted, Options
 from bgbias.report.columns import with_interval
-from bgbias.report.figures.models import figure_models
+from bgbias.report.figures._dots import figure_models
 from bgbias.report.pages import markdown
 from bgbias.results import comparison
 from bgbias.results.publication import note_tables

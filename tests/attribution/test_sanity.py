@@ -12,8 +12,8 @@ import torch
 from small_study import data_nodes, described, load, run
 
 from bgbias import seeds
-from bgbias.attribution import faithfulness, priors
-from bgbias.attribution.randomised import LEVELS, randomised
+from bgbias.attribution import sanity as checks
+from bgbias.attribution.sanity import LEVELS, randomised
 from bgbias.errors import UserError
 from bgbias.models.model import build_model
 from bgbias.nodes import sanity
@@ -46,19 +46,19 @@ def test_networks_forget_from_the_top_down() -> None:
 
 
 def test_maps_that_saw_no_photo() -> None:
-    centre = priors.centre(65)
+    centre = checks.centre(65)
     assert (centre[32, 32], centre[0, 0]) == pytest.approx((1, 0))
-    noise = priors.noise(64, ("set", "1"))
+    noise = checks.noise(64, ("set", "1"))
     assert (noise.min(), noise.max()) == pytest.approx((0, 1))
-    assert np.array_equal(noise, priors.noise(64, ("set", "1")))
-    assert not np.array_equal(noise, priors.noise(64, ("set", "2")))
+    assert np.array_equal(noise, checks.noise(64, ("set", "1")))
+    assert not np.array_equal(noise, checks.noise(64, ("set", "2")))
     # Blobs and no dust: beside each other places are alike.
     assert np.abs(np.diff(noise)).max() < 0.2
 
 
 def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> None:
     values, gone = picture(9, 9, 3).astype(float), seeds.generator("gone").random((9, 9)) < 0.6
-    filled = faithfulness.imputed(values, gone)
+    filled = checks.imputed(values, gone)
     assert np.array_equal(filled[~gone], values[~gone])
     for row, column in zip(*np.nonzero(gone), strict=True):
         total, weights = np.zeros(3), 0.0
@@ -69,9 +69,9 @@ def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> No
                     weight = 1 / 12 if down and right else 1 / 6
                     total, weights = total + weight * filled[beside], weights + weight
         np.testing.assert_allclose(filled[row, column], total / weights, atol=1e-9)
-    nothing = faithfulness.imputed(values, np.zeros((9, 9), bool))
+    nothing = checks.imputed(values, np.zeros((9, 9), bool))
     assert np.array_equal(nothing, values)
-    assert not faithfulness.imputed(values, np.ones((9, 9), bool)).any()
+    assert not checks.imputed(values, np.ones((9, 9), bool)).any()
 
 
 @pytest.mark.parametrize("size", [32, 35])
@@ -79,15 +79,15 @@ def test_places_go_in_the_order_of_the_map_and_then_in_the_other(size: int) -> N
     photo = picture(size, size, 3)
     attribution = np.zeros((size, size))
     attribution[: size // 2, : size // 2] = 1  # a quarter
-    views = list(faithfulness.removals(photo, attribution, np.random.default_rng(0)))
-    assert len(views) == 2 * len(faithfulness.FRACTIONS)
+    views = list(checks.removals(photo, attribution, np.random.default_rng(0)))
+    assert len(views) == 2 * len(checks.FRACTIONS)
     quarter = np.zeros((size, size), bool)
     quarter[: size // 2 - 4, : size // 2 - 4] = True
-    most, least = views[2], views[len(faithfulness.FRACTIONS) + 6]  # 30 % of most, 70 % of least
+    most, least = views[2], views[len(checks.FRACTIONS) + 6]  # 30 % of most, 70 % of least
     assert (most[quarter] != photo[quarter]).any(axis=-1).mean() > 0.9
     assert np.array_equal(least[quarter], photo[quarter])
-    gone = [(view != photo).any(axis=-1).mean() for view in views[: len(faithfulness.FRACTIONS)]]
-    np.testing.assert_allclose(gone, faithfulness.FRACTIONS, atol=0.08)
+    gone = [(view != photo).any(axis=-1).mean() for view in views[: len(checks.FRACTIONS)]]
+    np.testing.assert_allclose(gone, checks.FRACTIONS, atol=0.08)
 
 
 def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() -> None:
@@ -103,9 +103,9 @@ def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() ->
     left[:, :16] = 1 + np.random.default_rng(0).random((32, 16))
     found = {}
     for name, attribution in (("left", left), ("right", left[:, ::-1])):
-        views = faithfulness.removals(photo, attribution, np.random.default_rng(1))
+        views = checks.removals(photo, attribution, np.random.default_rng(1))
         kept = np.array([embedded(view) @ embedded(photo) for view in views])
-        found[name] = faithfulness.area(kept)
+        found[name] = checks.area(kept)
     assert found["left"] > 0.4
     assert found["right"] == pytest.approx(-found["left"], abs=0.1)
 

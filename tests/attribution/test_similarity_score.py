@@ -15,8 +15,8 @@ from small_study import data_nodes, described, load, options, record, run
 from bgbias import plugins, seeds
 from bgbias.attribution import explanation
 from bgbias.attribution import score as scores
+from bgbias.attribution.score import attribute_pairs, partners
 from bgbias.attribution.settings import Attribution, SimilarityScore
-from bgbias.attribution.similarity_score import attribute_pairs, partners
 from bgbias.engine import graph
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.model import EmbeddingModel, build_model

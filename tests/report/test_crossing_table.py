@@ -12,7 +12,7 @@ from caption_studies import selected
 import bgbias
 from bgbias.errors import UserError
 from bgbias.report import formats
-from bgbias.report.figures.worst_of import figure_worst_of
+from bgbias.report.figures._panels import figure_worst_of
 from bgbias.report.tables import crossing
 
 SEEDS, OBJECTS, BACKGROUNDS = (0, 1, 2), 24, 6

@@ -21,7 +21,7 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.photos.table import ImageTable
-from bgbias.report import comparisons, curves, grid_page, grid_photos, queries
+from bgbias.report import comparisons, grid_page, grid_photos, queries
 from bgbias.report.columns import Row
 from bgbias.report.comparisons import LossBlock
 from bgbias.report.html import whole_intervals
@@ -124,7 +124,7 @@ def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins
             path.write_text(
                 f"epoch,loss,{name}\n1,2,0.25\n2,1,{'0.5' if cell.method == 'plain' else '0.125'}\n"
             )
-        figure, told = curves.drawn(study), curves.rising(study)
+        figure, told = grid_page.draw_curves(study), grid_page.describe_best_epochs(study)
     assert figure
     lines = [line.get_ydata().tolist() for axes in figure.axes for line in axes.get_lines()]
     assert sorted(map(tuple, lines)) == [(25, 12.5), (25, 50)]

@@ -11,7 +11,7 @@ from caption_studies import selected
 from small_study import described, load
 
 from bgbias.report import formats, tables
-from bgbias.report.figures import models as figure
+from bgbias.report.figures import _dots as figure
 from bgbias.report.tables import models as table15
 from bgbias.results import comparison
 

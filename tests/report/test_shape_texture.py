@@ -18,12 +18,12 @@ from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.nodes import collect, embed, figure, pretrain, score
 from bgbias.nodes import table as table_node
 from bgbias.report import figures, formats, tables
-from bgbias.report.figures import shape_share
 from bgbias.report.tables import shape_texture
 from bgbias.results import rows
 from bgbias.study import plan
 from bgbias.study.params import Study
 
+shape_share = figures.load("shape_share")
 SEEDS, IMAGES, DRAWS = (0, 1, 2), 40, 2
 LABELS = np.arange(IMAGES) % 8
 SHAPES = {"bare": 0.2, "patches": 0.5}

@@ -18,8 +18,9 @@ from scipy import stats
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins, seeds
-from bgbias.attribution import explanation, priors
+from bgbias.attribution import explanation
 from bgbias.attribution import similarity as attention
+from bgbias.attribution.sanity import centre
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.datasets import cub200
 from bgbias.engine import graph, records
@@ -88,7 +89,7 @@ def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
 
 
 def test_centre_prior_is_brightest_in_the_middle_and_even_all_around() -> None:
-    seen = priors.centre(100)
+    seen = centre(100)
     disc = np.argwhere(brightest(seen, math.pi * 0.3**2)) - 49.5
     assert np.hypot(*disc.T).max() == pytest.approx(30, abs=0.8)
     for turned in (seen.T, seen[::-1]):

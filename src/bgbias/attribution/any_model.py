@@ -43,7 +43,9 @@ def choose_maps(
     (docs/methods.md, section 3); by occlusion the two are one.
     """
     if model.network is None:
-        return OCCLUSION, lambda photo, _: _by_occlusion(model, photo)
+        return OCCLUSION, lambda photo, _: dict.fromkeys(
+            VARIANTS, occlusion_map(embed_unit(model, np.stack(list(occluded(photo)))), len(photo))
+        )
     return GRADIENTS, _by_gradients(model, settings or Attribution(), distance)
 
 
@@ -117,11 +119,6 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMa
         return model.batch.run(model.name, at_once)
 
     return make
-
-
-def _by_occlusion(model: Adapted, photo: np.ndarray) -> dict[str, np.ndarray]:
-    places = occlusion_map(embed_unit(model, np.stack(list(occluded(photo)))), len(photo))
-    return {"ref": places, "robust": places}
 
 
 def occluded(photo: np.ndarray) -> Iterator[np.ndarray]:

@@ -67,7 +67,7 @@ def attribute_photos(
     stream = _maps_of_photos(network, photos, reference, distance, settings)
     for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
         for variant in VARIANTS:
-            strengths = getattr(maps, variant)[0] if maps else NoScoreError("untrusted mask")
+            strengths = maps[variant] if maps else NoScoreError("untrusted mask")
             known = truth(image_id) if truth and variant == "robust" else None
             row, attribution = scored(photos, image_id, variant, strengths, known)
             if variant == "ref" and attribution is not None and len(kept) < keep:
@@ -117,8 +117,8 @@ def gradient_maps(
 
 def _maps_of_photos(
     model: EmbeddingModel, photos: EvaluationPhotos, reference: Tensor, distance: str, settings: Attribution
-) -> Iterator[tuple[str, GradientMaps | None]]:
-    """Each photo's id and maps [1, H, W] in the table's order; none where its mask is not trusted."""
+) -> Iterator[tuple[str, dict[str, Tensor]]]:
+    """Each photo's id and maps [H, W] by variant in the table's order; none where its mask is not trusted."""
     passes = PASSES.get(reference.device.type, PASSES["cpu"])
     step = max(1, passes // settings.samples)
     named = list(zip(photos.table.ids, photos.table.keys, strict=True))
@@ -131,9 +131,9 @@ def _maps_of_photos(
             yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
 
     strengths = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
-    maps = (GradientMaps(*one[:, None]) for group in strengths for one in group.unbind(1))
+    maps = (dict(zip(VARIANTS, one, strict=True)) for group in strengths for one in group.unbind(1))
     for image_id, _ in named:
-        yield image_id, next(maps) if image_id in photos.usable else None
+        yield image_id, next(maps) if image_id in photos.usable else {}
 
 
 @dataclass(frozen=True)

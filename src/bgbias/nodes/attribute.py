@@ -65,7 +65,7 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
             truth = album.objects(photos.table.ids).find
         frame, maps = attribute_photos(model, photos, distance, settings, device, PAIRED_MAPS, truth)
         if settings.similarity is not None:
-            from bgbias.attribution.similarity_score import attribute_pairs
+            from bgbias.attribution.score import attribute_pairs
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)

@@ -43,7 +43,7 @@ def settings(study: Study, cell: Cell) -> Settings:
 
 def cost(study: Study, cell: Cell) -> Cost:
     """Every photo once per noisy sample of each network, forward and backward; and each time that places are taken out."""
-    from bgbias.attribution.faithfulness import FRACTIONS
+    from bgbias.attribution.sanity import FRACTIONS
 
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.sanity.images or 0)
@@ -56,8 +56,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     """Sanity-check attribution maps. Scores models with randomised weights and blind maps, and how faithful maps are."""
     import pandas as pd
 
-    from bgbias.attribution import priors
-    from bgbias.attribution.randomised import LEVELS, randomised
+    from bgbias.attribution.sanity import LEVELS, centre, noise, randomised
     from bgbias.attribution.score import scored
     from bgbias.attribution.smoothgrad import attribute_photos
 
@@ -77,8 +76,8 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
             maps[kind] = dict(zip(kept["ids"].tolist(), kept["ref"].astype(np.float64), strict=True))
         keys = dict(zip(photos.table.ids, photos.table.keys, strict=True))
         blind = {
-            "centre": {name: priors.centre(photos.size) for name in keys},
-            "noise": {name: priors.noise(photos.size, key) for name, key in keys.items()},
+            "centre": {name: centre(photos.size) for name in keys},
+            "noise": {name: noise(photos.size, key) for name, key in keys.items()},
         }
         for kind, of_photos in blind.items():
             rows = [scored(photos, name, "ref", torch.from_numpy(m))[0] for name, m in of_photos.items()]
@@ -99,7 +98,7 @@ def _faithful(
     """How faithful each kind of map is to the model, photo by photo: columns image_id, kind, faithful."""
     import pandas as pd
 
-    from bgbias.attribution import faithfulness
+    from bgbias.attribution.sanity import FRACTIONS, area, removals
     from bgbias.models.inference import embed_views, for_inference
 
     names = [
@@ -110,12 +109,12 @@ def _faithful(
         for kind, name in progress.track(names, len(names), "faithfulness"):
             photo = photos.clean(name)
             yield photo
-            noise = seeds.generator("faithfulness", kind, name)
-            yield from faithfulness.removals(photo, judged[kind][name], noise)
+            random = seeds.generator("faithfulness", kind, name)
+            yield from removals(photo, judged[kind][name], random)
 
     how = How(device, study.attribution.precision, study.evaluation.batch_size)
     vectors = embed_views(for_inference(model), views(), how)
-    by_map = vectors.reshape(len(names), 1 + 2 * len(faithfulness.FRACTIONS), -1).astype(np.float64)
+    by_map = vectors.reshape(len(names), 1 + 2 * len(FRACTIONS), -1).astype(np.float64)
     kept = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
     kinds, ids = zip(*names, strict=True)
-    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": faithfulness.area(kept)})
+    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": area(kept)})

@@ -57,7 +57,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     of_methods: dict[str, list[Row]] = {}
     for model in compared:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
-    effects: dict[Effects, list[str]] = {}
+    helping: dict[Effects, list[str]] = {}
     for title, own in of_methods.items():
         corrupted, clean, drop = ([of_row(model, name) for model in own] for name in CHANGES)
         does = Effects(
@@ -66,8 +66,8 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
             sum(change.is_above for change in corrupted),
             sum(change.is_below for change in clean),
         )
-        effects.setdefault(does, []).append(title)
-    helping = {does: titles for does, titles in effects.items() if does.reduce or does.raise_}
+        if does.reduce or does.raise_:
+            helping.setdefault(does, []).append(title)
     of_queries = _known([plain for _, plain in losing], "query_only_relative_drop")
     of_queries.sort(key=lambda drop: -drop.value)
     values = {

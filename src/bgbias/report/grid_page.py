@@ -17,12 +17,12 @@ import yaml
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.engine import freshness
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import (
     comparisons,
     costs,
-    curves,
     figures,
     formats,
     grid_photos,
@@ -32,13 +32,14 @@ from bgbias.report import (
     prose,
     tables,
 )
+from bgbias.report.figures import _panels
 from bgbias.report.html.pictures import url
 from bgbias.report.queries import UNSURE
 from bgbias.results import publication
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_SEEDS
 from bgbias.study import plan
-from bgbias.study.cell import side_by_side
+from bgbias.study.cell import NO_LOSS, side_by_side
 from bgbias.study.params import Study
 from bgbias.training.methods import REPLACING
 from bgbias.version import VERSION
@@ -47,6 +48,7 @@ JPEG_QUALITY = 88
 CLASSES = 500  # rows of the page's tables of classes
 NEXT_SENTENCE = re.compile(r"(?<! al)\. (?=[A-Z])")  # "et al. 2011" goes on
 TEMPLATE = "grid_page.j2"
+MONITORED = "^val_(corrupted_)?map_at_r$"
 # What stands where; whatever else a grid has comes with the comparison.
 SECTIONS = {
     "parts": ("What the drop is made of", ("table5", "table6"), ("worst_of",)),
@@ -104,8 +106,8 @@ def made(study: Study) -> str:
         "leaks": [(names.dataset(name), found) for name, found in leaks.items() if found],
         "opened": grid_photos.losing_most(blocks),
         "sections": list(_sections(study, read)),
-        "curves": _inside(_png(drawn)) if (drawn := curves.drawn(study)) else {},
-        "rising": curves.rising(study),
+        "curves": _inside(_png(drawn)) if (drawn := draw_curves(study)) else {},
+        "rising": describe_best_epochs(study),
         "masks_told": [*masks, *comparisons.by_masks(blocks, read)],
         "unsure": UNSURE,
         "advice": list(comparisons.advice(blocks, read)),
@@ -261,3 +263,56 @@ def _methods(study: Study, table: pd.DataFrame) -> str:
     return _sentence(
         "methods", study=study, datasets=datasets, cells=cells, seeds=seeds, fewest_seeds=FEWEST_SEEDS
     )
+
+
+def _histories(study: Study) -> pd.DataFrame:
+    """Each epoch of the trainings that are here: the model's names, ``cell``, ``epoch`` and as ``score`` the validation MAP@R
+    that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
+    """
+    found = []
+    for cell in plan.trained(study):
+        path = step("train", cell=cell).file(study, "history")
+        if path.exists():
+            history = pd.read_csv(path)
+            score = history.filter(regex=MONITORED).iloc[:, 0]
+            found.append(history[["epoch"]].assign(score=score, cell=cell.name, **cell.wildcards))
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+def describe_best_epochs(study: Study) -> str:
+    """How many trainings were best at their very end; nothing where no history is here."""
+    histories = _histories(study)
+    if histories.empty:
+        return ""
+    of_trainings = histories.groupby(["method", "cell"], sort=False)["score"]
+    is_last = of_trainings.agg(lambda score: score.argmax() == len(score) - 1).astype(bool)
+    by_method = is_last.groupby("method", sort=False).agg(["mean", "sum", "count"])
+    text = f"Best at its last epoch: {is_last.sum()} of {names.count(len(is_last), 'training')}"
+    if len(by_method) > 1 and is_last.any():
+        most = str(by_method["mean"].idxmax())
+        _, last, every = by_method.loc[most]
+        text += f", most of {names.method(most)}: {last:.0f} of {every:.0f}"
+    return f"{text}."
+
+
+def draw_curves(study: Study) -> look.Figure | None:
+    """A panel for each dataset, backbone and loss: colours are methods, lines are seeds. None where no history is here."""
+    histories = _histories(study)
+    if histories.empty:
+        return None
+    histories = names.in_order(histories)
+    low, high = 100 * histories["score"].min() - 2, 100 * histories["score"].max() + 2
+    titles = histories["backbone"] + "\n" + histories["loss"].map(names.loss)
+
+    def panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        for (method, _), line in rows.groupby(["method", "cell"], sort=False):
+            colour = look.colour(str(method))
+            axes.plot(line["epoch"], 100 * line["score"], color=colour, linewidth=0.9, alpha=0.75)
+        axes.set_ylim(low, high)
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.grid(axis="y")
+
+    panels = histories.assign(backbone=titles, loss=NO_LOSS)
+    return _panels.figure(panels, panel, "epoch", "validation MAP@R, %")

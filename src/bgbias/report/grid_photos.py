@@ -86,7 +86,7 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     # Tables can be brought along without what they were made from.
     if gone := [str(path) for path in paths.values() if not path.exists()]:
         return DatasetPhotos(dataset, block.title, missing=gone[0])
-    _, album = sources.album(study, dataset, backbone)
+    album = sources.album(study, dataset, backbone)
     photos = album.evaluation(album.table("test"), random_background.NEEDS, "test")
     unsure = queries.unsure(read_mask_table(paths["mask_table"]))
     levels = _levels(study, block.of, methods)

@@ -103,14 +103,11 @@ def figure_explanation(found: Explanation) -> look.Figure:
     columns = len(found.photos)
     # Two photos alone would leave no room for the words below.
     margin = MARGIN + max(0.0, (3 - columns) * EXPLAINED / 4)
-    heads = [
-        found.roles[0],
-        *(f"{r}, {d:.2f} away" for r, d in zip(found.roles[1:], found.distances, strict=True)),
-    ]
+    away = ["", *(f", {distance:.2f} away" for distance in found.distances)]
+    heads = [(role + more, contact_sheet.INK) for role, more in zip(found.roles, away, strict=True)]
     words = f"what counts for their {'similarity' if found.same else 'difference'}: nothing"
     maps = [
         Picture(overlay(photo, attention), note="" if attention.any() else "no place counts")
         for photo, attention in zip(found.photos, found.maps, strict=True)
     ]
-    inked = [(head, contact_sheet.INK) for head in heads]
-    return sheet(inked, [[Picture(photo) for photo in found.photos], maps], words, EXPLAINED, margin)
+    return sheet(heads, [[Picture(photo) for photo in found.photos], maps], words, EXPLAINED, margin)

@@ -29,7 +29,6 @@ def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> li
     """The paragraphs of a template; ``shared``: a template whose macros it may use, with the same values."""
     filled = _environment().get_template(template)
     macros = vars(_environment().get_template(shared).make_module(dict(values))) if shared else {}
-
     return _parted(filled.render(macros | dict(values)))
 
 
@@ -65,7 +64,7 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
         "method": names.method,
         "listed": names.listed,
         "estimate": of_row,
-        "interval": _interval,
+        "interval": lambda of, digits: with_interval(of.value, of.low, of.high, digits),
         "percent": _percent,
         "rounded": rounded,
     }
@@ -77,10 +76,6 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
 @cache
 def _environment() -> Environment:
     return environment(FOLDERS)
-
-
-def _interval(number: Estimate, digits: int) -> str:
-    return with_interval(number.value, number.low, number.high, digits)
 
 
 def _percent(share: Estimate, digits: int = 0, sign: str = " %") -> str:

@@ -21,7 +21,7 @@ from bgbias.report.columns import NOTHING, Number
 from bgbias.report.names import NOT_TRAINED
 from bgbias.report.pages import OF_SEEDS
 from bgbias.results.publication import SEEDS
-from bgbias.results.rows import MODEL, Model, records
+from bgbias.results.rows import MODEL, Model, of_row, records
 from bgbias.results.uncertainty import CONFIDENCE
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
@@ -149,19 +149,14 @@ def _distance(number: Number, row: Mapping[str, Any], again: Mapping[str, Any]) 
     """By how many half intervals of their difference two results differ; NaN without one, infinite if it cannot be chance."""
     if number.column not in again or number.column in COUNTS:
         return math.inf
-    halves = [_half(number, of) for of in (row, again)]
+    # The longer half of each interval, since it ends where a number can go no further.
+    estimates = [of_row(of, number.column) for of in (row, again)]
+    halves = [max(one.value - one.low, one.high - one.value) for one in estimates]
     if math.isnan(halves[0]):
         return math.nan
     half = math.hypot(*(half for half in halves if not math.isnan(half)))
     apart = abs(again[number.column] - row[number.column])
     return apart / half if half and not math.isnan(apart) else math.inf
-
-
-def _half(number: Number, of: Mapping[str, Any]) -> float:
-    """The longer half of an interval, since it ends where a number can go no further; NaN where there is none."""
-    low, high = (of.get(f"{number.column}_{end}", math.nan) for end in ("low", "high"))
-    value: float = of[number.column]
-    return max(value - low, high - value)
 
 
 def _key(row: Mapping[str, Any], keys: Collection[str]) -> Any:

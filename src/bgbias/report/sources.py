@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from pyarrow.parquet import read_schema
@@ -21,7 +21,6 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bgbias.models.backbones import Facts
     from bgbias.study.album import Album
 
 Sources = dict[str, Made]
@@ -37,9 +36,21 @@ def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
     return {f"{output} {c.name}": Made(step(name, cell=c), output) for c in cells for output in outputs}
 
 
-def of_photos(study: Study) -> Sources:
-    """The tables of all datasets' photos."""
-    return {f"table {d}": Made(step("index", dataset=d), "table") for d in plan.datasets(study)}
+def reading(
+    *outputs: str,
+    photos: bool = False,
+    of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
+) -> Callable[[Study], Sources]:
+    """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
+    models, as ``of_models`` takes them.
+    """
+
+    def reads(study: Study) -> Sources:
+        datasets = plan.datasets(study) if photos else ()
+        tables = {f"table {d}": Made(step("index", dataset=d), "table") for d in datasets}
+        return collected(*outputs) | tables | (of_models(of[0](study), *of[1:]) if of else {})
+
+    return reads
 
 
 def printed(*numbers: int) -> Sources:
@@ -52,11 +63,9 @@ def table(study: Study, number: int) -> pd.DataFrame:
     return formats.read(study.files.at("table_csv", table=f"table{number}"))
 
 
-def drawn_from(
-    number: int, figure: Callable[[pd.DataFrame], Figure]
-) -> tuple[Callable[[Study], Sources], Callable[[Study], Figure]]:
+def drawn_from(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[str, Callable[[Study], Any]]:
     """``reads`` and ``draw`` of a figure of one of the report's tables."""
-    return lambda _: printed(number), lambda study: figure(table(study, number))
+    return {"reads": lambda _: printed(number), "draw": lambda study: figure(table(study, number))}
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
@@ -91,14 +100,14 @@ def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
 
 
-def album(study: Study, dataset: str, backbone: str) -> tuple[Facts, Album]:
-    """A dataset as a backbone sees it, and the facts of that."""
+def album(study: Study, dataset: str, backbone: str) -> Album:
+    """A dataset as a backbone sees it."""
     from bgbias.models import backbones
     from bgbias.study.album import Album
 
     named = plan.backbone(study, backbone)
     facts = backbones.facts(named.kind, named.params())
-    return facts, Album(study, dataset, facts.resize, facts.input_size)
+    return Album(study, dataset, facts.resize, facts.input_size)
 
 
 def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:

@@ -59,16 +59,15 @@ def draw(table: ImageTable, judged: Collection[str], count: int) -> list[Episode
             f" {SHOTS} of another class. Give the test split more photos a class, or set segmentation.episodes to null."
         )
     order = sorted(possible, key=lambda photo: seeds.number(seeds.key("episode", photo[0])))
-    return [_episode(key, name, possible[key, name], members) for key, name in order[:count]]
-
-
-def _episode(key: str, name: str, label: int, members: dict[int, list[str]]) -> Episode:
-    drawn = seeds.generator("supports", key)
-    others = [other for other in members[label] if other != name]
-    labels = sorted(members.keys() - {label})
-    strangers = members[labels[int(drawn.integers(len(labels)))]]
-    return Episode(
-        name,
-        tuple(others[i] for i in drawn.choice(len(others), SHOTS, replace=False)),
-        tuple(strangers[i] for i in drawn.choice(len(strangers), SHOTS, replace=False)),
-    )
+    episodes = []
+    for key, name in order[:count]:
+        drawn, label = seeds.generator("supports", key), possible[key, name]
+        others = [other for other in members[label] if other != name]
+        labels = sorted(members.keys() - {label})
+        strangers = members[labels[int(drawn.integers(len(labels)))]]
+        positives, negatives = (
+            tuple(group[i] for i in drawn.choice(len(group), SHOTS, replace=False))
+            for group in (others, strangers)
+        )
+        episodes.append(Episode(name, positives, negatives))
+    return episodes

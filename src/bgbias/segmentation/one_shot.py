@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from bgbias import progress
-from bgbias.attribution import priors
 from bgbias.attribution import similarity as attention
+from bgbias.attribution.sanity import centre
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.masks import grabcut
 from bgbias.models.inference import for_inference
@@ -43,26 +43,18 @@ def segment_photos(
     """
     network = for_inference(model).to(device)
     rows: list[dict[str, object]] = []
-    maps: list[np.ndarray] = []
-    masks: list[np.ndarray] = []
+    shown: list[tuple[str, str, np.ndarray, np.ndarray]] = []
     for episode in progress.track(episodes, len(episodes), "segmentation"):
         views = np.stack([photos.clean(name) for name in episode.photos])
-        found = attention_maps(network, views, settings, pooled) | {CENTRE: priors.centre(photos.size)}
+        found = attention_maps(network, views, settings, pooled) | {CENTRE: centre(photos.size)}
         for task, seen in found.items():
             mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
             iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
             rows.append({"image_id": episode.test, "task": task, "iou": iou, "map_iou": alone})
-            if task == TASKS[0] and len(maps) < keep:
-                maps.append(seen.astype(np.float16))
-                masks.append(mask)
-    shown = episodes[: len(maps)]
-    pictures = {
-        "ids": np.array([e.test for e in shown]),
-        "supports": np.array([e.positives[0] for e in shown]),
-        "maps": np.stack(maps),
-        "masks": np.stack(masks),
-    }
-    return pd.DataFrame(rows), pictures
+            if task == TASKS[0] and len(shown) < keep:
+                shown.append((episode.test, episode.positives[0], seen.astype(np.float16), mask))
+    pictures = map(np.array, zip(*shown, strict=True))
+    return pd.DataFrame(rows), dict(zip(("ids", "supports", "maps", "masks"), pictures, strict=True))
 
 
 def attention_maps(

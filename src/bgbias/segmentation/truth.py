@@ -93,7 +93,7 @@ class TrueMasks(Truth):
 
     def iou(self, image_id: str, mask: np.ndarray) -> float:
         """As ``Truth`` says, pixel by pixel."""
-        return quality.iou(_grey(mask), _grey(self.shown(image_id)))
+        return quality.iou(*(part.astype(np.uint8) * 255 for part in (mask, self.shown(image_id))))
 
     def shown(self, image_id: str) -> np.ndarray:
         return pixels.centre_crop(self._masks.get(image_id), self._size) >= quality.THRESHOLD
@@ -131,7 +131,3 @@ def mean_area(truth: Truth, photos: Iterable[str]) -> float:
             " validation split true masks or boxes, or set segmentation.episodes to null."
         )
     return float(np.mean(known))
-
-
-def _grey(mask: np.ndarray) -> np.ndarray:
-    return mask.astype(np.uint8) * 255

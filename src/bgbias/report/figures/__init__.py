@@ -18,6 +18,13 @@ from bgbias import plugins
 from bgbias.report.tables import wanted_by
 from bgbias.study.params import Study
 
+SHARED = {
+    "_dots": ("change", "models"),
+    "_maps": ("attribution", "segmentation"),
+    "_panels": ("shape_share", "worst_of"),
+    "_shown": ("photos", "retrieval"),
+}
+
 
 def wanted(study: Study) -> tuple[str, ...]:
     """The grid's figures in their order."""

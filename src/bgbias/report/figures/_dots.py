@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bgbias.report import look
+from bgbias.images.contact_sheet import MUTED
+from bgbias.report import look, names, sources
+from bgbias.report.tables import models
+from bgbias.results.uncertainty import SIGNIFICANT
+from bgbias.study import plan
+from bgbias.study.cell import PLAIN
+from bgbias.study.params import Study
 
 ROW, HEAD, FOOT = 0.19, 0.35, 0.5  # inches
 APART = 0.12  # of a line: both points from its middle
@@ -55,3 +62,55 @@ def figure(
                 axes.axvline(0, color=look.RULE, linewidth=0.8, zorder=0)
         axes.set_xlabel(axis)
     return drawn
+
+
+def figure_change(table: pd.DataFrame) -> look.Figure:
+    """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
+    methods = table[names.trained(table["method"]) & (table["method"] != PLAIN)]
+    known = methods[methods["corrupted_difference"].notna()]
+    rows = methods if known.empty else known
+    called = rows["method"].map(names.method)
+    if rows["loss"].nunique() > 1:
+        called = called + ", " + rows["loss"].map(names.loss)
+    panels = rows.assign(name=called).groupby(["dataset", "backbone"], sort=False)
+    groups = {f"{names.dataset(str(dataset))} · {backbone}": own for (dataset, backbone), own in panels}
+    axis = "change of MAP@R, points: original photos (open), other backgrounds (filled)"
+
+    def colour(row: Mapping[Hashable, Any], column: str) -> str:
+        return look.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED
+
+    return figure(groups, ("clean_difference", "corrupted_difference"), axis, colour)
+
+
+def _is_compared(study: Study) -> bool:
+    """Whether a method can be compared with plain training."""
+    trained = plan.trained(study)
+    return any(cell.method != PLAIN and replace(cell, method=PLAIN) in trained for cell in trained)
+
+
+def figure_models(table: pd.DataFrame) -> look.Figure:
+    """From Table 15 (``tables.models``), a line a model, the best one of each dataset on top."""
+    by_dataset = table.assign(name=table["backbone"]).groupby("dataset", sort=False)
+    groups = {names.dataset(str(name)): rows for name, rows in by_dataset}
+    colours = {"clean": MUTED, "changed": look.PALETTE[1]}
+    axis = "MAP@R, %: original queries (open), other backgrounds (filled)"
+    return figure(groups, ("clean", "changed"), axis, lambda _row, column: colours[column])
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "change": {
+        "__doc__": """What each method changes of plain training's MAP@R, on original photos (open) and on other
+        backgrounds (filled), with the 95 % intervals of Table 1. Grey: not significant, or of too few
+        classes to be tested. Good: filled points far to the right, and open ones not left of 0.""",
+        "PLACE": 6,
+        "wanted": _is_compared,
+        **sources.drawn_from(1, figure_change),
+    },
+    "models": {
+        "__doc__": """MAP@R of models as they come, from original queries (open) to those on other backgrounds
+        (filled), with the 95 % intervals of Table 15. Good: far to the right, and close together.""",
+        "PLACE": 8,
+        "wanted": models.wanted,
+        **sources.drawn_from(models.NUMBER, figure_models),
+    },
+}

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from bgbias.report import look, names
-from bgbias.study.cell import NO_LOSS
+from bgbias.errors import UserError
+from bgbias.images import contact_sheet
+from bgbias.report import look, names, sources
+from bgbias.report.tables import crossing, shape_texture
+from bgbias.report.tables.shape_texture import NONE, SEED
+from bgbias.study.cell import NO_LOSS, UNTRAINED
 from bgbias.study.methods import ON_REPLACED
+from bgbias.study.params import Study
 
 MARKERS = ("o", "D", "s", "^", "v", "P", "X")
 ACROSS = 3
@@ -73,3 +79,108 @@ def _face(method: str) -> dict[str, Any]:
             "markeredgewidth": 1.3,
         }
     return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
+
+
+def figure_worst_of(table: pd.DataFrame) -> look.Figure:
+    """A panel for each dataset and backbone of Table 6 (``tables.crossing``)."""
+    return figure(table, _worst_of, "backgrounds tried", "MAP@R with the worst, %")
+
+
+def _worst_of(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+    from matplotlib.ticker import NullLocator
+
+    ticks: set[int] = set()
+    for row in rows.to_dict("records"):
+        columns = {k: f"worst_{k}" for k in crossing.TRIES} | {row["backgrounds"]: f"worst_{crossing.ALL}"}
+        columns = {k: name for k, name in sorted(columns.items()) if k <= row["backgrounds"]}
+        ticks.update(columns)
+        y, low, high = (
+            np.array([row[f"{name}{end}"] for name in columns.values()]) for end in ("", "_low", "_high")
+        )
+        bars(axes, list(columns), y, low, high, look.colour(row["method"]))
+        axes.plot(list(columns), y, **mark(row, losses, 4), linewidth=1.2)
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(sorted(ticks), [str(tick) for tick in sorted(ticks)])
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y")
+
+
+def figure_shape_share(table: pd.DataFrame) -> look.Figure:
+    """A panel for each dataset, pretraining and kind of negatives of Table 14 (``tables.shape_texture``) that has several alphas;
+    0 is the same pretraining without negatives. Raises UserError if there is none.
+    """
+    # Beside the network's own features a random layer on them says next to nothing.
+    rows = table[table["method"] != UNTRAINED]
+    panels = [
+        own.assign(backbone=f"{alike}, {kind}")
+        for _, of_dataset in rows.groupby("dataset", sort=False)
+        for alike, kind, own in _series(of_dataset)
+    ]
+    if not panels:
+        raise UserError(
+            "The figure of shape over alpha needs pretrainings that differ in alpha alone; choose grid: shape_texture in"
+            " params.yaml."
+        )
+    return figure(pd.concat(panels), _shape_share, "alpha", "decisions by shape, %")
+
+
+def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Of what differs in negatives alone, and by kind of negatives, the rows of several alphas; without negatives it is 0."""
+    for alike, own in rows[rows["alpha"].notna()].groupby("alike", sort=False) if len(rows) else ():
+        for kind in own.loc[own["negatives"] != NONE, "negatives"].unique():
+            line = own[own["negatives"].isin([NONE, kind])].sort_values(
+                "negatives", key=lambda of: of != NONE, kind="stable"
+            )
+            line = line.drop_duplicates([name for name in ("loss", "method", "alpha") if name in line])
+            if line["alpha"].nunique() > 1:
+                yield str(alike), str(kind), line
+
+
+def _shape_share(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+    from matplotlib.ticker import FixedLocator
+
+    seeds = [name for name in rows if str(name).startswith(SEED)]
+    for _, line in rows.sort_values("alpha").groupby(["loss", "method"], sort=False):
+        marks = mark(line.iloc[0].to_dict(), losses, 6)
+        small = marks | {"markersize": 3, "alpha": 0.45, "linestyle": ""}
+        for seed in seeds:
+            axes.plot(line["alpha"], line[seed], **small)
+        y, low, high = (line[f"shape_share{end}"] for end in ("", "_low", "_high"))
+        bars(axes, line["alpha"], y, low, high, marks["color"])
+        axes.plot(line["alpha"], y, **marks, linewidth=1.2, zorder=3)
+    axes.axhline(50, color=contact_sheet.MUTED, linewidth=0.6, linestyle=(0, (3, 2)), zorder=0)
+    axes.xaxis.set_major_locator(FixedLocator(np.unique(rows["alpha"]).tolist()))
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_ylim(0, 100)
+    axes.grid(axis="y")
+
+
+def _has_alphas(study: Study) -> bool:
+    """Whether there are pretrainings that differ in alpha, and pictures that tell shape from texture."""
+    return shape_texture.wanted(study) and any(_series(pd.DataFrame(shape_texture.learned(study).values())))
+
+
+MEMBERS: dict[str, dict[str, Any]] = {
+    "worst_of": {
+        "__doc__": """MAP@R with the worst of several backgrounds that a query is put on, in a clean gallery,
+        over how many are tried. Bars: the intervals of Table 6. Good: a high line that stays flat; bad: one
+        that falls.
+
+        After the backgrounds challenge's adversarial evaluation (Xiao et al. 2021).""",
+        "PLACE": 9,
+        "wanted": crossing.wanted,
+        **sources.drawn_from(crossing.NUMBER, figure_worst_of),
+    },
+    "shape_share": {
+        "__doc__": """The share of decisions by shape over alpha, how much negatives of no class count in pretraining.
+        Small dots: seeds; large ones: their means with the intervals of Table 14. On the dashed line
+        neither shape nor texture is followed more, where classes are of equal size. A network that lost
+        both stands there, too: Table 14 has shape beside chance.
+
+        After Figure 6a of Ge et al. (2021).""",
+        "PLACE": 10,
+        "wanted": _has_alphas,
+        **sources.drawn_from(shape_texture.NUMBER, figure_shape_share),
+    },
+}

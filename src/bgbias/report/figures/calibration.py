@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _panels
-from bgbias.report.figures import _shown as shown
 from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
 from bgbias.study.params import Study, options
 
 PLACE = 8
-reads = shown.seeds
 HEIGHT = 2.75
 DASHES: Any = (0, (3, 1.6))
 # As in the figure of the drop: open is clean, filled corrupted.
@@ -40,6 +37,11 @@ def settings(study: Study) -> dict[str, Any]:
     toys = {d: study.datasets[d].options for d in plan.datasets(study) if study.datasets[d].kind == "toy"}
     chosen = {name: options(study, "datasets", "toy", values).model_dump() for name, values in toys.items()}
     return {"correlations": {name: float(values["test_correlation"]) for name, values in chosen.items()}}
+
+
+def reads(_study: Study) -> sources.Sources:
+    """Table 1, and the results that it is made of, with those of each training."""
+    return sources.printed(1) | sources.collected("results")
 
 
 def draw(study: Study) -> look.Figure:
@@ -72,13 +74,7 @@ def figure_calibration(
         for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
             for method, line in of_loss.groupby("method", sort=False):
-                _drop(left, line, str(method), marker)
-                # A small dot a training, beside its mean.
-                own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
-                x = _shifted(own["correlation"], marker) - 0.015
-                dots: dict[str, Any] = {"color": look.colour(str(method)), "markersize": 2.5, "alpha": 0.7}
-                left.plot(x, own["relative_drop"], ".", **dots)
-                _map_at_r(right, line, str(method), marker)
+                _draw_model(left, right, line, seeds, str(method), marker)
         low, high = left.get_ylim()
         left.set(title="Relative drop of MAP@R, %", ylim=(min(low, -2), max(high, 2)))
         right.set(title="MAP@R, %", ylim=(0, 1.06 * right.dataLim.y1))
@@ -103,25 +99,23 @@ def figure_calibration(
     return figure
 
 
-def _drop(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
-    x, y = _shifted(line["correlation"], marker), line["relative_drop"]
+def _draw_model(
+    left: look.Axes, right: look.Axes, line: pd.DataFrame, seeds: pd.DataFrame, method: str, marker: str
+) -> None:
+    """A method with one loss; each further loss is moved a little, so that intervals do not hide each other."""
+    shift, colour = 0.03 * _panels.MARKERS.index(marker), look.colour(method)
+    x, y = line["correlation"].to_numpy() + shift, line["relative_drop"]
     low, high = line["relative_drop_low"], line["relative_drop_high"]
-    colour = look.colour(method)
-    if len(line) > 1:
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
-        axes.plot(x, y, color=colour)
-    axes.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, elinewidth=1, capsize=3)
-    axes.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
-
-
-def _map_at_r(axes: look.Axes, line: pd.DataFrame, method: str, marker: str) -> None:
-    x = _shifted(line["correlation"], marker)
-    points: dict[str, Any] = {"color": look.colour(method), "marker": marker, "markersize": 4}
-    joined = len(line) > 1
-    axes.plot(x, line["clean"], linestyle="-" if joined else "", **points, **HOLLOW)
-    axes.plot(x, line["corrupted"], linestyle=DASHES if joined else "", **points)
-
-
-def _shifted(correlation: pd.Series, marker: str) -> np.ndarray:
-    """Correlations moved a little for each further loss, so that intervals do not hide each other."""
-    return correlation.to_numpy() + 0.03 * _panels.MARKERS.index(marker)
+    is_line = len(line) > 1
+    if is_line:
+        left.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        left.plot(x, y, color=colour)
+    left.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, elinewidth=1, capsize=3)
+    left.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
+    # A small dot a training, beside its mean.
+    own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
+    beside = own["correlation"].to_numpy() + shift - 0.015
+    left.plot(beside, own["relative_drop"], ".", color=colour, markersize=2.5, alpha=0.7)
+    points: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+    right.plot(x, line["clean"], linestyle="-" if is_line else "", **points, **HOLLOW)
+    right.plot(x, line["corrupted"], linestyle=DASHES if is_line else "", **points)

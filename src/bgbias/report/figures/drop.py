@@ -42,8 +42,7 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         figure = look.blank(look.WIDTH, depth + AROUND, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1.1, 0.9))
         for (_, row), y in zip(table.iterrows(), places, strict=True):
-            _retrieval(left, row, y)
-            _drop(right, row, y)
+            _draw_model(left, right, row, y)
         left.set_yticks(places, names)
         for tick, method in zip(left.get_yticklabels(), table["method"], strict=True):
             tick.set_color(look.ink(method))
@@ -69,25 +68,22 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
     return figure
 
 
-reads, draw = sources.drawn_from(1, figure_drop)
+reads, draw = sources.drawn_from(1, figure_drop).values()
 
 
-def _retrieval(axes: look.Axes, row: pd.Series, y: float) -> None:
+def _draw_model(left: look.Axes, right: look.Axes, row: pd.Series, y: float) -> None:
     colour = look.colour(row["method"])
-    clean, corrupted = row["clean"], row["corrupted"]
-    axes.plot([clean, corrupted], [y, y], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
-    axes.plot(corrupted, y, "o", color=colour, markersize=5, markeredgecolor="white", markeredgewidth=0.6)
-    axes.plot(clean, y, "o", color=colour, markersize=4.4, markerfacecolor="white", markeredgewidth=1.2)
+    filled: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
+    clean, corrupted, drop = row["clean"], row["corrupted"], row["relative_drop"]
+    left.plot([clean, corrupted], [y, y], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
+    left.plot(corrupted, y, "o", color=colour, markersize=5, **filled)
+    left.plot(clean, y, "o", color=colour, markersize=4.4, markerfacecolor="white", markeredgewidth=1.2)
     for published in ("published_clean", "published_corrupted"):
         if not math.isnan(row[published]):
-            axes.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
-
-
-def _drop(axes: look.Axes, row: pd.Series, y: float) -> None:
-    colour, value = look.colour(row["method"]), row["relative_drop"]
-    errors = [[value - row["relative_drop_low"]], [row["relative_drop_high"] - value]]
-    axes.errorbar(value, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
-    axes.plot(value, y, "o", color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.6)
+            left.plot(row[published], y, "x", color=contact_sheet.INK, markersize=3.4, markeredgewidth=0.9)
+    errors = [[drop - row["relative_drop_low"]], [row["relative_drop_high"] - drop]]
+    right.errorbar(drop, y, xerr=errors, fmt="none", ecolor=colour, elinewidth=1.3, capsize=3)
+    right.plot(drop, y, "o", color=colour, markersize=4, **filled)
 
 
 def _legend(figure: look.Figure, table: pd.DataFrame) -> None:

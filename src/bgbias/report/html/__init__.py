@@ -5,6 +5,7 @@ people is escaped.
 """
 
 import re
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup, escape
@@ -25,17 +26,13 @@ def render(template: str, values: dict[str, object]) -> str:
         "inside": inside,
         "number": number,
         "outlined": outlined,
-        "in_percent": in_percent,
-        "pieces": pieces,
+        "in_percent": lambda share, digits=1: number(100 * share, digits),
+        # Of a long name, behind which it may go on in the next line.
+        "pieces": partial(re.split, r"(?<=[/_.])"),
         "together": together,
         "with_contents": with_contents,
     }
     return environment.get_template(template).render(values)
-
-
-def pieces(name: str) -> list[str]:
-    """A path or another long name in pieces, behind which it may go on in the next line."""
-    return re.split(r"(?<=[/_.])", name)
 
 
 def together(text: str) -> Markup:
@@ -52,11 +49,6 @@ def with_contents(body: Markup) -> Markup:
     links = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in sections)
     contents = f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n'
     return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
-
-
-def in_percent(value: float, digits: int = 1) -> str:
-    """A share of 0..1 in percent."""
-    return number(100 * value, digits)
 
 
 def whole_intervals(table: str) -> str:

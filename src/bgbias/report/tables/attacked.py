@@ -48,17 +48,15 @@ COLUMNS = (
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 wanted = plan.attacks
+reads = sources.reading(
+    "all_queries", "mask_report", of=(plan.networks, "attack", "attacked", "attacked_metrics")
+)
 
 
 def settings(study: Study) -> dict[str, Any]:
     """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
     told = {name: names.attack(name) for name in study.attacked.attacks}
     return sentences.protocol(study) | {"attacks": told, "costs": passes(study)}
-
-
-def reads(study: Study) -> sources.Sources:
-    of_networks = sources.of_models(plan.networks(study), "attack", "attacked", "attacked_metrics")
-    return sources.collected("all_queries", "mask_report") | of_networks
 
 
 def make(study: Study) -> pd.DataFrame:

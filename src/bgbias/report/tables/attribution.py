@@ -49,10 +49,7 @@ COLUMNS = (
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
 wanted = plan.attributed
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_attribution", "mask_report")
+reads = sources.reading("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -34,11 +34,7 @@ COLUMNS = (
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
 wanted = plan.crosses
-
-
-def reads(study: Study) -> sources.Sources:
-    of_networks = sources.of_models(plan.networks(study), "cross", "crossed_queries", "shares")
-    return sources.collected("results") | of_networks
+reads = sources.reading("results", of=(plan.networks, "cross", "crossed_queries", "shares"))
 
 
 def make(study: Study) -> pd.DataFrame:

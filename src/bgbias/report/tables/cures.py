@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from bgbias.evaluation.across_places import OTHER_PLACE
@@ -44,14 +45,10 @@ VIEWS = {
     "query_corrupted": (rows.QUERY_ONLY, rows.CORRUPTED),
 }
 ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
-MEASURED = ["removed", "weight", "bytes", "ms", "alone_ms"]
+MEASURED = ["removed", "weight", "bytes", "ms"]
 settings = sentences.selection
 wanted = plan.cures
-
-
-def reads(study: Study) -> sources.Sources:
-    of_networks = sources.of_models(plan.networks(study), "cure", "cured", "cures")
-    return sources.collected("all_queries", "mask_report") | of_networks
+reads = sources.reading("all_queries", "mask_report", of=(plan.networks, "cure", "cured", "cures"))
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -75,7 +72,8 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     lines = []
     across = ACROSS if OTHER_PLACE in set(cured["setting"]) else {}
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
-    numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[MEASURED].mean()
+    numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[[*MEASURED, "alone_ms"]].mean()
+    numbers["removed"] = numbers["removed"].replace(0, np.nan)
     known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
     for model, own in sources.models(before[before["draw"] < draws]):
@@ -84,23 +82,16 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
         alone = _values(own, model, views, across)
         repeated = rows.repetitions(own, model) | {"of": model[-1]}
-        took = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
-        lines.append(_row(alone) | repeated | {"ms": sum(took) / len(took)})
+        alone_ms = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
+        lines.append(_row(alone) | repeated | {"ms": sum(alone_ms) / len(alone_ms)})
         for name, part in of_cures[model].groupby("cure", sort=False):
             named = (*model[:3], f"{model[3]}+{name}")
             values = _values(part, named, VIEWS, across)
             row = _row(values) | repeated
             for column in ("corrupted", "clean", *across):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
-            fact = known[*model, name]
-            row |= {
-                "removed": fact["removed"] or float("nan"),
-                "weight": fact["weight"],
-                "bytes": fact["bytes"],
-                "ms": fact["ms"],
-                "index": INDEX[of_index[name]],
-            }
-            lines.append(row)
+            took = {column: known[*model, name][column] for column in MEASURED}
+            lines.append(row | took | {"index": INDEX[of_index[name]]})
     made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
     return made.drop(columns="of").fillna({"index": NOTHING})
 

@@ -43,15 +43,12 @@ COLUMNS = (
 )
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
 settings = sentences.selection
+reads = sources.reading("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
     """Whether the grid's photos are seen in every condition on the way."""
     return set(PATH) <= set(study.evaluation.conditions)
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -29,16 +29,13 @@ COLUMNS = (
 )
 HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection
+reads = sources.reading("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
     """Whether nothing is trained, and a dataset has two models or more."""
     models = Counter(cell.dataset for cell in plan.cells(study) if cell.method == PRETRAINED)
     return not plan.trained(study) and max(models.values(), default=0) > 1
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -3,8 +3,6 @@
 How: ``results.places``. Percentages are 0..100.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from bgbias.errors import UserError
@@ -27,15 +25,12 @@ COLUMNS = (
 )
 HEADLINE = {"natural": "drop from another place"}
 settings = sentences.selection
+reads = sources.reading("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
     """Whether the grid's photos are seen on backgrounds of both places."""
     return {condition for _, condition in places.CARRIED.values()} <= set(study.evaluation.conditions)
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -30,16 +30,13 @@ COLUMNS = tuple(
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
 wanted = plan.probes
+reads = sources.reading("mask_report", of=(plan.cells, "probe", "probed"))
 
 
 def settings(study: Study) -> dict[str, Any]:
     """The rule of selection, and whose training photos probes were fitted on, where they were."""
     fitted = _on_training(study)
     return sentences.selection(study) | ({"fit_probes_on": fitted} if fitted else {})
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("mask_report") | sources.of_models(plan.cells(study), "probe", "probed")
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -37,10 +37,7 @@ VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report")
+reads = sources.reading("all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -62,13 +59,10 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
     for model, own in sources.models(queries):
-        precision, first = (
-            rows.seen(own, model, VIEWS, AP, AP_OTHERS),
-            rows.seen(own, model, VIEWS, CMC[0], ""),
-        )
+        precision = rows.seen(own, model, VIEWS, AP, AP_OTHERS)
         has_match = np.isfinite(precision.columns[rows.CLEAN][0])
         row = rows.heading(own, precision, "queries", has_match)
-        for name, values in (("map", precision), ("cmc_1", first)):
+        for name, values in (("map", precision), ("cmc_1", rows.seen(own, model, VIEWS, CMC[0], ""))):
             compared[name][model] = values
             row |= rows.share(name, values.estimate([rows.CLEAN]))
             row |= rows.share(f"{name}_corrupted", values.estimate([rows.CORRUPTED]))
@@ -78,9 +72,8 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
         row |= rows.interval("relative_drop", drop, 100)
         for name in (*CMC[1:], *SINGLE_SHOT):
             row[name] = 100 * rows.seen(own, model, VIEWS, name, "").estimate([rows.CLEAN]).value
-        row |= published.beside("map", row, known, model, AP, rows.CLEAN) | published.beside(
-            "cmc_1", row, known, model, CMC[0], rows.CLEAN
-        )
+        for name, metric in (("map", AP), ("cmc_1", CMC[0])):
+            row |= published.beside(name, row, known, model, metric, rows.CLEAN)
         lines.append(row)
     return rows.of_models(lines)
 

@@ -47,10 +47,7 @@ HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_dr
 # Points of MAP@R that results.csv and queries.parquet may differ by: rounding, not another run.
 TOLERANCE = 1e-4
 settings = sentences.protocol
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("results", "all_queries", "mask_report")
+reads = sources.reading("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -103,11 +100,17 @@ def table(
 
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
-    """Means over queries of one model, in percent, and the two spreads."""
+    """Means over queries of one model, in percent, and the two spreads; a missing seed or draw is an error that names it."""
 
     def percent(metric: str, condition: str, setting: str = rows.SYMMETRIC) -> np.ndarray:
+        part = own[(own["metric"] == metric) & (own["setting"] == setting) & (own["condition"] == condition)]
+        wide = part.pivot(index="seed", columns="draw", values="value")
         drawn = [0] if condition == rows.CLEAN else draws
-        return 100 * _seeds_by_draws(own, model, metric, setting, condition, drawn)
+        wide = wide.reindex(index=sorted(own["seed"].unique()), columns=drawn)
+        for seed, draw in zip(*np.nonzero(wide.isna().to_numpy()), strict=True):
+            what = f"{metric} for {setting} {condition}, draw {drawn[draw]}"
+            raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
+        return 100 * wide.to_numpy()
 
     clean, corrupted = percent(rows.MAP_AT_R, rows.CLEAN), percent(rows.MAP_AT_R, rows.CORRUPTED)
     counted = own.loc[(own["metric"] == rows.MAP_AT_R) & (own["setting"] == rows.SYMMETRIC), "n"].unique()
@@ -127,19 +130,6 @@ def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str,
         "p_at_1_clean": uncertainty.mean(percent(rows.PRECISION_AT_1, rows.CLEAN)),
         "p_at_1_corrupted": uncertainty.mean(percent(rows.PRECISION_AT_1, rows.CORRUPTED)),
     }
-
-
-def _seeds_by_draws(
-    own: pd.DataFrame, model: rows.Model, metric: str, setting: str, condition: str, draws: list[int]
-) -> np.ndarray:
-    """One metric [S, D] of one model; a missing seed or draw is an error that names it."""
-    part = own[(own["metric"] == metric) & (own["setting"] == setting) & (own["condition"] == condition)]
-    wide = part.pivot(index="seed", columns="draw", values="value")
-    wide = wide.reindex(index=sorted(own["seed"].unique()), columns=draws)
-    for seed, draw in zip(*np.nonzero(wide.isna().to_numpy()), strict=True):
-        what = f"{metric} for {setting} {condition}, draw {draws[draw]}"
-        raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
-    return wide.to_numpy()
 
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:

@@ -33,15 +33,12 @@ COLUMNS = (
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
+reads = sources.reading("results", of=(plan.trained, "sanity", "sanity"))
 
 
 def wanted(study: Study) -> bool:
     """Whether the grid asks for it, and there are trained models, which alone have a score."""
     return plan.doubts(study) and bool(plan.trained(study))
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("results") | sources.of_models(plan.trained(study), "sanity", "sanity")
 
 
 def make(study: Study) -> pd.DataFrame:

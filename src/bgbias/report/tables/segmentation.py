@@ -32,10 +32,7 @@ COLUMNS = tuple(
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.of_models(plan.networks(study), "segment", "segmentation")
+reads = sources.reading(of=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -75,9 +72,10 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     return rows.of_models(lines, names=[f"{task}_gain" for task in TASKS])
 
 
-def _truths(study: Study, table: pd.DataFrame) -> dict[str, list[str]]:
-    of_datasets = plan.datasets(study)
-    return {"truths": [f"{names.dataset(name)} by {plan.truth(study, name)}" for name in of_datasets]}
-
-
-caption = sentences.from_template("segmentation.j2", COLUMNS, _truths)
+caption = sentences.from_template(
+    "segmentation.j2",
+    COLUMNS,
+    lambda study, _: {
+        "truths": [f"{names.dataset(d)} by {plan.truth(study, d)}" for d in plan.datasets(study)]
+    },
+)

@@ -25,8 +25,6 @@ NUMBER = 14
 CONDITION = "cue_conflict"
 SEED = "shape_share_seed_"
 NONE = "none"
-
-
 COLUMNS = (
     Column("Negatives", lambda row: str(row["negatives"]), "Negatives", known=("alpha",)),
     Column("Alpha", lambda row: f"{row['alpha']:g}".replace("nan", NOTHING), "Alpha", known=("alpha",)),
@@ -37,6 +35,7 @@ COLUMNS = (
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 HEADLINE = {"shape_share": "decisions by shape"}
+reads = sources.reading("all_queries", "mask_report", photos=True)
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -71,10 +70,6 @@ def _negatives(params: Any) -> str:
     usual = all(type(params).model_fields[name].default == side for name, side in sides.items())
     kind = params.active_negatives
     return kind if usual or kind != "patches" else f"{kind} {params.smallest}–{params.largest}"
-
-
-def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries", "mask_report") | sources.of_photos(study)
 
 
 def make(study: Study) -> pd.DataFrame:
