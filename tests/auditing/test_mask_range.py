@@ -150,7 +150,7 @@ FOUND = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6)
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({}, "With perfect masks the drop would lie between 30 and 50 %, by isnet as well."),
+        ({}, "With perfect masks the drop would lie between 30 and 50 % (second segmentation model: isnet)."),
         (
             {"object_share": 0.8, "extrapolated": Estimate(0.34, 0.24, 0.44)},
             "With perfect masks the drop would be about 34 % [24, 44].",
