@@ -368,7 +368,9 @@ def statistics() -> pd.DataFrame:
         add("slope on the composite drop (b)", printed(slope(of, "b")))
         add("the same on (a), not planned", printed(slope(of, "a")))
         add("carried by the background, %", printed(scaled(carried(of), 100), 0))
-        add("the same asked at its own visit, not planned", printed(scaled(carried(of, path="here"), 100), 0))
+        by_cost = carried(of, path="here")
+        if np.isfinite(by_cost.value):  # of the main run
+            add("the same by what it costs at its own visit, not planned", printed(scaled(by_cost, 100), 0))
     order = sorted(rows, key=lambda name: (name.startswith("p of"), list(rows).index(name)))
     return pd.DataFrame([{"statistic": name, **rows[name]} for name in order]).fillna("–")
 
