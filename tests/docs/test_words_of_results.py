@@ -318,9 +318,7 @@ def test_on_toys_adversarial_training_gains_nothing_but_under_its_own_attacks() 
     )
     said("attacks.md", "Under STAX at 0.1 plain models have a MAP@R of 25 %, AT at 0.1 has 59 %")
     said("attacks.md", "Training at 0.01 gains 5 points there at most")
-    said(
-        "attacks.md", "Under MTAX-5 at 0.1 BGAugment's models retrieve significantly less than plain ones"
-    )
+    said("attacks.md", "Under MTAX-5 at 0.1 BGAugment's models retrieve significantly less than plain ones")
     said("attacks.md", "loses 34 points on original photos. With a weight of 1 it loses nothing significant")
     rows = gains("attacks").set_index("method")
     for difference, changed in (
