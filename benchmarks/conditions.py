@@ -39,7 +39,8 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     times = 1 if tiny else TIMES[torch.device(device).type]
     photos = _album.evaluation(_album.album(8 if tiny else 32, 2 if tiny else 20, times), model.input_size)
     draws = 1 if tiny else DRAWS
-    asked = conditions.views([name for name in plugins.names("conditions") if name != QUILTED], draws)
+    of_audits = {name for name in plugins.names("conditions") if "second_masks" in conditions.needs([name])}
+    asked = conditions.views(sorted(set(plugins.names("conditions")) - {QUILTED} - of_audits), draws)
     views = np.stack(list(photos.views(asked)))  # by one process, whatever ours does
     yield Contender(OURS, "ours", lambda: (embedding.embed(model, photos, asked, How(device)), len(views)))
     yield Contender(LIMIT, "limit", lambda: embed_views(model, itertools.chain(views), How(device)))

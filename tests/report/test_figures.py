@@ -22,9 +22,10 @@ from bgbias.report import look as figures
 from bgbias.report.figures import _panels
 from bgbias.report.figures._dots import figure_change
 from bgbias.report.figures._maps import figure_attribution, pictures
-from bgbias.report.figures._shown import Retrieval, figure_photos, figure_retrieval, trusted
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
+from bgbias.report.figures.photos import figure_photos
+from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
 from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
 from bgbias.results.rows import MODEL

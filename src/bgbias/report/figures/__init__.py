@@ -22,7 +22,6 @@ SHARED = {
     "_dots": ("change", "models"),
     "_maps": ("attribution", "segmentation"),
     "_panels": ("shape_share", "worst_of"),
-    "_shown": ("photos", "retrieval"),
 }
 
 
