@@ -168,7 +168,7 @@ def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
     """A row a product and level: MAP@R of its queries in sum, by how much the sum of all others would change without it, and how
     many queries there are.
     """
-    values = places.seen(audit.queries, MODEL, COLUMNS)
+    values = places.values_for_views(audit.queries, MODEL, COLUMNS)
     frame = pd.concat(
         [
             pd.DataFrame(

@@ -137,8 +137,8 @@ def _prepare(
     masks, second = _masks(question)
     both = [masks, *([second] if second else [])]
     _foretell(question, model, work, at, does, both)
+    drawn = mask_range.some_drawn(masks) if second else []
     for of_one in both:
-        drawn = mask_range.some_drawn(masks) if second else []
         unmasked = of_one.missing + [i for i in drawn if not of_one.is_kept(i)]
         for _ in track(of_one.make(unmasked), len(unmasked), "masks"):
             pass

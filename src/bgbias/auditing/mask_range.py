@@ -22,7 +22,7 @@ from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 EITHER, BOTH = "either_mask", "both_masks"
 CONDITIONS = (EITHER, BOTH)
-FEWEST_DRAWN, MOST_DRAWN = 5, 50  # photos by whose masks the share is told
+FEWEST_DRAWN, MOST_DRAWN = 5, 50  # photos whose masks give the share
 LEAST_AGREEMENT = 0.5  # mean IoU below which two models do not speak of the same object
 
 
@@ -69,7 +69,7 @@ def _drop_at(clean: np.ndarray, either: np.ndarray, both: np.ndarray, share: flo
 
 
 def some_drawn(masks: Masks) -> list[str]:
-    """Photos, spread over all that have drawn masks, by which ``share_of_object`` is told; none if they are too few."""
+    """Photos, spread over all that have drawn masks, for ``share_of_object``; none if they are too few."""
     drawn = masks.drawn
     rows = np.unique(np.linspace(0, len(drawn) - 1, MOST_DRAWN).astype(int))
     return [drawn[row] for row in rows] if len(drawn) >= FEWEST_DRAWN else []

@@ -59,7 +59,7 @@ def share_of_background(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     return np.divide(c - b, a - b, out=nothing, where=np.asarray(a) != np.asarray(b))
 
 
-def seen(queries: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str]]) -> Values:
+def values_for_views(queries: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str]]) -> Values:
     """``rows.seen`` of settings of places, each query's values times its weight; NaN unless it has all of them."""
     values = rows.seen(queries, model, views)
     known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
@@ -76,7 +76,7 @@ def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
     """Of one model, from its rows of ``scores.of_queries``; None without places, and where no query has anybody to find."""
     if SAME_PLACE not in set(queries["setting"]):
         return None
-    values = seen(queries, model, LEVELS)
+    values = values_for_views(queries, model, LEVELS)
     counted = ~np.isnan(values.columns["here"]).any(axis=0)
     if not counted.any():
         return None
@@ -91,7 +91,7 @@ def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
         natural=values.estimate(ends[0], uncertainty.relative_drop),
         points=values.estimate(ends[0], uncertainty.difference),
         on_composites=values.estimate(ends[1], uncertainty.relative_drop),
-        carried=_carried(seen(queries, model, CARRIED)),
+        carried=_carried(values_for_views(queries, model, CARRIED)),
     )
 
 

@@ -105,7 +105,7 @@ def _values(
     values = rows.seen(own, model, views)
     if not across:
         return values
-    of_places = places.seen(own, model, across)
+    of_places = places.values_for_views(own, model, across)
     return replace(
         values,
         columns={**values.columns, **of_places.columns},

@@ -47,7 +47,7 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     lines, of_models = [], {}
     for model, own in sources.models(queries):
         if found := places.of_model(own, model):
-            of_models[model] = places.seen(own, model, places.LEVELS)
+            of_models[model] = places.values_for_views(own, model, places.LEVELS)
             row = rows.named(model) | rows.repetitions(own, model)
             row |= {"queries": found.queries, "classes": found.classes}
             for name in ESTIMATES:

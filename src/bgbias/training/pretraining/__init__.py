@@ -42,7 +42,7 @@ NEEDS: dict[str, frozenset[str]] = {
 
 
 class PretrainingParams(Strict):
-    """What every pretraining is told: how long, on which views, and which pictures of no class it is kept away from."""
+    """What every pretraining takes: how long, on which views, and which pictures of no class it is kept away from."""
 
     dataset: str | None = Field(
         None,
