@@ -144,6 +144,12 @@ def test_a_second_model_beside_drawn_masks_is_an_error(shop: Path) -> None:
         audited(shop, masks=shop / "masks", second_masker="without_left")
 
 
+def test_a_second_model_without_classes_is_an_error(shop: Path) -> None:
+    photos = sorted((shop / "photos").rglob("*.png"))[:6]
+    with pytest.raises(UserError, match="which needs classes: leave it out"):
+        audited(shop, photos, masker="without_left", second_masker="without_right", class_level=None)
+
+
 FOUND = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6), float("nan"), UNKNOWN)
 
 

@@ -68,6 +68,10 @@ def prepare(
     collection = look_at(chosen)
     if needs_interval and (not collection.labelled or collection.classes < FEWEST_CLASSES):
         raise UserError(NO_INTERVAL)
+    if second_masker and not collection.labelled:
+        raise UserError(
+            "--second-masker says what perfect masks would give of the drop, which needs classes: leave it out."
+        )
     for line in collection.told():
         say(line)
     drawn = all(map(collection.has_truth, collection.table.ids))
