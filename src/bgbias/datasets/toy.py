@@ -1,4 +1,4 @@
-"""Toys: rendered objects in front of procedural scenes, with a background bias one can dial. What is object is known exactly.
+"""Toys: rendered objects on procedural scenes, with a background bias one can dial. What is object is known exactly.
 
 ``correlation`` is the probability that a photo stands in front of its own class's scene; otherwise it stands in front of one of
 a common set of scenes. Objects, poses, light and masks are the same at every value, and a photo that stands in front of its own
