@@ -18,7 +18,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias import plugins, seeds
-    from bgbias.compute.overlap import sent
+    from bgbias.compute.overlap import to_device
     from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
     from bgbias.models.model import build_model
     from bgbias.training import loop
@@ -36,7 +36,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         256, (count, size, size, 3), dtype=torch.uint8, generator=seeds.torch_generator("photos")
     )
     labels = torch.arange(count) // PER_CLASS
-    batch = sent(Batch(drawn.permute(0, 3, 1, 2), labels, torch.arange(count)), device)
+    batch = to_device(Batch(drawn.permute(0, 3, 1, 2), labels, torch.arange(count)), device)
     grey = batch.images.float()
     yield Contender(LIMIT, "limit", _passes(method, model.preprocess(grey)))
     yield Contender(OURS, "ours", lambda: method.attacked(grey, batch))

@@ -24,7 +24,7 @@ AT_LEAST, BUSY = 0.95, 90.0
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
-    from bgbias.compute.overlap import sent
+    from bgbias.compute.overlap import to_device
     from bgbias.models.backbones import bn_inception
     from bgbias.models.backbones import tiny as small
     from bgbias.training.batches import Epochs
@@ -42,7 +42,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
             settings = Train(batch_size=batch, iterations_per_epoch=steps)
             return Epochs(photos, ("bench", 0), settings, PER_CLASS).batches(1)
 
-        there = [sent(one, device) for one in epoch(steps=min(steps, IN_MEMORY))]
+        there = [to_device(one, device) for one in epoch(steps=min(steps, IN_MEMORY))]
 
         def on_tensors(train: Any = train, there: Any = there, steps: int = steps) -> None:
             train(itertools.islice(itertools.cycle(there), steps))

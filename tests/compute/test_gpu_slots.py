@@ -151,7 +151,7 @@ def test_gpus_are_those_that_nvidia_smi_lists(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str | None, status: int, found: list[str]
 ) -> None:
     monkeypatch.setenv("PATH", environment(tmp_path, listed, status)["PATH"])
-    assert gpu_slots.installed() == found
+    assert gpu_slots.list_gpus() == found
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from project import PATIENCE
 from torch import Tensor
 
-from bgbias.compute.overlap import ahead, fetched
+from bgbias.compute.overlap import prefetch, to_host
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Pair:
 
 
 def test_things_come_in_order_and_on_the_device() -> None:
-    assert [int(t) for t in ahead((torch.tensor(n) for n in range(5)), "cpu")] == [0, 1, 2, 3, 4]
-    assert [int(p.left) for p in ahead([Pair(torch.tensor(7))], "cpu")] == [7]
-    assert list(ahead([], "cpu")) == []
+    assert [int(t) for t in prefetch((torch.tensor(n) for n in range(5)), "cpu")] == [0, 1, 2, 3, 4]
+    assert [int(p.left) for p in prefetch([Pair(torch.tensor(7))], "cpu")] == [7]
+    assert list(prefetch([], "cpu")) == []
 
 
 def test_one_thing_is_made_while_another_is_used_and_no_more() -> None:
@@ -39,7 +39,7 @@ def test_one_thing_is_made_while_another_is_used_and_no_more() -> None:
             threads.add(threading.get_ident())
             yield torch.tensor(n)
 
-    coming = ahead(things(), "cpu")
+    coming = prefetch(things(), "cpu")
     next(coming)
     assert made[1].wait(PATIENCE)
     assert not made[2].wait(0.05)
@@ -54,7 +54,7 @@ def test_an_error_of_the_source_reaches_who_takes_the_things() -> None:
         yield torch.tensor(0)
         raise KeyError("photo 1")
 
-    coming = ahead(things(), "cpu")
+    coming = prefetch(things(), "cpu")
     assert int(next(coming)) == 0
     with pytest.raises(KeyError, match="photo 1"):
         next(coming)
@@ -62,7 +62,7 @@ def test_an_error_of_the_source_reaches_who_takes_the_things() -> None:
 
 def test_who_stops_early_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
-    coming = ahead((torch.tensor(n) for n in range(50)), "cpu")
+    coming = prefetch((torch.tensor(n) for n in range(50)), "cpu")
     next(coming)
     (own,) = set(threading.enumerate()) - before
     coming.close()  # type: ignore[attr-defined]  # a generator
@@ -70,16 +70,16 @@ def test_who_stops_early_leaves_no_thread_behind() -> None:
 
 
 def test_what_is_fetched_comes_in_order() -> None:
-    assert [int(t) for t in fetched(torch.tensor(n) for n in range(3))] == [0, 1, 2]
+    assert [int(t) for t in to_host(torch.tensor(n) for n in range(3))] == [0, 1, 2]
 
 
 @pytest.mark.gpu
 def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
     things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
-    found = fetched(x * 2 for x in ahead(things, "cuda"))
+    found = to_host(x * 2 for x in prefetch(things, "cuda"))
     assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
-    list(ahead(things, "cuda"))  # reserves what the others use
+    list(prefetch(things, "cuda"))  # reserves what the others use
     reserved = torch.cuda.memory_reserved()
-    assert [len(list(ahead(things, "cuda"))) for _ in range(4)] == [20] * 4
+    assert [len(list(prefetch(things, "cuda"))) for _ in range(4)] == [20] * 4
     # Not once more for every time.
     assert torch.cuda.memory_reserved() == reserved

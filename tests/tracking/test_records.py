@@ -65,8 +65,8 @@ def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) ->
 
 
 def test_curves_have_at_most_200_points() -> None:
-    assert all(map(vitals.shown, range(100)))
-    assert sum(map(vitals.shown, range(1, 1001))) == 181
+    assert all(map(vitals.is_plotted, range(100)))
+    assert sum(map(vitals.is_plotted, range(1, 1001))) == 181
 
 
 def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_record(

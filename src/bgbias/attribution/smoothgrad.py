@@ -24,7 +24,7 @@ from bgbias import progress, seeds
 from bgbias.attribution.score import NoScoreError, scored
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
-from bgbias.compute.overlap import ahead, fetched
+from bgbias.compute.overlap import prefetch, to_host
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
@@ -169,7 +169,7 @@ def _strengths_of_groups(
                 yield _Shown(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
-        for shown in ahead(drawn(), device) if device.startswith("cuda") else drawn():
+        for shown in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
             views = _noisy(shown.photos, shown.drawn, settings.noise)
             parts = [
                 _strengths(embed, some, reference, distance, settings.precision)
@@ -179,7 +179,7 @@ def _strengths_of_groups(
                 [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
             )
 
-    return fetched(strengths())
+    return to_host(strengths())
 
 
 def _draw(noise: Tensor, key: str) -> Tensor:

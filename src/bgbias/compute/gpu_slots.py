@@ -40,7 +40,7 @@ def take(slots: Path, wanted: str) -> None:
     """
     if wanted not in ("auto", "cuda") or VISIBLE in os.environ:
         return
-    gpus = installed()
+    gpus = list_gpus()
     is_waiting = False
     while gpus:
         for share, (number, gpu) in itertools.product(range(shares()), enumerate(gpus)):
@@ -59,7 +59,7 @@ def take(slots: Path, wanted: str) -> None:
         time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
-def installed() -> list[str]:
+def list_gpus() -> list[str]:
     """The machine's GPUs by the names that ``CUDA_VISIBLE_DEVICES`` takes; a GPU that is split counts as its parts."""
     gpus: list[list[str]] = []
     for line in LISTED.finditer(nvidia_smi("-L")):

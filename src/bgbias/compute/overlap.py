@@ -18,12 +18,12 @@ from torch import Tensor
 T = TypeVar("T")
 
 
-def sent(thing: T, device: str) -> T:
+def to_device(thing: T, device: str) -> T:
     """A tensor, or a dataclass whose fields are tensors or None, on the device, without waiting for the copy; one that is there
     already is itself.
     """
     if not isinstance(thing, Tensor):
-        moved = {name: sent(part, device) for name, part in vars(thing).items() if part is not None}
+        moved = {name: to_device(part, device) for name, part in vars(thing).items() if part is not None}
         return replace(thing, **moved)  # type: ignore[type-var]
     tensor: Any = thing
     if device.startswith("cuda") and tensor.device.type == "cpu":
@@ -31,8 +31,8 @@ def sent(thing: T, device: str) -> T:
     return tensor.to(device, non_blocking=True)  # type: ignore[no-any-return]
 
 
-def ahead(things: Iterable[T], device: str) -> Iterator[T]:
-    """The things on the device, each made and ``sent`` while the one before it is used.
+def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
+    """The things on the device, each made and ``to_device`` while the one before it is used.
 
     Whoever takes one may use it in the device's current stream.
     """
@@ -47,7 +47,7 @@ def ahead(things: Iterable[T], device: str) -> Iterator[T]:
             thing = next(source, None)
             if thing is None:
                 return None
-            there = sent(thing, device)
+            there = to_device(thing, device)
             return there, stream.record_event() if stream is not None else None
 
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
@@ -65,7 +65,7 @@ def ahead(things: Iterable[T], device: str) -> Iterator[T]:
             yield thing
 
 
-def fetched(found: Iterable[Tensor]) -> Iterator[Tensor]:
+def to_host(found: Iterable[Tensor]) -> Iterator[Tensor]:
     """The tensors in the computer's memory, in their order; on a GPU each is waited for when the next has been asked for."""
     leaving: tuple[Tensor, torch.cuda.Event] | None = None
     for tensor in found:
@@ -76,10 +76,10 @@ def fetched(found: Iterable[Tensor]) -> Iterator[Tensor]:
         copy = tensor.to("cpu", non_blocking=True)
         done = torch.cuda.current_stream(tensor.device).record_event()
         if leaving is not None:
-            yield _arrived(*leaving)
+            yield _wait_for(*leaving)
         leaving = copy, done
     if leaving is not None:
-        yield _arrived(*leaving)
+        yield _wait_for(*leaving)
 
 
 @cache
@@ -88,6 +88,6 @@ def _stream(device: str) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def _arrived(copy: Tensor, done: torch.cuda.Event) -> Tensor:
+def _wait_for(copy: Tensor, done: torch.cuda.Event) -> Tensor:
     done.synchronize()
     return copy.clone()  # pinned memory is scarce

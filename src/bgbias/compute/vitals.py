@@ -67,7 +67,7 @@ def watching(path: Path) -> Iterator[Vitals]:
         number = 0
         while not is_over.wait(INTERVAL):
             number += 1
-            if shown(number):
+            if is_plotted(number):
                 vitals.look()
                 write()
 
@@ -83,7 +83,7 @@ def watching(path: Path) -> Iterator[Vitals]:
             path.unlink(missing_ok=True)
 
 
-def shown(number: int) -> bool:
+def is_plotted(number: int) -> bool:
     """Whether the look or the epoch with this number is a point of its curve: all of the first 100, then 25 a doubling; 181 of
     1,000.
 

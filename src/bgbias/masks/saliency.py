@@ -22,7 +22,7 @@ from PIL import Image
 
 from bgbias import plugins
 from bgbias.compute.device import full_precision, pick, threads
-from bgbias.compute.overlap import ahead, fetched
+from bgbias.compute.overlap import prefetch, to_host
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source
@@ -76,7 +76,7 @@ class SaliencyMasker:
             inputs = (self._inputs(batch, pool) for batch in batches)
             # Pillow is slower than a GPU and works beside it; on a CPU it would only take the network's cores.
             saliencies = (
-                fetched(map(self._saliency, ahead(inputs, str(self.device))))
+                to_host(map(self._saliency, prefetch(inputs, str(self.device))))
                 if self._overlapped
                 else map(self._saliency, inputs)
             )

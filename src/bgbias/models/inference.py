@@ -11,7 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from bgbias import seeds
 from bgbias.compute.device import autocast
-from bgbias.compute.overlap import ahead, fetched
+from bgbias.compute.overlap import prefetch, to_host
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
@@ -52,7 +52,7 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
 
     def embedded() -> Iterator[torch.Tensor]:
         look = model.pooled if how.pooled else model
-        for x in ahead(batches(), how.device):
+        for x in prefetch(batches(), how.device):
             seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
             yield look(seen).float()
 
@@ -60,7 +60,7 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
     # nothing fills, 28 kB a view of a small network.
     vectors, dimension = bytearray(), 0
     with torch.inference_mode(), autocast(how.device, how.precision):
-        for batch in fetched(embedded()):
+        for batch in to_host(embedded()):
             dimension = batch.shape[1]
             vectors += batch.numpy().tobytes()
     if not vectors:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from bgbias.compute.vitals import shown
+from bgbias.compute.vitals import is_plotted
 from bgbias.files.code import hashed
 from bgbias.report import html, look, names
 from bgbias.report.columns import NOTHING
@@ -115,7 +115,7 @@ class Entry:
             values = {f"epoch/{name}": value for name, value in row.items()}
             if self.node == MODEL_RUN:
                 values = named_metrics(values)
-            if shown(epoch) or (row is rows[-1] and self.status == "FINISHED"):
+            if is_plotted(epoch) or (row is rows[-1] and self.status == "FINISHED"):
                 points += [Point(name, value, time, epoch) for name, value in values.items()]
         return points
 

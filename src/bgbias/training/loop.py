@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bgbias import progress
 from bgbias.compute import optimizers
 from bgbias.compute.device import autocast, full_precision
-from bgbias.compute.overlap import ahead
+from bgbias.compute.overlap import prefetch
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.models.model import EmbeddingModel
@@ -194,12 +194,12 @@ def train_epoch(
     lr_key: str = LR_KEY,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
-    method.start_epoch(epoch, lambda name, batch_size: ahead(passes(epoch, name, batch_size), device))
+    method.start_epoch(epoch, lambda name, batch_size: prefetch(passes(epoch, name, batch_size), device))
     for module in method.modules().values():
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], lr_key)
     with full_precision() if method.full_precision else nullcontext():
-        sent = ahead(batches, device)
+        sent = prefetch(batches, device)
         for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
             with autocast(device, settings.precision):
                 parts = method.loss(batch)
