@@ -49,7 +49,7 @@ def run(net: EmbeddingModel, attack: str, shown: Tensor, goal: Tensor, **options
     strength = Strength(**options)
     begin = attacks.start(shown, strength.noise, attacks.uniform(shown, seeds.torch_generator("noise")))
     with attacks.evaluating(net):
-        return attacks.attacked(embed(net), shown, goal, attack, strength, begin)
+        return attacks.attack(embed(net), shown, goal, attack, strength, begin)
 
 
 def naive(net: EmbeddingModel, shown: Tensor, goal: Tensor, options: Any) -> Tensor:
@@ -116,7 +116,7 @@ def test_golden_step() -> None:
     begin = x + torch.tensor([0.0003, -0.0004], dtype=torch.float64)
     slope = torch.tensor([2.0, -1.0], dtype=torch.float64)
     limits = {"epsilon": torch.tensor(0.01, dtype=torch.float64), "lowest": -1.0, "highest": 1.0}
-    found = attacks.descended(lambda y: (slope * y).sum(), x, begin, steps=1, **limits)
+    found = attacks.descend(lambda y: (slope * y).sum(), x, begin, steps=1, **limits)
     assert found.tolist() == pytest.approx([0.4903, -0.1904], abs=1e-12)
 
 
@@ -154,7 +154,7 @@ def test_every_step_stays_within_epsilon_and_range(attack: str, steps: int) -> N
     )  # more than epsilon
     goal, strength = aims(net, 3, attacks.targets(attack)), Strength(epsilon=0.1, steps=steps)
     with attacks.evaluating(net):
-        last = attacks.attacked(watching, shown, goal, attack, strength, begin)
+        last = attacks.attack(watching, shown, goal, attack, strength, begin)
     assert len(seen) == steps
     for x in (*seen, last):
         assert ((x - shown).abs() <= attacks.grey_levels(0.1, shown) + 1e-9).all()
@@ -210,9 +210,9 @@ def test_a_photo_is_attacked_alike_in_any_batch() -> None:
     goal, strength = aims(net, 3, 2), Strength(epsilon=0.1, steps=4)
     begin = attacks.start(shown, strength.noise, attacks.uniform(shown, seeds.torch_generator("noise")))
     with attacks.evaluating(net):
-        whole = attacks.attacked(embed(net), shown, goal, "mtax:2", strength, begin)
+        whole = attacks.attack(embed(net), shown, goal, "mtax:2", strength, begin)
         alone = [
-            attacks.attacked(embed(net), *(t[i : i + 1] for t in (shown, goal)), "mtax:2", strength, begin[i : i + 1])
+            attacks.attack(embed(net), *(t[i : i + 1] for t in (shown, goal)), "mtax:2", strength, begin[i : i + 1])
             for i in range(3)
         ]  # fmt: skip
     torch.testing.assert_close(torch.cat(alone), whole)

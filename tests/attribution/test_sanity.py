@@ -13,7 +13,7 @@ from small_study import data_nodes, described, load, run
 
 from bgbias import seeds
 from bgbias.attribution import sanity as checks
-from bgbias.attribution.sanity import LEVELS, randomised
+from bgbias.attribution.sanity import LEVELS, randomise
 from bgbias.errors import UserError
 from bgbias.models.model import build_model
 from bgbias.nodes import sanity
@@ -33,7 +33,7 @@ def test_networks_forget_from_the_top_down() -> None:
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     trunk = [name for name in before if name.startswith("trunk.")]
     for level, share in LEVELS.items():
-        after = dict(randomised(model, level).named_parameters())
+        after = dict(randomise(model, level).named_parameters())
         kept = trunk[: len(trunk) - round(share * len(trunk))]
         for name, tensor in before.items():
             assert torch.equal(
@@ -42,7 +42,7 @@ def test_networks_forget_from_the_top_down() -> None:
             varied = tensor.unique().numel() > 4
             assert torch.equal(after[name], tensor) == (name in kept or not varied)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.named_parameters())
-    assert torch.equal(randomised(model, "all").embedder.weight, randomised(model, "all").embedder.weight)
+    assert torch.equal(randomise(model, "all").embedder.weight, randomise(model, "all").embedder.weight)
 
 
 def test_maps_that_saw_no_photo() -> None:
@@ -58,7 +58,7 @@ def test_maps_that_saw_no_photo() -> None:
 
 def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> None:
     values, gone = picture(9, 9, 3).astype(float), seeds.generator("gone").random((9, 9)) < 0.6
-    filled = checks.imputed(values, gone)
+    filled = checks.impute(values, gone)
     assert np.array_equal(filled[~gone], values[~gone])
     for row, column in zip(*np.nonzero(gone), strict=True):
         total, weights = np.zeros(3), 0.0
@@ -69,9 +69,9 @@ def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> No
                     weight = 1 / 12 if down and right else 1 / 6
                     total, weights = total + weight * filled[beside], weights + weight
         np.testing.assert_allclose(filled[row, column], total / weights, atol=1e-9)
-    nothing = checks.imputed(values, np.zeros((9, 9), bool))
+    nothing = checks.impute(values, np.zeros((9, 9), bool))
     assert np.array_equal(nothing, values)
-    assert not checks.imputed(values, np.ones((9, 9), bool)).any()
+    assert not checks.impute(values, np.ones((9, 9), bool)).any()
 
 
 @pytest.mark.parametrize("size", [32, 35])

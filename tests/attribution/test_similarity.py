@@ -74,10 +74,10 @@ def test_golden_map() -> None:
     importance = torch.tensor([[0.4, -0.2]], dtype=torch.float64)
     found = attention.weighted_map(importance, MAP)
     assert found[0].flatten().tolist() == pytest.approx([0.4, 0, 0.6, 0.4])
-    between = attention.stretched(found)
+    between = attention.stretch(found)
     # The divisor's 1e-6 shows in the sixth digit.
     assert between[0].flatten().tolist() == pytest.approx([0.666667, 0, 1, 0.666667], abs=3e-6)
-    left = attention.kept(between, a=10, b=0.5)
+    left = attention.soft_erasure(between, a=10, b=0.5)
     assert left[0].flatten().tolist() == pytest.approx([0.158869, 0.993307, 0.006693, 0.158869], abs=3e-6)
 
 
@@ -180,7 +180,7 @@ def test_places_that_make_most_of_both_embeddings_are_found_by_magnitude_alone()
         for score in ("published", "magnitude")
     )
     assert published.abs().max() < 1e-12
-    assert attention.stretched(magnitude)[0, 0, 2] > 0.99
+    assert attention.stretch(magnitude)[0, 0, 2] > 0.99
     assert magnitude.count_nonzero() == 1
 
 
@@ -205,7 +205,7 @@ def test_can_be_trained_through_only_when_asked() -> None:
 
 def test_a_constant_map_wipes_out_nearly_nothing() -> None:
     """Where no place counts, none is wiped out: sigmoid(-5) is 0.7 percent."""
-    left = attention.kept(attention.stretched(torch.full((1, 2, 2), 0.3)), a=10, b=0.5)
+    left = attention.soft_erasure(attention.stretch(torch.full((1, 2, 2), 0.3)), a=10, b=0.5)
     assert left.flatten().tolist() == pytest.approx([1 - 0.006693] * 4, abs=1e-6)
 
 
@@ -213,7 +213,7 @@ def test_enlarged_maps_lie_over_the_photo() -> None:
     """The corner that counts is the corner that is found, whatever the sides."""
     small = torch.zeros(1, 2, 3)
     small[0, 0, 2] = 1.0
-    large = attention.enlarged(small, (20, 30))[0]
+    large = attention.enlarge(small, (20, 30))[0]
     assert large.shape == (20, 30)
     assert large[:5, 25:].min() == 1
     assert large[10:, :10].max() == 0

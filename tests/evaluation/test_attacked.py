@@ -125,7 +125,7 @@ def test_every_model_is_attacked_from_the_same_noise_towards_the_same_photos(
         seen.append((rest[-1], aims))
         return grey
 
-    monkeypatch.setattr(attacks, "attacked", noted)
+    monkeypatch.setattr(attacks, "attack", noted)
     for seed in (0, 1):
         # In place of embeddings, the rows themselves: the targets' embeddings tell who they are.
         embed_attacked(model(seed).eval(), photos, np.eye(12, dtype=np.float32), "mtax:3")

@@ -84,7 +84,7 @@ def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
     # By hand: all its features are positive, so that d(wᵀ|g|)/dA of a channel is its weight, up to a factor.
     a, b = (torch.nn.functional.normalize(m.mean(dim=(2, 3)), dim=1) for m in maps)
     by_hand = ((1 - (a - b).abs())[0, :, None, None] * maps[0][0]).sum(0)
-    large = attention.enlarged(by_hand[None], (32, 32))[0].numpy()
+    large = attention.enlarge(by_hand[None], (32, 32))[0].numpy()
     np.testing.assert_allclose(found, (large - large.min()) / (large.max() - large.min()), atol=1e-4)
 
 

@@ -117,7 +117,7 @@ def start(photos: Tensor, noise: float, drawn: Tensor) -> Tensor:
     return photos + grey_levels(noise, photos) * drawn
 
 
-def descended(
+def descend(
     objective: Callable[[Tensor], Tensor],
     photos: Tensor,
     begin: Tensor,
@@ -141,7 +141,7 @@ def descended(
     return x
 
 
-def attacked(
+def attack(
     embed: Embed, photos: Tensor, aims: Tensor, attack: str, strength: Strength, begin: Tensor
 ) -> Tensor:
     """Photos [B, 3, H, W], grey levels, changed so that ``embed`` brings them to their ``aims`` [B, targets, d].
@@ -150,7 +150,7 @@ def attacked(
     """
     aim = plugins.load("attacks", attack).objective
     epsilon, aims = grey_levels(strength.epsilon, photos), aims.detach()
-    return descended(
+    return descend(
         lambda x: aim(embed(x), aims, strength.l2_reduction), photos, begin, epsilon, strength.steps
     )
 

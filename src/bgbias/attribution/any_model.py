@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bgbias import seeds
-from bgbias.attribution.score import NoScoreError, scored
+from bgbias.attribution.score import NoScoreError, score_photo
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION, Attribution
 from bgbias.attribution.smoothgrad import VARIANTS, attribute_photos, gradient_maps
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -44,7 +44,7 @@ def choose_maps(
     """
     if model.network is None:
         return OCCLUSION, lambda photo, _: dict.fromkeys(
-            VARIANTS, occlusion_map(embed_unit(model, np.stack(list(occluded(photo)))), len(photo))
+            VARIANTS, occlusion_map(embed_unit(model, np.stack(list(occlude(photo)))), len(photo))
         )
     return GRADIENTS, _by_gradients(model, settings or Attribution(), distance)
 
@@ -84,7 +84,7 @@ def score_photos(
             of_photo = maps(photos.clean(i), key) if i in photos.usable else {}
             for variant in VARIANTS:
                 strengths = torch.from_numpy(of_photo[variant]) if of_photo else NoScoreError("no mask")
-                scored_rows.append(scored(photos, i, variant, strengths)[0])
+                scored_rows.append(score_photo(photos, i, variant, strengths)[0])
         rows = pd.DataFrame(scored_rows)
     ref, robust = (rows[rows["variant"] == name].reset_index(drop=True) for name in VARIANTS)
     skipped = ref["skipped"].where(ref["skipped"] != "", robust["skipped"])
@@ -121,7 +121,7 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMa
     return make
 
 
-def occluded(photo: np.ndarray) -> Iterator[np.ndarray]:
+def occlude(photo: np.ndarray) -> Iterator[np.ndarray]:
     """The photo uint8 [S, S, 3] as it is, then with each cell of the grid blurred, row by row."""
     size = len(photo)
     blurred = np.asarray(cv2.GaussianBlur(photo, (0, 0), size / CELLS))
@@ -133,7 +133,7 @@ def occluded(photo: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def occlusion_map(vectors: np.ndarray, size: int) -> np.ndarray:
-    """A photo's map float64 [S, S] from the unit vectors [1 + cells, D] of what ``occluded`` gave; never below 0."""
+    """A photo's map float64 [S, S] from the unit vectors [1 + cells, D] of what ``occlude`` gave; never below 0."""
     lost = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
     found = np.zeros((size, size))
     for (rows, columns), value in zip(_cells(size), lost, strict=True):

@@ -84,10 +84,10 @@ def explain(
     with torch.no_grad():
         embeddings = F.normalize(head(features), dim=1)
     importances = attention.importances(head, features.split(1), same, score)
-    maps = attention.stretched(attention.weighted_map(torch.cat(importances), features))
+    maps = attention.stretch(attention.weighted_map(torch.cat(importances), features))
     return Explanation(
         tuple(views),
-        tuple(attention.enlarged(maps, (look.size, look.size)).cpu().numpy()),
+        tuple(attention.enlarge(maps, (look.size, look.size)).cpu().numpy()),
         tuple((embeddings[1:] - embeddings[0]).norm(dim=1).tolist()),
         same,
     )

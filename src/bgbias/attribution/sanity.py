@@ -34,7 +34,7 @@ FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 STRAIGHT, ACROSS, NOISE = 1 / 6, 1 / 12, 2.55
 
 
-def randomised(model: EmbeddingModel, level: str) -> EmbeddingModel:
+def randomise(model: EmbeddingModel, level: str) -> EmbeddingModel:
     """A copy of which all above the trunk, and the level's share of the trunk's tensors from the top, are permuted."""
     forgotten = copy.deepcopy(model)
     trunk = [(name, tensor) for name, tensor in forgotten.named_parameters() if name.startswith("trunk.")]
@@ -79,23 +79,23 @@ def removals(photo: np.ndarray, attribution: np.ndarray, random: np.random.Gener
         for fraction in FRACTIONS:
             gone = np.zeros(cells * cells, bool)
             gone[first[: round(fraction * len(first))]] = True
-            yield without(photo, gone.reshape(shape), random)
+            yield blur_cells(photo, gone.reshape(shape), random)
 
 
-def without(photo: np.ndarray, gone: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def blur_cells(photo: np.ndarray, gone: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """The photo with the cells ``gone`` [s, s] filled from around them."""
     import cv2
 
     size = len(photo)
     means = np.asarray(cv2.resize(photo.astype(np.float64), gone.shape, interpolation=cv2.INTER_AREA))
-    filled = imputed(means, gone) + random.normal(0, NOISE, means.shape) * gone[..., None]
+    filled = impute(means, gone) + random.normal(0, NOISE, means.shape) * gone[..., None]
     smooth = np.asarray(cv2.resize(filled, (size, size), interpolation=cv2.INTER_LINEAR))
     place = np.arange(size) * len(gone) // size
     hole = gone[place[:, None], place]
     return np.where(hole[..., None], np.clip(np.rint(smooth), 0, 255), photo).astype(np.uint8)
 
 
-def imputed(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
+def impute(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """Values [s, s, c] of which those ``gone`` [s, s] become the weighted mean of their neighbours, all at once.
 
     All gone, there is nothing to fill from: 0.

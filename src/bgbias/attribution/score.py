@@ -30,7 +30,7 @@ class NoScoreError(Exception):
     """This photo has no score; the text is the reason that tables count."""
 
 
-def scored(
+def score_photo(
     photos: EvaluationPhotos,
     image_id: str,
     variant: str,
@@ -117,7 +117,7 @@ def attribute_pairs(
     chosen = partners(test, photos.table.ids)
     maps = _maps(network, photos, chosen, settings)
     stream = progress.track(maps, len(photos.table), "similarity attention")
-    return pd.DataFrame([scored(photos, name, VARIANT, found)[0] for name, found in stream])
+    return pd.DataFrame([score_photo(photos, name, VARIANT, found)[0] for name, found in stream])
 
 
 def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _maps(
             score = settings.similarity or "magnitude"
             importance, _ = attention.importances(model.projected, features.chunk(2), score=score)
             maps = attention.weighted_map(importance, features[: len(paired)])
-            large = attention.enlarged(maps, (photos.size, photos.size)).cpu()
+            large = attention.enlarge(maps, (photos.size, photos.size)).cpu()
             map_of = dict(zip(paired, large, strict=True))
         for name in group:
             why = "alone in its class" if name in photos.usable else "untrusted mask"

@@ -78,17 +78,17 @@ def weighted_map(importance: Tensor, features: Tensor) -> Tensor:
     return torch.einsum("tc,tchw->thw", importance, features).relu()
 
 
-def stretched(attention: Tensor) -> Tensor:
+def stretch(attention: Tensor) -> Tensor:
     """Maps [T, h, w] with their least value at 0 and their greatest (nearly) at 1; a constant one becomes 0."""
     low, high = attention.amin(dim=(1, 2), keepdim=True), attention.amax(dim=(1, 2), keepdim=True)
     return (attention - low) / (high - low + 1e-6)
 
 
-def enlarged(attention: Tensor, size: tuple[int, int]) -> Tensor:
+def enlarge(attention: Tensor, size: tuple[int, int]) -> Tensor:
     """Maps [T, h, w] at a photo's size (height, width), bilinearly."""
     return F.interpolate(attention[:, None], size, mode="bilinear", align_corners=False)[:, 0]
 
 
-def kept(attention: Tensor, a: float, b: float) -> Tensor:
+def soft_erasure(attention: Tensor, a: float, b: float) -> Tensor:
     """What is left of each pixel when the attended ones are wiped out: 1 - sigmoid(a (m - b)) of maps m in 0..1."""
     return torch.sigmoid(-a * (attention - b))

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bgbias import progress, seeds
-from bgbias.attribution.score import NoScoreError, scored
+from bgbias.attribution.score import NoScoreError, score_photo
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
 from bgbias.compute.overlap import prefetch, to_host
@@ -69,7 +69,7 @@ def attribute_photos(
         for variant in VARIANTS:
             strengths = maps[variant] if maps else NoScoreError("untrusted mask")
             known = truth(image_id) if truth and variant == "robust" else None
-            row, attribution = scored(photos, image_id, variant, strengths, known)
+            row, attribution = score_photo(photos, image_id, variant, strengths, known)
             if variant == "ref" and attribution is not None and len(kept) < keep:
                 kept[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)
@@ -137,7 +137,7 @@ def _maps_of_photos(
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _NoisyPhotos:
     """Normalised photos [B, 3, H, W], and the numbers that make noise of each, [B, samples, 3, H, W]."""
 
     photos: Tensor
@@ -160,13 +160,13 @@ def _strengths_of_groups(
         raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
     samples, device = settings.samples, str(reference.device)
 
-    def drawn() -> Iterator[_Shown]:
+    def drawn() -> Iterator[_NoisyPhotos]:
         # One number follows from the other, so that a photo's noise is one thread's work; it is drawn where a GPU fetches it.
         with ThreadPoolExecutor(threads()) as pool:
             for x, keys in groups:
                 noise = torch.empty(len(keys), samples, *x.shape[1:], pin_memory=device.startswith("cuda"))
                 list(pool.map(_draw, noise, keys))
-                yield _Shown(x, noise.to(x.dtype))
+                yield _NoisyPhotos(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
         for shown in prefetch(drawn(), device) if device.startswith("cuda") else drawn():

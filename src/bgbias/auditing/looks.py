@@ -54,7 +54,7 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> 
     By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
     in ``work`` stay.
     """
-    from bgbias.attribution.score import scored as score
+    from bgbias.attribution.score import score_photo as score
 
     chosen = photos.table.rows(photos.trusted).keyed("attribution", count)
     how, look_at = looking(model)

@@ -60,7 +60,7 @@ def embed_attacked(
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))
             with autocast(device, how.precision):
-                moved = attacks.attacked(embedded, grey, goal, attack, strength, begin)
+                moved = attacks.attack(embedded, grey, goal, attack, strength, begin)
                 with torch.no_grad():
                     found.append(embedded(moved).float().cpu())
     return torch.cat(found).numpy()

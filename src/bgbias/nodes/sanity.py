@@ -56,8 +56,8 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     """Sanity-check attribution maps. Scores models with randomised weights and blind maps, and how faithful maps are."""
     import pandas as pd
 
-    from bgbias.attribution.sanity import LEVELS, centre, noise, randomised
-    from bgbias.attribution.score import scored
+    from bgbias.attribution.sanity import LEVELS, centre, noise, randomise
+    from bgbias.attribution.score import score_photo
     from bgbias.attribution.smoothgrad import attribute_photos
 
     count = plan.asked(study, "sanity", "images", "doubts no scores")
@@ -68,7 +68,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         # Of the photos that `attribute` scores the first ones.
         photos = album.evaluation(table.keyed("attribution", count), {"masks"}, "test")
         distance, asked = plan.distance(cell), study.attribution
-        networks = {"model": model} | {level: randomised(model, level) for level in LEVELS}
+        networks = {"model": model} | {level: randomise(model, level) for level in LEVELS}
         frames, maps = [], {}
         for kind, network in networks.items():
             frame, kept = attribute_photos(network, photos, distance, asked, device, len(photos.table))
@@ -80,7 +80,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
             "noise": {name: noise(photos.size, key) for name, key in keys.items()},
         }
         for kind, of_photos in blind.items():
-            rows = [scored(photos, name, "ref", torch.from_numpy(m))[0] for name, m in of_photos.items()]
+            rows = [score_photo(photos, name, "ref", torch.from_numpy(m))[0] for name, m in of_photos.items()]
             frames.append(pd.DataFrame(rows).assign(kind=kind))
         judged = {kind: maps[kind] for kind in ("model", "all")} | blind
         faithful = _faithful(study, model, photos, judged, device)

@@ -79,7 +79,7 @@ def attention_maps(
     found = {}
     for task, tuples in asked.items():
         importance = attention.importances(head, tuples, score=settings.score)[0]
-        each = attention.stretched(attention.weighted_map(importance, tuples[0]))
-        large = attention.enlarged(each.mean(0, keepdim=True), size)
-        found[task] = attention.stretched(large)[0].cpu().numpy()
+        each = attention.stretch(attention.weighted_map(importance, tuples[0]))
+        large = attention.enlarge(each.mean(0, keepdim=True), size)
+        found[task] = attention.stretch(large)[0].cpu().numpy()
     return found

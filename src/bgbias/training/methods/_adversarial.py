@@ -233,7 +233,7 @@ class Adversarial(Standard):
         noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
         shown = photos[chosen]
         begin = attacks.start(shown, self.params.noise, attacks.uniform(shown, noise))
-        return attacks.attacked(self._embedded, shown, aims, name, self.params, begin)
+        return attacks.attack(self._embedded, shown, aims, name, self.params, begin)
 
     def _embedded(self, photos: Tensor) -> Tensor:
         return self.model(self.model.preprocess(photos))  # type: ignore[no-any-return]

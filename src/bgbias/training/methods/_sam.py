@@ -99,9 +99,9 @@ class SimilarityMining(BaseMethod):
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
-                attended = attention.stretched(attention.weighted_map(importance, map_))
-                whole = attention.enlarged(attended, (photos.shape[2], photos.shape[3]))
-                masked.append(photos[rows] * attention.kept(whole, settings.a, settings.b)[:, None])
+                attended = attention.stretch(attention.weighted_map(importance, map_))
+                whole = attention.enlarge(attended, (photos.shape[2], photos.shape[3]))
+                masked.append(photos[rows] * attention.soft_erasure(whole, settings.a, settings.b)[:, None])
         # Photos with holes are not what batch norms that learn their statistics will see.
         with learning_nothing(self.model):
             embeddings = self.model(torch.cat(masked))
