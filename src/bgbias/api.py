@@ -102,7 +102,7 @@ def embed(
     elif is_function(model) and not options:
         vectors = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
     else:
-        loaded = _adapted(model, settings)
+        loaded = _adapt(model, settings)
         vectors = embedded.vectors(loaded, (np.asarray(loaded.look(picture)) for picture in pictures))
     if out is not None:
         with replacing(Path(out)) as temporary, temporary.open("wb") as file:
@@ -272,7 +272,7 @@ def attribute(
     _same_length(photos=photos, masks=masks, names=keys)
     if not len(photos):
         raise UserError("There are no photos to attribute.")
-    looking = _adapted(model, _options(**options))
+    looking = _adapt(model, _options(**options))
     views: list[np.ndarray] = []
     alphas: list[np.ndarray | None] = []
     for whole, mask in zip(decode_all(photos), masks, strict=True):
@@ -311,7 +311,7 @@ def explain(
     from bgbias.evaluation.embedder import Embedder
 
     settings = _options(**options)
-    looking = model.model if isinstance(model, Embedder) and not options else _adapted(model, settings)
+    looking = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
     return explanation.explain(looking, list(decode_all(photos)), same, score)
 
 
@@ -322,7 +322,7 @@ def _options(**given: Any) -> Options:
     return Options(**given)
 
 
-def _adapted(model: object, settings: Options) -> Adapted:
+def _adapt(model: object, settings: Options) -> Adapted:
     """The model as a function of what it sees; what was guessed of it is printed."""
     loaded = adapted(model, settings)
     for guess in loaded.guesses:

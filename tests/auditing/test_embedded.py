@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bgbias.auditing import embedded
-from bgbias.auditing.resumable import mapped
+from bgbias.auditing.resumable import open_memmap
 from bgbias.evaluation.conditions import View
 from bgbias.models.adapters._calls import USUAL, BatchSize
 
@@ -43,7 +43,7 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
     )
     photos, folder = Stub(), tmp_path / embedded.FOLDER
     folder.mkdir()
-    mapped(folder / embedded.DONE, np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
+    open_memmap(folder / embedded.DONE, np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
     views = embedded.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
     missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
     assert photos.asked == [(len(missing) // 10, missing)]

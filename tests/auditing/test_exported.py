@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bgbias.auditing import exported, workplace
-from bgbias.auditing.question import OF_CLASSES, Asked, Question
+from bgbias.auditing.question import OF_CLASSES, AuditConfig, Question
 from bgbias.errors import UserError
 from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN
@@ -82,4 +82,4 @@ def test_photos_of_two_places_are_seen_on_backgrounds_of_places() -> None:
 
 def conditions(labelled: bool, is_across_places: bool = False) -> set[str]:
     collection: Any = SimpleNamespace(labelled=labelled, is_across_places=is_across_places)
-    return {name for name, _ in Question(collection, None, SimpleNamespace(), Asked()).views}
+    return {name for name, _ in Question(collection, None, SimpleNamespace(), AuditConfig()).views}

@@ -42,7 +42,7 @@ def embeddings() -> Embeddings:
 
 @pytest.fixture(scope="module")
 def found(embeddings: Embeddings) -> findings.Findings:
-    return findings.of_labelled(embeddings, NAMES, UNSURE)
+    return findings.compute_findings(embeddings, NAMES, UNSURE)
 
 
 def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
@@ -126,7 +126,7 @@ def test_shift_is_the_mean_cosine_to_the_photo_itself(embeddings: Embeddings) ->
 
 
 def test_folders_around_all_classes_are_not_shown() -> None:
-    short = findings.without_common_folder(["shop/fruit/apple", "shop/fruit/pear", "shop/milk"])
+    short = findings.strip_common_folder(["shop/fruit/apple", "shop/fruit/pear", "shop/milk"])
     assert short == {"shop/fruit/apple": "fruit/apple", "shop/fruit/pear": "fruit/pear", "shop/milk": "milk"}
-    assert findings.without_common_folder(["a/b"]) == {"a/b": "b"}
-    assert findings.without_common_folder(["mug", "pot"]) == {"mug": "mug", "pot": "pot"}
+    assert findings.strip_common_folder(["a/b"]) == {"a/b": "b"}
+    assert findings.strip_common_folder(["mug", "pot"]) == {"mug": "mug", "pot": "pot"}

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 from bgbias.auditing import embedded, forecast
-from bgbias.auditing.question import Asked, Question
-from bgbias.auditing.resumable import KeptRows, mapped
+from bgbias.auditing.question import AuditConfig, Question
+from bgbias.auditing.resumable import ResumableRows, open_memmap
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
 from tests.support import commands, toy_folder
@@ -30,7 +30,7 @@ def question() -> Any:
     rows = {"image_id": map(str, range(130)), "label": labels, "class_name": "a", "split": "test"}
     table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(130))}))
     collection = SimpleNamespace(table=table, labelled=True, is_across_places=False)
-    return Question(collection, None, SimpleNamespace(photos=["a"] * 10), Asked())
+    return Question(collection, None, SimpleNamespace(photos=["a"] * 10), AuditConfig())
 
 
 def counted(calls: list[int]) -> Adapted:
@@ -64,12 +64,12 @@ def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path)
     assert embedded.photos_left(tmp_path, 130) == 130
     folder = tmp_path / embedded.FOLDER
     folder.mkdir()
-    there = mapped(folder / embedded.DONE, np.uint8, (130,))
+    there = open_memmap(folder / embedded.DONE, np.uint8, (130,))
     assert embedded.photos_left(tmp_path, 130) == 130
     there[3:67] = 1
     assert embedded.photos_left(tmp_path, 130) == 66
     assert embedded.objects_left(tmp_path, 100) == 100
-    rows = KeptRows(tmp_path / embedded.CROSSED, "vectors", np.float32, (7, 2, 3))
+    rows = ResumableRows(tmp_path / embedded.CROSSED, "vectors", np.float32, (7, 2, 3))
     rows[4] = np.ones((2, 3))
     assert embedded.objects_left(tmp_path, 100) == 6
 

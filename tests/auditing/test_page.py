@@ -149,10 +149,10 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
 
 def test_a_title_has_no_folders_of_a_disk() -> None:
     names = ("/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
-    assert [*map(workplace.without_folders, names)] == ["mine.py:build", *names[1:]]
+    assert [*map(workplace.strip_folders, names)] == ["mine.py:build", *names[1:]]
     typed = "bgbias audit /photos/shop --masks=/photos/masks --model my/model.py:build"
     shown = "bgbias audit shop --masks=masks --model my/model.py:build"
-    assert workplace.without_folders(typed) == shown
+    assert workplace.strip_folders(typed) == shown
 
 
 def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bgbias.auditing import audit, backgrounds, workplace
 from bgbias.auditing.photos import choose, look_at
-from bgbias.auditing.question import Asked, Question
+from bgbias.auditing.question import AuditConfig, Question
 from bgbias.models.adapters import Adapted, Options, load
 from tests.support import toy_folder
 
@@ -18,7 +18,7 @@ from tests.support import toy_folder
 def question(tmp_path: Path) -> Question:
     toy_folder.made(tmp_path)
     collection = look_at(choose(tmp_path / "photos", tmp_path / "masks"))
-    asked = Asked(draws=1, attribution=0)
+    asked = AuditConfig(draws=1, attribution=0)
     return Question(collection, None, backgrounds.find(str(tmp_path / "walls")), asked)
 
 

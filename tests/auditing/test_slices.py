@@ -12,11 +12,11 @@ from bgbias.auditing import slices
 def test_a_masks_area_and_place_are_those_of_its_pixels() -> None:
     mask = np.zeros((10, 20), np.uint8)
     mask[:5, :10] = 255
-    found = slices._of_mask(mask)
+    found = slices._measure_mask(mask)
     assert found["area"] == 0.25
     assert found["off_centre"] == pytest.approx(0.5)  # the middle of a quarter lies half way to the corner
-    assert slices._of_mask(np.full((4, 4), 255, np.uint8)) == {"area": 1.0, "off_centre": 0.0}
-    assert np.isnan(slices._of_mask(np.zeros((4, 4), np.uint8))["off_centre"])
+    assert slices._measure_mask(np.full((4, 4), 255, np.uint8)) == {"area": 1.0, "off_centre": 0.0}
+    assert np.isnan(slices._measure_mask(np.zeros((4, 4), np.uint8))["off_centre"])
 
 
 def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:

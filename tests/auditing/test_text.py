@@ -115,7 +115,7 @@ def an_audit(found: Any = None, **changes: Any) -> Any:
         "ties": 0,
         "doubtful": (),
     }
-    return measured.Measured(**parts | changes)
+    return measured.AuditResult(**parts | changes)
 
 
 def test_without_classes_the_verdict_is_what_moves() -> None:

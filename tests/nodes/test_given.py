@@ -118,7 +118,7 @@ def test_map_is_that_of_its_embeddings_query_by_query(
         if "queries" in table:
             assert set(table["queries"]) == {SPLITS["test"]}
     monkeypatch.setattr(photos, "PARAMS", tmp_path / "params.yaml")
-    asked = photos.of_dataset("persons").table.given
+    asked = photos.list_dataset("persons").table.given
     assert asked is not None
     assert asked.query.sum() == SPLITS["test"]
     crossed = pd.read_parquet(study.files.at("crossed_queries", **CELL.wildcards))

@@ -31,10 +31,10 @@ from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import Masks, trusted
-from bgbias.auditing.measured import Measured
+from bgbias.auditing.measured import AuditResult
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.prepared import Decoded, Prepared
+from bgbias.auditing.prepared import Decoded, PreparedPhotos
 from bgbias.auditing.question import Question
 from bgbias.auditing.saved import to_audit
 from bgbias.errors import UserError
@@ -63,7 +63,7 @@ def run(
     ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
     a folder for the embeddings, as ``exported.read`` reads them.
     """
-    with workplace.working(folder, workplace.of_question(question, model), workplace.noise(model)) as work:
+    with workplace.working(folder, workplace.hash_question(question, model), workplace.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences:
             say(line)
@@ -71,16 +71,16 @@ def run(
         views = question.views
         found = embedded.embed_views(model, photos, views, work)
         if saving:
-            exported.write(saving, found, model, workplace.of_views(question, model))
+            exported.write(saving, found, model, workplace.hash_views(question, model))
         shares = embedded.shares(model, photos, question.asked, work)
-        looked = looks.scored(model, photos, question.asked.attribution, work)
-        measured = _concluded(question, model, photos, prepared, found, shares, looked)
+        looked = looks.score_attribution(model, photos, question.asked.attribution, work)
+        measured = _conclude(question, model, photos, prepared, found, shares, looked)
         began = time.perf_counter()
-        answers = workplace.of_model(question, model)
+        answers = workplace.fingerprint_model(question, model)
         seconds = (time.perf_counter() - began) / len(answers)
         audit = to_audit(replace(measured, preparations=preparations, seconds_a_photo=seconds))
         audit.save(folder)
-        workplace.finish(folder, workplace.of_answer(question, model), answers)
+        workplace.finish(folder, workplace.hash_answer(question, model), answers)
         return audit
 
 
@@ -90,14 +90,14 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = workplace.of_views(question, model)
+    digest = workplace.hash_views(question, model)
     workplace.check_exported(digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         if model.name == exported.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = to_audit(_concluded(question, named, photos, prepared, vectors, None, looks.NOWHERE))
+        audit = to_audit(_conclude(question, named, photos, prepared, vectors, None, looks.NOWHERE))
         audit.save(folder)
         return audit
 
@@ -106,7 +106,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
     which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    digest = workplace.of_views(question, model)
+    digest = workplace.hash_views(question, model)
     workplace.begin_export(folder, digest)
     with workplace.working(folder, digest, workplace.noise(model)) as work:
         photos, _ = _prepare(question, model, work, "write")
@@ -126,7 +126,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 
 def _prepare(
     question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
-) -> tuple[EvaluationPhotos, Prepared]:
+) -> tuple[EvaluationPhotos, PreparedPhotos]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
     at = workplace.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
@@ -147,7 +147,7 @@ def _prepare(
         photo = pixels.decode(collection.read(image_id), image_id)
         return photo, masks.of(image_id), second.of(image_id) if second else None
 
-    prepared = Prepared(at, table, model.look, decode, second is not None)
+    prepared = PreparedPhotos(at, table, model.look, decode, second is not None)
     usable = prepared.usable(asked.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -182,7 +182,7 @@ def _foretell(
     count = len(table)
     left = {
         "masks": missing,
-        "photos": Prepared.left(at, count),
+        "photos": PreparedPhotos.left(at, count),
         "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
         "embeddings": embedded.photos_left(work, count),
         "crossing": embedded.objects_left(work, min(asked.objects, count)),
@@ -190,7 +190,7 @@ def _foretell(
     }
     tried = table.ids[: forecast.TRIED]
     photos = [pixels.decode(collection.read(i), i) for i in tried]
-    with embedded.shown(tried):
+    with embedded.name_photos_in_errors(tried):
         expected = forecast.measure(question, model, does, photos, left, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
@@ -205,15 +205,15 @@ def _unwritten(folder: Path, views: Sequence[View], count: int) -> list[int]:
     return [row for row in range(count) if not all(f.exists() for f in _pictures(folder, views, row))]
 
 
-def _concluded(
+def _conclude(
     question: Question,
     model: Adapted,
     photos: EvaluationPhotos,
-    prepared: Prepared,
+    prepared: PreparedPhotos,
     vectors: Mapping[View, np.ndarray],
     shares: Shares | None,
     looked: looks.Looks,
-) -> Measured:
+) -> AuditResult:
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = trusted(prepared, photos.usable, table.ids, question.masker)
@@ -222,7 +222,7 @@ def _concluded(
     embeddings = Embeddings(
         table.ids, table.labels, masked, vectors, donors, table.given, photos.originals, photos.places
     )
-    audit = Measured(
+    audit = AuditResult(
         question=question,
         model=model,
         masker=_masks(question)[0].makers,
@@ -239,17 +239,17 @@ def _concluded(
 
 
 def _with_classes(
-    audit: Measured, photos: EvaluationPhotos, prepared: Prepared, embeddings: Embeddings
-) -> Measured:
+    audit: AuditResult, photos: EvaluationPhotos, prepared: PreparedPhotos, embeddings: Embeddings
+) -> AuditResult:
     """The same with all that needs to know who should be found."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     unsure, known = asking.unsure(qualities), audit.question.collection.sessions
-    found = findings.of_labelled(embeddings, names, unsure)
-    properties = slices.measured(prepared)
+    found = findings.compute_findings(embeddings, names, unsure)
+    properties = slices.measure_masks(prepared)
     thirds = tuple(slices.thirds(found.photos, properties))
     asked = AskedModel("", embeddings, found.photos.set_index("image_id"))
-    short = findings.without_common_folder(names.values())
+    short = findings.strip_common_folder(names.values())
     queries = found.photos[found.photos["lost"].notna()].sort_values("image_id")
     first = queries.drop_duplicates("class_name").set_index("class_name")["image_id"]
     return replace(
@@ -269,14 +269,14 @@ def _with_classes(
     )
 
 
-def _mask_range(audit: Measured, prepared: Prepared, queries: pd.DataFrame) -> MaskRange | None:
+def _mask_range(audit: AuditResult, prepared: PreparedPhotos, queries: pd.DataFrame) -> MaskRange | None:
     masks, second = _masks(audit.question)
     if second is None:
         return None
     agreement = prepared.qualities.set_index("image_id")["agreement"]
     made = agreement[agreement.index.isin(audit.usable) & ~agreement.index.isin(masks.drawn)]
     share = mask_range.share_of_object(mask_range.some_drawn(masks), masks, second)
-    return mask_range.of_model(queries, findings.MODEL, second.makers, float(made.mean()), share)
+    return mask_range.compute_mask_range(queries, findings.MODEL, second.makers, float(made.mean()), share)
 
 
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:

@@ -55,7 +55,7 @@ def find(place: str | None) -> BackgroundPhotos:
     Too few, and one that cannot be read, are errors that name it.
     """
     if place is None:
-        pairs = _drawn()
+        pairs = _draw()
         told = f"{len(pairs)} generated backgrounds; for a stricter test use photos: --backgrounds FOLDER"
         return BackgroundPhotos(pairs, told, photographed=False)
     if not places.source(place).exists():
@@ -76,7 +76,7 @@ def find(place: str | None) -> BackgroundPhotos:
     return BackgroundPhotos(pairs, f"{len(pairs)} photos of {called}")
 
 
-def _drawn() -> list[tuple[str, bytes]]:
+def _draw() -> list[tuple[str, bytes]]:
     """Names and PNGs. Drawing takes seconds, so that they are kept, under the code that draws them and the libraries it calls."""
     by = json.dumps([code.fingerprint(__name__), code.libraries(__name__)])
     kept = places.cache() / FOLDER / f"{code.hashed(by)}.zip"

@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import escape
 
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.saved import without_nan
+from bgbias.auditing.saved import replace_nan
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import as_json, write_text
@@ -101,7 +101,7 @@ class ComparedAudits:
             "models": records(self.models),
             "pairs": records(found.pairs),
         }
-        return cast("dict[str, Any]", without_nan(told))
+        return cast("dict[str, Any]", replace_nan(told))
 
     @property
     def files(self) -> dict[str, str]:

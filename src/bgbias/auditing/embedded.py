@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing.question import Asked
-from bgbias.auditing.resumable import KeptRows, mapped, zeros
+from bgbias.auditing.question import AuditConfig
+from bgbias.auditing.resumable import ResumableRows, open_memmap, zeros
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
@@ -34,8 +34,8 @@ def embed_views(
     folder, ids = work / FOLDER, photos.table.ids
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(ids), model.dim)
-    arrays = {view: mapped(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in asked}
-    there = mapped(folder / DONE, np.uint8, shape[:1])
+    arrays = {view: open_memmap(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in asked}
+    there = open_memmap(folder / DONE, np.uint8, shape[:1])
     missing = np.flatnonzero(there == 0).tolist()
     at_once = max(1, model.batch.size // len(asked))
     processes = model.workers or workers(model.device, len(missing))
@@ -66,7 +66,7 @@ def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = 
     """
     found, names = [], iter(whose)
     while some := list(itertools.islice(views, model.batch.size)):
-        with shown(itertools.islice(names, len(some))):
+        with name_photos_in_errors(itertools.islice(names, len(some))):
             found.append(embed_unit(model, np.stack(some)))
     if not found:
         raise UserError("There are no photos to embed.")
@@ -74,7 +74,7 @@ def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = 
 
 
 @contextmanager
-def shown(photos: Iterable[str]) -> Iterator[None]:
+def name_photos_in_errors(photos: Iterable[str]) -> Iterator[None]:
     """An error of a model names the photos that it was shown."""
     try:
         yield
@@ -92,7 +92,7 @@ def shown(photos: Iterable[str]) -> Iterator[None]:
 CROSSED = "crossing"  # folder
 
 
-def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -> Shares | None:
+def shares(model: Adapted, photos: EvaluationPhotos, asked: AuditConfig, work: Path) -> Shares | None:
     """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
     if len(photos.trusted) < 2:
         return None
@@ -100,7 +100,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
     objects = crossing.objects(photos, asked.objects)
     drawn = photos.backgrounds.for_all(asked.backgrounds)
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    kept = KeptRows(work / CROSSED, "vectors", np.float32, (len(objects), len(behind), model.dim))
+    kept = ResumableRows(work / CROSSED, "vectors", np.float32, (len(objects), len(behind), model.dim))
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
     at_once = model.batch.size // gcd(model.batch.size, len(behind))
     missing = set(kept.missing)
@@ -120,7 +120,7 @@ def shares(model: Adapted, photos: EvaluationPhotos, asked: Asked, work: Path) -
 
 def objects_left(work: Path, objects: int) -> int:
     """How many of the crossed objects are missing; makes no file."""
-    return KeptRows.left(work / CROSSED, "vectors", objects)
+    return ResumableRows.left(work / CROSSED, "vectors", objects)
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.

@@ -64,9 +64,9 @@ def next_step(photos: str, views: Sequence[View]) -> str:
 def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[View, np.ndarray]:
     """Embeddings float32 [N, D] of unit length by view; what is missing, of another shape or no number is an error."""
     wanted = [f"{name}-{draw}" for name, draw in views if name != CLEAN]
-    with _loaded(clean, np.ndarray, "numpy.save") as array:
+    with _load(clean, np.ndarray, "numpy.save") as array:
         arrays = {f"{CLEAN}-0": array}
-    with _loaded(others, NpzFile, "numpy.savez") as file:
+    with _load(others, NpzFile, "numpy.savez") as file:
         there = file.files
         arrays |= {name: file[name] for name in wanted if name in there}
     missing = [name for name in wanted if name not in arrays]
@@ -96,7 +96,7 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
 
 
 @contextmanager
-def _loaded(path: Path, kind: type, by: str) -> Iterator[Any]:
+def _load(path: Path, kind: type, by: str) -> Iterator[Any]:
     """What a file of numpy's holds; one that cannot be read, or holds another kind of thing, is an error that names it."""
     try:
         found = np.load(path, allow_pickle=False)

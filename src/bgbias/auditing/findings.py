@@ -54,7 +54,9 @@ class Findings:
     places: AcrossPlaces | None = None
 
 
-def of_labelled(embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()) -> Findings:
+def compute_findings(
+    embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()
+) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.of_queries(embeddings, {}).assign(seed=0)
     apart = (*LENT, *mask_range.CONDITIONS)
@@ -164,7 +166,7 @@ def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
     return made.sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
 
 
-def without_common_folder(names: Iterable[str]) -> dict[str, str]:
+def strip_common_folder(names: Iterable[str]) -> dict[str, str]:
     """Names of classes as people are shown them: without the folders that are around all of them."""
     parts = {name: name.split("/") for name in names}
     around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071

@@ -37,7 +37,7 @@ class Audit:
     def load(cls, folder: Path | str) -> Audit:
         """The audit that was written to ``folder``; a UserError if there is none, or a file of it is gone."""
         folder = Path(folder)
-        names = workplace.made_before(folder)
+        names = workplace.list_earlier_files(folder)
         if not names:
             raise UserError(
                 f"{folder} holds no audit. Name the folder of one, or make it: bgbias audit PHOTOS --model"
@@ -53,7 +53,7 @@ class Audit:
         folder = Path(folder)
         workplace.check(folder, None)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (workplace.FINISHED, *(workplace.made_before(folder) - self._files.keys())):
+        for name in (workplace.FINISHED, *(workplace.list_earlier_files(folder) - self._files.keys())):
             (folder / name).unlink(missing_ok=True)
         # What is written of the files comes first: it says whose they are.
         for name in sorted(self._files, key=lambda name: (name != workplace.VERDICT, name == PAGE)):
@@ -70,7 +70,7 @@ class Audit:
     @property
     def name(self) -> str:
         """The model's, of a file without its folders."""
-        return workplace.without_folders(str(self.numbers["model"]["name"]))
+        return workplace.strip_folders(str(self.numbers["model"]["name"]))
 
     @property
     def is_reference(self) -> bool:

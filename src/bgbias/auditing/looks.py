@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedded
-from bgbias.auditing.resumable import KeptRows
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
@@ -48,7 +48,7 @@ class Looks:
 NOWHERE = Looks(pd.DataFrame(columns=COLUMNS), "none", uncertainty.UNKNOWN)
 
 
-def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> Looks:
+def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> Looks:
     """Attribution scores of a keyed subset of the photos with a trusted mask.
 
     By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
@@ -61,10 +61,10 @@ def scored(model: Adapted, photos: EvaluationPhotos, count: int, work: Path) -> 
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
-    maps = KeptRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
+    maps = ResumableRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
     with showing(len(maps.missing), "attribution") as done:
         for row in maps.missing:
-            with embedded.shown([chosen.ids[row]]):
+            with embedded.name_photos_in_errors([chosen.ids[row]]):
                 maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
     rows, shown = [], list[ShownMap]()
@@ -95,4 +95,4 @@ def looking(model: Adapted) -> tuple[str, LookAt]:
 
 def left(model: Adapted, work: Path, maps: int) -> int:
     """How many of the maps are missing; makes no file."""
-    return KeptRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)
+    return ResumableRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)

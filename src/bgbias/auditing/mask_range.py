@@ -52,7 +52,7 @@ class MaskRange:
         return low, high
 
 
-def of_model(
+def compute_mask_range(
     queries: pd.DataFrame, model: Model, second: str, agreement: float, object_share: float
 ) -> MaskRange:
     """From the rows of ``scores.of_queries``."""

@@ -13,7 +13,7 @@ import yaml
 
 from bgbias import plugins
 from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.images import drawn_masks, pixels
@@ -182,7 +182,7 @@ class Masks:
 
 
 def trusted(
-    prepared: Prepared, usable: frozenset[str], ids: Sequence[str], masker: MaskPredictor | None = None
+    prepared: PreparedPhotos, usable: frozenset[str], ids: Sequence[str], masker: MaskPredictor | None = None
 ) -> tuple[str, ...]:
     """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing import workplace
-from bgbias.auditing.findings import Findings, without_common_folder
+from bgbias.auditing.findings import Findings, strip_common_folder
 from bgbias.auditing.looks import Looks
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import PreparedPhotos
 from bgbias.auditing.question import Question
 from bgbias.auditing.sessions import AcrossSessions
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
@@ -63,7 +63,7 @@ class DoubtfulMask:
     mask: np.ndarray
 
 
-def doubtful(prepared: Prepared) -> tuple[DoubtfulMask, ...]:
+def doubtful(prepared: PreparedPhotos) -> tuple[DoubtfulMask, ...]:
     """The least clear ones; none where clarity tells nothing or somebody drew them."""
     known = prepared.qualities.dropna(subset=["clarity"])
     least = known[known["clarity"] < 1].sort_values(["clarity", "image_id"]).head(MASKS)
@@ -106,7 +106,7 @@ def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Measured:
+class AuditResult:
     """What was measured, and what templates ask of it; from ``findings`` on, what needs labels. Shares are 0..1.
 
     ``masker``: who made the masks. ``qualities``: a row a mask. ``remarks``: of masks. ``ties``: photos
@@ -216,7 +216,7 @@ class Measured:
         largest, every = int(sizes.max()), int(sizes.sum())
         if len(sizes) < FEWEST_CLASSES or 2 * largest <= every:
             return None
-        return without_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
+        return strip_common_folder(sizes.index)[str(sizes.idxmax())], largest, every
 
     @property
     def has_many_unsure_masks(self) -> bool:
@@ -250,7 +250,7 @@ class Measured:
         """Which model, how it prepares photos, and what was done to load it."""
         model = self.model
         look = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
-        return [workplace.without_folders(line) for line in (model.name, *look, *model.told)]
+        return [workplace.strip_folders(line) for line in (model.name, *look, *model.told)]
 
     @property
     def conflict_of_errors(self) -> float:
@@ -286,6 +286,6 @@ class Measured:
     def losing_classes(self) -> list[dict[str, Any]]:
         """The classes that lose most, each with a ``name`` that fits into a line of the terminal."""
         classes = self.labelled.classes
-        short = without_common_folder(classes["class_name"])
+        short = strip_common_folder(classes["class_name"])
         rows = records(classes.head(WORST))
         return [row | {"name": " ".join(short[row["class_name"]].split())} for row in rows]

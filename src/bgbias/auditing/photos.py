@@ -163,7 +163,7 @@ def choose(
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _listed(source, name, class_level, named)
+    listing = _list_photos(source, name, class_level, named)
     if masks is not None:
         place = locator()(Path(masks))
         if not place.exists():
@@ -174,10 +174,10 @@ def choose(
             f"{listing.name}: no class has photos of two places ({len(set(listing.table.places or ()) - {''})} places in all), so"
             " that nothing can be said of another place: correct --place, or leave it out."
         )
-    return _sampled(listing, sample)
+    return _sample(listing, sample)
 
 
-def _listed(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
+def _list_photos(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
         return sources.in_memory(source, name, named)
@@ -196,7 +196,7 @@ def _listed(source: Source, name: str | None, class_level: int | None, named: Na
         _refuse(class_level)
         if named.place:
             raise UserError(f"{source} says itself where photos were taken, if it does: leave --place out.")
-        return of_dataset(str(source))
+        return list_dataset(str(source))
     if not place.exists():
         raise UserError(_nowhere(place, datasets))
     if not sources.is_folder(place):
@@ -217,7 +217,7 @@ def _datasets() -> tuple[str, ...]:
     return tuple(map(str, written)) if isinstance(written, dict) else ()
 
 
-def of_dataset(dataset: str) -> Listing:
+def list_dataset(dataset: str) -> Listing:
     """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
     files = load(PARAMS).files
     places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
@@ -255,7 +255,7 @@ def _nowhere(place: Path, known: Iterable[str]) -> str:
     return f"There is no folder or archive, no table and no dataset of params.yaml called {place}.{hint}"
 
 
-def _sampled(listing: Listing, count: int | None) -> Listing:
+def _sample(listing: Listing, count: int | None) -> Listing:
     """The photos to look at, with what a person should know of the choice."""
     table = listing.table
     if count is None or count >= len(table):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.resumable import KeptRows
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.images.inpainting import without_object
 from bgbias.masks import quality
 from bgbias.masks.policy import Mask, usable
@@ -43,7 +43,7 @@ class Channels:
         return np.ascontiguousarray(self.pixels.get(image_id)[..., self.channels])
 
 
-class Prepared:
+class PreparedPhotos:
     """The photos of ``table`` as ``look`` shows them, pixels in ``folder``; ``decode`` gives a photo and its masks."""
 
     def __init__(
@@ -57,7 +57,7 @@ class Prepared:
         self._has_second_masks = has_second_masks
         self._ids, self._look, self._decode = table.ids, look, decode
         self._row_of = {image_id: row for row, image_id in enumerate(table.ids)}
-        self._measures = KeptRows(folder, "measures", np.float64, (len(table), len(MEASURED)))
+        self._measures = ResumableRows(folder, "measures", np.float64, (len(table), len(MEASURED)))
         shape = (look.size, look.size, PIXEL + has_second_masks)
         shapes: list[tuple[int, ...]] = [shape] * len(table)
         self._pixels = prepare(
@@ -67,7 +67,7 @@ class Prepared:
     @staticmethod
     def left(folder: Path, photos: int) -> int:
         """How many of the photos are missing; makes no file."""
-        return 0 if any(folder.glob(f"{FAMILY}-*.npz")) else KeptRows.left(folder, "measures", photos)
+        return 0 if any(folder.glob(f"{FAMILY}-*.npz")) else ResumableRows.left(folder, "measures", photos)
 
     def _make(self, image_id: str) -> np.ndarray:
         """What the model sees of a photo, and the measures of its mask."""

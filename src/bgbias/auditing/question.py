@@ -29,7 +29,7 @@ OF_CLASSES = frozenset({"mixed_same", "mixed_rand"})
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditConfig:
     """``draws``: backgrounds per photo. ``attribution``: photos whose maps are made; 0: none. The same for everybody are
     ``objects`` x ``backgrounds``, what is crossed for shares of variance, and the ``policy`` by which masks are trusted.
     """
@@ -67,7 +67,7 @@ class Question:
     collection: PhotoCollection
     masker: MaskPredictor | None
     backgrounds: BackgroundPhotos
-    asked: Asked
+    asked: AuditConfig
     command: str = ""
     second: MaskPredictor | None = None
 

@@ -14,7 +14,7 @@ from bgbias.auditing.backgrounds import BackgroundPhotos, find
 from bgbias.auditing.compared import ComparedAudits
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.photos import choose, look_at
-from bgbias.auditing.question import Asked, Question
+from bgbias.auditing.question import AuditConfig, Question
 from bgbias.compute.device import pick
 from bgbias.errors import UserError, of_arguments
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
@@ -33,7 +33,7 @@ NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take phot
 def prepare(
     chosen: Listing,
     loads: Mapping[str, Load],
-    asked: Asked,
+    asked: AuditConfig,
     options: Options,
     backgrounds: BackgroundPhotos,
     masker: str = masking.DEFAULT,
@@ -91,8 +91,10 @@ def audit_or_read(
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
     of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
     """
-    answer = workplace.of_answer(question, model)
-    if saving is None and workplace.answered(folder, answer, lambda: workplace.of_model(question, model)):
+    answer = workplace.hash_answer(question, model)
+    if saving is None and workplace.is_answered(
+        folder, answer, lambda: workplace.fingerprint_model(question, model)
+    ):
         say(
             f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
             " model that answers alike: nothing was computed. To compute it again, name another folder by"
@@ -200,7 +202,7 @@ def audit(
     question, loads = prepare(
         choose(photos, masks, name, class_level, sample or None, named),
         {called: partial(adapted, one, options) for called, one in models.items()},
-        Asked(draws=draws, attribution=attribution),
+        AuditConfig(draws=draws, attribution=attribution),
         options,
         find(None if backgrounds is None else str(backgrounds)),
         masker,

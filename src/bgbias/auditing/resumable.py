@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 
-def mapped(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+def open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     """The array in a file, all 0 where it was not there, or was another kind of array."""
     with suppress(OSError, ValueError):
         there = np.lib.format.open_memmap(path, mode="r+")
@@ -34,13 +34,13 @@ def zeros(path: Path, count: int) -> list[int]:
         return list(range(count))
 
 
-class KeptRows:
+class ResumableRows:
     """An array that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good."""
 
     def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.values = mapped(folder / f"{name}.npy", kind, shape)
-        self._there = mapped(self._rows(folder, name), np.uint8, shape[:1])
+        self.values = open_memmap(folder / f"{name}.npy", kind, shape)
+        self._there = open_memmap(self._rows(folder, name), np.uint8, shape[:1])
 
     @classmethod
     def left(cls, folder: Path, name: str, rows: int) -> int:

@@ -17,10 +17,10 @@ import pandas as pd
 
 from bgbias.attribution.settings import Attribution
 from bgbias.auditing import slices, workplace
-from bgbias.auditing.findings import SETTINGS, interval, without_common_folder
+from bgbias.auditing.findings import SETTINGS, interval, strip_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.looks import ShownMap
-from bgbias.auditing.measured import Measured
+from bgbias.auditing.measured import AuditResult
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
@@ -40,7 +40,7 @@ SMALL = 150  # pixels
 CAPTION = 28  # letters that fit below a picture
 
 
-def as_json(audit: Measured) -> dict[str, Any]:
+def as_json(audit: AuditResult) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
     question, masker, found = audit.question, audit.question.masker, audit.findings
     told = {
@@ -90,10 +90,10 @@ def as_json(audit: Measured) -> dict[str, Any]:
         "cue_conflict": found
         and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
-    return cast("dict[str, Any]", without_nan(told))
+    return cast("dict[str, Any]", replace_nan(told))
 
 
-def to_audit(audit: Measured) -> Audit:
+def to_audit(audit: AuditResult) -> Audit:
     """The audit with all its files, the page last."""
     of_photos = photos(audit)
     files = {
@@ -104,7 +104,7 @@ def to_audit(audit: Measured) -> Audit:
     if audit.findings is not None:
         files["classes.csv"] = audit.findings.classes.to_csv(index=False).encode()
         files["queries.parquet"] = audit.findings.queries.to_parquet(index=False, compression="zstd")
-        files["pictures.zip"] = _zipped(audit.pictures)
+        files["pictures.zip"] = _zip(audit.pictures)
     if not math.isnan(audit.seconds_a_photo):
         timing = {"seconds_a_photo": audit.seconds_a_photo, "device": audit.model.device}
         files["timing.json"] = json_text(timing).encode()
@@ -115,7 +115,7 @@ def to_audit(audit: Measured) -> Audit:
     return Audit(files | {"audit.html": _page(audit, names).encode()})
 
 
-def _zipped(pictures: Mapping[str, bytes]) -> bytes:
+def _zip(pictures: Mapping[str, bytes]) -> bytes:
     data = io.BytesIO()
     with zipfile.ZipFile(data, "w", zipfile.ZIP_STORED) as archive:
         store = StoreWriter(archive)
@@ -141,7 +141,7 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
 
 
-def photos(audit: Measured) -> pd.DataFrame:
+def photos(audit: AuditResult) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
     trusted = audit.qualities["image_id"].isin(audit.usable)
     parts = [audit.qualities.assign(trusted=trusted)]
@@ -174,27 +174,27 @@ def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
     return fields | interval(getattr(some, estimate))
 
 
-def without_nan(value: Any) -> Any:
+def replace_nan(value: Any) -> Any:
     """A value for JSON, which knows neither NaN nor NumPy's numbers: None and Python's in their place."""
     if isinstance(value, Mapping):
-        return {name: without_nan(part) for name, part in value.items()}
+        return {name: replace_nan(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [without_nan(part) for part in value]
+        return [replace_nan(part) for part in value]
     value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _page(audit: Measured, files: Sequence[str]) -> str:
+def _page(audit: AuditResult, files: Sequence[str]) -> str:
     values: dict[str, Any] = {
         "audit": audit,
-        "model": workplace.without_folders(audit.model.name),
-        "command": workplace.without_folders(audit.question.command),
+        "model": workplace.strip_folders(audit.model.name),
+        "command": workplace.strip_folders(audit.question.command),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "version": VERSION,
         "files": files,
         "samples": Attribution().samples,
         "maps": [
-            {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_coloured(m), SMALL), "of": m}
+            {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_colour(m), SMALL), "of": m}
             for m in audit.looks.maps
         ],
         "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
@@ -202,11 +202,11 @@ def _page(audit: Measured, files: Sequence[str]) -> str:
     return html.render("audit.html", values | _parts_of_labelled(audit))
 
 
-def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
+def _parts_of_labelled(audit: AuditResult) -> dict[str, Any]:
     found = audit.findings
     if found is None:
         return {}
-    short = without_common_folder(found.classes["class_name"])
+    short = strip_common_folder(found.classes["class_name"])
     steps = {setting: [audit.step(name, setting) for name in audit.step_titles] for setting in SETTINGS}
     parts = {name: audit.step(name) for name in STEPS}
     least = audit.drop().low
@@ -214,7 +214,7 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
     is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
-        "spread": _spread([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
+        "spread": _axis_ends([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
         "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
@@ -226,12 +226,12 @@ def _parts_of_labelled(audit: Measured) -> dict[str, Any]:
     }
 
 
-def _spread(shown: list[Estimate]) -> tuple[int, int]:
+def _axis_ends(shown: list[Estimate]) -> tuple[int, int]:
     """The ends of the lines that points are drawn on, in tens of points."""
     ends = np.array([[e.value, e.low, e.high] for e in shown])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
 
 
-def _coloured(shown: ShownMap) -> np.ndarray:
+def _colour(shown: ShownMap) -> np.ndarray:
     return np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.prepared import Prepared
+from bgbias.auditing.prepared import PreparedPhotos
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
@@ -54,13 +54,13 @@ class BetterMasked:
     drawn: int = 0
 
 
-def measured(prepared: Prepared) -> pd.DataFrame:
+def measure_masks(prepared: PreparedPhotos) -> pd.DataFrame:
     """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees, but for ``clarity``."""
     of, masks, photos = prepared.qualities.set_index("image_id"), prepared.masks, prepared.photos
     lines = [
         {
             "image_id": i,
-            **_of_mask(masks.get(i)),
+            **_measure_mask(masks.get(i)),
             "brightness": float((photos.get(i).mean((0, 1)) @ LUMA) / 255),
             "clarity": float(clarity),
         }
@@ -69,7 +69,7 @@ def measured(prepared: Prepared) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=["image_id", *PROPERTIES])
 
 
-def _of_mask(mask: np.ndarray) -> dict[str, float]:
+def _measure_mask(mask: np.ndarray) -> dict[str, float]:
     total = float(mask.sum(dtype=np.int64))
     if not total:
         return {"area": 0.0, "off_centre": float("nan")}
@@ -89,7 +89,7 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
         for number, title in enumerate(THIRDS):
             part = own[third == number].sort_values(name)
             least, most, clean = part[name].iloc[0], part[name].iloc[-1], part[CLEAN].mean()
-            lost = _lost(part, uncertainty.difference)
+            lost = _estimate_drop(part, uncertainty.difference)
             yield Third(name, title, float(least), float(most), len(part), float(clean), lost)
 
 
@@ -103,7 +103,7 @@ def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMask
     if own.empty:
         return SurelyMasked(0, others, Estimate(float("nan")))
     drawn = int(own["clarity"].isna().sum())
-    return SurelyMasked(len(own), others, _lost(own, uncertainty.relative_drop), drawn)
+    return SurelyMasked(len(own), others, _estimate_drop(own, uncertainty.relative_drop), drawn)
 
 
 def better_masked(
@@ -119,10 +119,12 @@ def better_masked(
         # Drawn masks, whose clarity nobody asks, are the objects, however small.
         drawn = known["clarity"].isna() & bool(known["clarity"].notna().any())
         own, least = known[larger | drawn], float(known.loc[larger, "area"].min())
-        yield BetterMasked("area", len(own), least, _lost(own, uncertainty.relative_drop), int(drawn.sum()))
+        yield BetterMasked(
+            "area", len(own), least, _estimate_drop(own, uncertainty.relative_drop), int(drawn.sum())
+        )
 
 
-def _lost(queries: pd.DataFrame, of: Statistic) -> Estimate:
+def _estimate_drop(queries: pd.DataFrame, of: Statistic) -> Estimate:
     """What ``queries`` lose on other backgrounds, with its interval over their classes."""
     classes = queries["class_name"].astype("category").cat.codes.to_numpy()
     ends = [queries[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]

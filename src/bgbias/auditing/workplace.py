@@ -58,7 +58,7 @@ def check(folder: Path, photos: object) -> None:
     the next time; one with somebody else's files of the same names; and one that cannot be written to.
     """
     _check_place(folder, photos, "--out")
-    ours = made_before(folder)
+    ours = list_earlier_files(folder)
     for name in (VERDICT, *WRITTEN):
         if name not in ours and (folder / name).exists():
             raise UserError(
@@ -78,7 +78,7 @@ def check_export(folder: Path, photos: object) -> None:
         raise UserError(f"{foreign[0]} is of no export; name another folder by --export.")
 
 
-def made_before(folder: Path) -> frozenset[str]:
+def list_earlier_files(folder: Path) -> frozenset[str]:
     """The files of an earlier audit in ``folder``, as its verdict says."""
     before = _json(folder / VERDICT)
     return (
@@ -88,19 +88,19 @@ def made_before(folder: Path) -> frozenset[str]:
     )
 
 
-def without_folders(words: str) -> str:
+def strip_folders(words: str) -> str:
     """A model's name or a word of a command without the folders of this machine: what is handed on."""
     return re.sub(r"(?<![^:=\s])/(?:[^\s/]+/)*(?=[^\s/])", "", words)
 
 
 def folder_name(model: str) -> str:
     """What the folder of a model's audit is called."""
-    return re.sub(r"[^\w.+-]+", "-", without_folders(model)).strip("-.") or "model"
+    return re.sub(r"[^\w.+-]+", "-", strip_folders(model)).strip("-.") or "model"
 
 
 def another_audit(folder: Path, question: Question, model: Adapted) -> str:
     """Which model and photos the audit in ``folder`` is of, if it is not of these; else nothing."""
-    before = _json(folder / VERDICT) if made_before(folder) else {}
+    before = _json(folder / VERDICT) if list_earlier_files(folder) else {}
     if not before:
         return ""
     of, photos = before["model"]["name"], before["photos"]
@@ -115,11 +115,11 @@ def finish(folder: Path, digest: str, answers: np.ndarray) -> None:
         np.savez(file, digest=np.array(digest), answers=answers)
 
 
-def answered(folder: Path, digest: str, answers: Callable[[], np.ndarray]) -> bool:
+def is_answered(folder: Path, digest: str, answers: Callable[[], np.ndarray]) -> bool:
     """Whether the files in ``folder`` are this question's answer of this model, all of them; the model is asked for its
     ``answers`` (as of ``finish``) where all else agrees.
     """
-    files = made_before(folder)
+    files = list_earlier_files(folder)
     try:
         with np.load(folder / FINISHED, allow_pickle=False) as kept:
             same = str(kept["digest"]) == digest and all((folder / name).is_file() for name in files)
@@ -234,7 +234,7 @@ def check_exported(digest: str) -> None:
 def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
     """The folder of prepared pixels in ``place``: the same for every model of one look, whatever is asked of it."""
     collection = question.collection
-    digest = _hashed(
+    digest = _hash(
         {
             "photos": [collection.digest, collection.upright],
             "look": repr(model.look),
@@ -249,11 +249,11 @@ MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.any_model", 
 TRIED = 16  # photos, spread over all
 
 
-def of_views(question: Question, model: Adapted) -> str:
+def hash_views(question: Question, model: Adapted) -> str:
     """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
     asked = question.asked
     shown = (plugins.load("conditions", name).__name__ for name in dict(question.views))
-    return _hashed(
+    return _hash(
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
@@ -265,18 +265,18 @@ def of_views(question: Question, model: Adapted) -> str:
     )
 
 
-def of_question(question: Question, model: Adapted) -> str:
+def hash_question(question: Question, model: Adapted) -> str:
     """The same, and of what else is asked."""
-    return _hashed({"views": of_views(question, model), "asked": question.asked.told})
+    return _hash({"views": hash_views(question, model), "asked": question.asked.told})
 
 
-def of_answer(question: Question, model: Adapted) -> str:
+def hash_answer(question: Question, model: Adapted) -> str:
     """The same, and of all that numbers and pages are made by: code, templates, libraries."""
     metrics = (plugins.load("metrics", name).__name__ for name in plugins.names("metrics"))
     modules = ("bgbias.auditing.audit", *metrics)
-    return _hashed(
+    return _hash(
         {
-            "question": of_question(question, model),
+            "question": hash_question(question, model),
             "places": sorted(question.collection.places.items()),
             "sessions": sorted(question.collection.sessions.items()),
             "code": code.fingerprint(*modules),
@@ -292,7 +292,7 @@ def noise(model: Adapted) -> np.ndarray:
     return model.embed(seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8))
 
 
-def of_model(question: Question, model: Adapted) -> np.ndarray:
+def fingerprint_model(question: Question, model: Adapted) -> np.ndarray:
     """The same, and of some of the photos, float32 [2 + N, D]: what answers these alike is taken for the same model."""
     collection = question.collection
     ids = collection.table.ids
@@ -301,5 +301,5 @@ def of_model(question: Question, model: Adapted) -> np.ndarray:
     return np.concatenate([noise(model), model.embed(np.stack(photos))])
 
 
-def _hashed(told: dict[str, object]) -> str:
+def _hash(told: dict[str, object]) -> str:
     return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -101,7 +101,7 @@ def audit(
     from bgbias.auditing.audit import of_embeddings
     from bgbias.auditing.backgrounds import find
     from bgbias.auditing.photos import choose
-    from bgbias.auditing.question import SAMPLE, Asked
+    from bgbias.auditing.question import SAMPLE, AuditConfig
     from bgbias.auditing.request import audit_each, audit_or_read, prepare
     from bgbias.models.adapters import Options, load
     from bgbias.photos.tables import NamedColumns
@@ -142,7 +142,7 @@ def audit(
     question, loads = prepare(
         choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),
         {spec: partial(load, spec, options) for spec in models} or elsewhere,
-        Asked(draws=draws, attribution=attribution),
+        AuditConfig(draws=draws, attribution=attribution),
         options,
         find(backgrounds),
         masker,
