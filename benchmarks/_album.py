@@ -31,7 +31,7 @@ from bgbias.files import places
 from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.files.store import writing
-from bgbias.images.inpainting import without_object
+from bgbias.images.inpainting import remove_object
 from bgbias.photos import prepared
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.training.batches import TrainingPhotos
@@ -104,7 +104,7 @@ def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPh
     store = made.folder / "pool.zip"
     pool = Pool(prepared.pictures(store, SIDE, made.folder), draws.sizes(store))
     photos, masks = _prepared(made)
-    inpainted = prepared.combined(f"inpainted-{SIDE}", made.folder, photos, masks, without_object)
+    inpainted = prepared.combined(f"inpainted-{SIDE}", made.folder, photos, masks, remove_object)
     return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool, inpainted)
 
 

@@ -52,10 +52,10 @@ def judge(measured: Measured) -> list[Figure]:
 
 def _shown(batch: Any) -> Any:
     """What a network gets to see of a batch in training."""
-    from bgbias.images.composite import replaced
+    from bgbias.images.composite import blend_batch
     from bgbias.models.backbones.bn_inception import FACTS
 
-    return FACTS.preprocess(replaced(batch.images, batch.masks, batch.backgrounds))
+    return FACTS.preprocess(blend_batch(batch.images, batch.masks, batch.backgrounds))
 
 
 def _pixel_difference(photos: Any, published: Any, rows: list[int]) -> float:

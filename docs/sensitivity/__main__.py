@@ -28,7 +28,7 @@ from bgbias.evaluation import embedding, scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.evaluation.metrics import OTHERS
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.images.inpainting import without_object
+from bgbias.images.inpainting import remove_object
 from bgbias.masks.maskers import grabcut
 from bgbias.masks.quality import EMPTY_BELOW, FULL_ABOVE, area
 from bgbias.models.inference import for_inference
@@ -105,7 +105,7 @@ def changed(photos: EvaluationPhotos, truth: Pictures, variant: str) -> Evaluati
     known = photos.table.ids if variant == CUT else [i for i in photos.table.ids if i in truth.ids]
     mask = cache(_cut_out(photos) if variant == CUT else _true_ones(known, truth, variant))
     usable = frozenset(i for i in known if EMPTY_BELOW <= area(mask(i)) <= FULL_ABOVE)
-    filled = Drawn(cache(lambda image_id: without_object(photos.photos.get(image_id), mask(image_id))))
+    filled = Drawn(cache(lambda image_id: remove_object(photos.photos.get(image_id), mask(image_id))))
     return dataclasses.replace(
         photos, masks=cast(Pictures, Drawn(mask)), usable=usable, inpainted=cast(Pictures, filled)
     )

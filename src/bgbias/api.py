@@ -151,7 +151,7 @@ def corrupt(
         key_set, _, item = name.rpartition("|")
         drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in behind])
         picture = Image.fromarray(behind[drawn.index])
-        part = pixels.cropped(picture, drawn.box, cut.shape[::-1], drawn.flip)
+        part = pixels.crop_picture(picture, drawn.box, cut.shape[::-1], drawn.flip)
         made.append(CutOut(shown, cut).before(np.asarray(part)))
     return made[0] if is_one else made
 

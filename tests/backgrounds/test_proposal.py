@@ -12,7 +12,7 @@ from PIL import Image
 from small_study import described, load
 
 from bgbias.backgrounds.foregrounds import look
-from bgbias.backgrounds.pools import shared_out
+from bgbias.backgrounds.pools import share_out
 from bgbias.backgrounds.settings import Proposal
 from bgbias.datasets import toy
 from bgbias.errors import UserError
@@ -142,7 +142,7 @@ def test_two_photos_of_one_name_are_refused(tmp_path: Path, raw: dict[str, Any])
 def test_three_photos_make_three_pools() -> None:
     proposal = Proposal(source="walls", masker="net", shares=(0.4, 0.1, 0.5))
     for count in (3, 4, 5, 9):
-        pools = shared_out([f"{n}.png" for n in range(count)], proposal)
+        pools = share_out([f"{n}.png" for n in range(count)], proposal)
         assert sorted(n for names in pools.values() for n in names) == [f"{n}.png" for n in range(count)]
         assert all(pools.values())
 

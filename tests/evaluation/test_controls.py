@@ -50,7 +50,7 @@ def split(tmp_path: Path) -> EvaluationPhotos:
     folder = tmp_path / "prepared"
     opened = prepared.pictures(tmp_path / "photos.zip", SIDE, folder)
     opened_masks = prepared.pictures(tmp_path / "masks.zip", SIDE, folder, "L")
-    filled = prepared.combined("inpainted", folder, opened, opened_masks, inpainting.without_object)
+    filled = prepared.combined("inpainted", folder, opened, opened_masks, inpainting.remove_object)
     trusted = frozenset(f"{n}.png" for n in range(len(CLASSES)) if n not in (UNTRUSTED, 4))
     return EvaluationPhotos(table, opened, CROP, opened_masks, trusted, inpainted=filled)
 
@@ -149,13 +149,13 @@ def test_nothing_of_an_objects_rim_is_left() -> None:
     repainted = np.where(soft[..., None] > 0, 255 - photo, photo)
     assert not np.array_equal(repainted, photo)
     np.testing.assert_array_equal(
-        inpainting.without_object(photo, soft), inpainting.without_object(repainted, soft)
+        inpainting.remove_object(photo, soft), inpainting.remove_object(repainted, soft)
     )
 
 
 def test_a_photo_that_is_all_object_leaves_grey() -> None:
     photo = picture(1, 12, 12, 3)
-    assert np.unique(inpainting.without_object(photo, np.full((12, 12), 255, np.uint8))).tolist() == [128]
+    assert np.unique(inpainting.remove_object(photo, np.full((12, 12), 255, np.uint8))).tolist() == [128]
 
 
 def test_a_condition_without_what_it_needs_is_refused(split: EvaluationPhotos) -> None:
@@ -193,7 +193,7 @@ def test_a_mask_of_another_size_is_told(tmp_path: Path) -> None:
     photos = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
     masks = prepared.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
     with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
-        prepared.combined("made", tmp_path, photos, masks, inpainting.without_object)
+        prepared.combined("made", tmp_path, photos, masks, inpainting.remove_object)
 
 
 def test_every_control_says_what_it_is() -> None:

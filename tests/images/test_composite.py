@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from bgbias import seeds
-from bgbias.images.composite import CutOut, blend, replaced
+from bgbias.images.composite import CutOut, blend, blend_batch
 from bgbias.models.preprocess import Preprocess
 
 RNG = seeds.generator("composite")
@@ -66,7 +66,7 @@ def test_batches_are_mixed_photo_by_photo_without_a_difference() -> None:
     photos, behind = (torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)) for _ in range(2))
     photos, behind = photos.permute(0, 3, 1, 2), behind.permute(0, 3, 1, 2)
     masks = torch.from_numpy(RNG.integers(0, 256, (5, 1, 9, 11), dtype=np.uint8)).float() / 255
-    mixed = replaced(photos, masks, behind)
+    mixed = blend_batch(photos, masks, behind)
     assert torch.equal(mixed, blend(photos.float(), masks, behind.float()))
     assert mixed.is_contiguous(memory_format=torch.channels_last)
 

@@ -231,7 +231,7 @@ def test_what_is_hidden_behind_transparency_does_not_come_back(mode: str) -> Non
     seen = pixels.decode(data, "cut-out.png", "L")
     assert (seen[:, :4] == 255).all()
     assert (seen[:, 4:] == 40).all()
-    with pixels.opened(data, "cut-out.png") as opened:
+    with pixels.open_picture(data, "cut-out.png") as opened:
         assert pixels.transparent(opened)
 
 
@@ -275,8 +275,8 @@ def test_a_turned_picture_of_unknown_levels_stays_as_it_is_and_is_refused_later(
     end = data.index(b"IDAT") - 4
     length = struct.pack(">I", len(chunk) - 4)
     data = data[:end] + length + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[end:]
-    with pixels.opened(data, "x.png") as image:
-        assert pixels.turned(image)
+    with pixels.open_picture(data, "x.png") as image:
+        assert pixels.is_turned(image)
     assert pixels.upright(data, "x.png") == data
 
 
@@ -292,6 +292,6 @@ def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif
     text.add_itxt("XML:com.adobe.xmp", XMP)
     options = {"pnginfo": text} if kind == "PNG" else {"xmp": XMP.encode()}
     data = _encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
-    with pixels.opened(data, "x") as image:
-        assert pixels.turned(image)
+    with pixels.open_picture(data, "x") as image:
+        assert pixels.is_turned(image)
         assert pixels.is_turned_by_xmp(image) is not in_exif

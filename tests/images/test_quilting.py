@@ -41,7 +41,7 @@ def test_a_pattern_goes_on_without_a_seam() -> None:
     """A grid of dots that a continuation can meet exactly: every block that is put goes on with it."""
     place = np.arange(24)
     dots = ((place[:, None] % 5 == 0) & (place % 5 == 0))[..., None] * np.uint8([200, 100, 50])
-    made = quilting.quilted([dots.astype(np.uint8)], (60, 70), 12, 6, np.random.default_rng(2))
+    made = quilting.quilt([dots.astype(np.uint8)], (60, 70), 12, 6, np.random.default_rng(2))
     first = np.argwhere(made[:5, :5, 0])[0]
     whole = np.arange(70)
     wanted = ((whole[:60, None] - first[0]) % 5 == 0) & ((whole - first[1]) % 5 == 0)

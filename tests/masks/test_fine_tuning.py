@@ -102,7 +102,7 @@ def test_photo_and_mask_are_cropped_and_mirrored_together(pairs: list[MaskPair])
     mask[10:40, 5:50] = 255
     pair = MaskPair("one", "all", np.stack([mask] * 3, -1), mask)
     still = replace(SMALL, jitter=0.0, input_size=64, shown=1.0)
-    shown = [training.augmented(pair, still, np.random.default_rng(n)) for n in range(12)]  # white is object
+    shown = [training.augment(pair, still, np.random.default_rng(n)) for n in range(12)]  # white is object
     for x, truth in shown:
         assert ((x[0] > 0) == (truth > 0.5)).mean() > 0.97  # all but the resampled border
     assert len({truth.tobytes() for _, truth in shown}) > 6
@@ -201,7 +201,7 @@ def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
             assert cross_validation.clear(own) == np.sign(own.mean()) * (p < 0.05)
     assert found.loc["one", ["error", "clear"]].isna().tolist() == [True, False]
     assert found.loc["one", "clear"] == 0
-    assert "one photo" in cross_validation.said(rows)[2]
+    assert "one photo" in cross_validation.format_changes(rows)[2]
 
 
 def test_a_gain_of_all_does_not_outweigh_a_loss_of_a_group() -> None:

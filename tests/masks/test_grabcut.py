@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.masks.grabcut import brightest, darkest, segmented
+from bgbias.masks.grabcut import brightest, darkest, segment
 from bgbias.masks.maskers import grabcut
 
 DISC = np.pi * 16**2 / 64**2
@@ -34,47 +34,47 @@ def test_a_rough_map_becomes_the_object() -> None:
     picture, disc = photo()
     rough = blob(36, 30, 9)
     assert iou(brightest(rough, DISC), disc) < 0.65
-    assert iou(segmented(picture, rough, **HOW), disc) > 0.97
+    assert iou(segment(picture, rough, **HOW), disc) > 0.97
 
 
 def test_an_area_that_is_half_or_twice_as_large_finds_the_object_too() -> None:
     picture, disc = photo()
     for factor in (0.5, 2):
-        assert iou(segmented(picture, blob(32, 34, 9), factor * DISC, 0.33, 5), disc) > 0.9
+        assert iou(segment(picture, blob(32, 34, 9), factor * DISC, 0.33, 5), disc) > 0.9
 
 
 def test_what_is_certain_stays() -> None:
     picture, _ = photo()
     # A map that decreases from left to right: it is sure of the left, where there is only background.
     seen = 1 - np.arange(64) / 64 * np.ones((64, 1))
-    found = segmented(picture, seen, 0.5, 0.4, 5)
+    found = segment(picture, seen, 0.5, 0.4, 5)
     assert found[:, :12].all()
     assert not found[:, 52:].any()
 
 
 def test_a_map_on_the_background_does_not_find_the_object() -> None:
     picture, disc = photo()
-    assert iou(segmented(picture, 1.01 - blob(30, 36, 14), **HOW), disc) < 0.1
+    assert iou(segment(picture, 1.01 - blob(30, 36, 14), **HOW), disc) < 0.1
 
 
 def test_only_the_order_of_a_maps_values_counts() -> None:
     picture, _ = photo()
-    first = segmented(picture, blob(36, 30, 9), **HOW)
-    assert np.array_equal(segmented(picture, blob(36, 30, 9) ** 3, **HOW), first)
+    first = segment(picture, blob(36, 30, 9), **HOW)
+    assert np.array_equal(segment(picture, blob(36, 30, 9) ** 3, **HOW), first)
 
 
 def test_the_same_is_found_whatever_ran_before() -> None:
     picture, _ = photo()
     noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    first = segmented(noise, blob(30, 36, 9), **HOW)
-    segmented(picture, blob(20, 20, 12), **HOW)
-    assert np.array_equal(segmented(noise, blob(30, 36, 9), **HOW), first)
+    first = segment(noise, blob(30, 36, 9), **HOW)
+    segment(picture, blob(20, 20, 12), **HOW)
+    assert np.array_equal(segment(noise, blob(30, 36, 9), **HOW), first)
 
 
 @pytest.mark.parametrize("value", [0.0, 0.6])
 def test_a_map_without_two_sides_is_its_own_answer(value: float) -> None:
     picture, _ = photo()
-    found = segmented(picture, np.full((64, 64), value), **HOW)
+    found = segment(picture, np.full((64, 64), value), **HOW)
     assert (found == (value > 0)).all()
 
 
@@ -105,11 +105,11 @@ def test_a_sparse_map_finds_its_object_as_one_without_zeros_does() -> None:
     picture, disc = photo()
     sparse = np.maximum(blob(36, 30, 9) - 0.4, 0)
     assert (sparse == 0).mean() > 0.8
-    assert iou(segmented(picture, sparse, **HOW), disc) > 0.97
+    assert iou(segment(picture, sparse, **HOW), disc) > 0.97
 
 
 def test_a_photo_of_one_colour_is_no_error() -> None:
-    found = segmented(np.full((32, 32, 3), 90, np.uint8), blob(30, 36, 9)[:32, :32], **HOW)
+    found = segment(np.full((32, 32, 3), 90, np.uint8), blob(30, 36, 9)[:32, :32], **HOW)
     assert found.shape == (32, 32)
 
 

@@ -15,7 +15,7 @@ from saliency_graphs import BIAS, SIDE, WEIGHTS, graph
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-from bgbias.masks.onnx_saliency import GraphMasker, packed
+from bgbias.masks.onnx_saliency import GraphMasker, pack
 from bgbias.masks.policy import Mask
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -187,7 +187,7 @@ def test_a_graph_of_any_size_looks_at_the_usual_one_or_at_what_is_asked_for(
 def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
     """As the node ``weights`` keeps it."""
     file, kept = graph(tmp_path / "net.onnx"), tmp_path / "isnet.safetensors"
-    state_dicts.write_state_dict(packed(file), kept)
+    state_dicts.write_state_dict(pack(file), kept)
     (mask,), (again,) = (masker("isnet", path)([photo(40, 90)]) for path in (file, kept))
     np.testing.assert_array_equal(mask.alpha, again.alpha)
     state_dicts.write_state_dict({}, kept)

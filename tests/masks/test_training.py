@@ -36,7 +36,7 @@ def test_soft_iou_counts_every_photo_the_same() -> None:
 @pytest.mark.parametrize("at_once", [1, 2, None])
 def test_steps_do_not_depend_on_how_many_photos_pass_at_once(at_once: int | None) -> None:
     def trained(at_once: int | None) -> torch.Tensor:
-        net = training.initialised(0).eval()
+        net = training.initialise(0).eval()
         feed = [
             (torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(7)), torch.ones(3, 1, 32, 32))
         ]

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from bgbias import attacks, plugins, seeds
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.images.composite import replaced
+from bgbias.images.composite import blend_batch
 from bgbias.models.model import EmbeddingModel
 from bgbias.training.methods import Batch
 from bgbias.training.methods.plain import Method as Plain
@@ -229,7 +229,7 @@ def test_photos_on_replaced_backgrounds_are_attacked_there() -> None:
     attacked = made.attacked
     made.attacked = lambda photos, given: seen.append(photos) or attacked(photos, given)
     made.loss(whole)
-    assert torch.equal(seen[0], replaced(given.images, masks, behind))
+    assert torch.equal(seen[0], blend_batch(given.images, masks, behind))
 
 
 @pytest.mark.parametrize("name", ADVERSARIAL)

@@ -16,7 +16,7 @@ from small_study import data_nodes, described, history, load
 from bgbias import plugins, seeds
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.images.composite import replaced
+from bgbias.images.composite import blend_batch
 from bgbias.models import inference
 from bgbias.models import model as models
 from bgbias.nodes.train import train
@@ -164,7 +164,7 @@ def test_a_combination_reads_and_selects_like_bgaugment(tmp_path: Path, raw: dic
 def test_photos_are_those_of_the_batch_or_stand_before_its_backgrounds() -> None:
     shown = batch()
     see = small_model().preprocess
-    mixed = see(replaced(shown.images, shown.masks, shown.backgrounds))  # type: ignore[arg-type]
+    mixed = see(blend_batch(shown.images, shown.masks, shown.backgrounds))  # type: ignore[arg-type]
     assert torch.equal(built("gained").photos(shown), see(shown.images))
     assert torch.equal(built("gained+bgaugment").photos(shown), mixed)
     assert torch.equal(built("bgaugment").photos(shown), mixed)

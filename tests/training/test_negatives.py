@@ -19,7 +19,7 @@ from bgbias.errors import UserError
 from bgbias.files import code
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.images.composite import replaced
+from bgbias.images.composite import blend_batch
 from bgbias.images.pixels import RelativeBox
 from bgbias.images.quilting import texture
 from bgbias.models.model import EmbeddingModel, build_model
@@ -147,7 +147,7 @@ def test_a_replaced_background_is_the_negative_itself(name: str) -> None:
     given.masks[5] = 0  # a crop beside its object is a background already
     seen = made.photos(given)
     torch.testing.assert_close(
-        seen, made.model.preprocess(replaced(given.images, given.masks, given.backgrounds))
+        seen, made.model.preprocess(blend_batch(given.images, given.masks, given.backgrounds))
     )
     pictures, counts = made.negatives(given, seen, seeds.torch_generator("unused"))
     assert torch.equal(pictures, made.model.preprocess(given.backgrounds))

@@ -12,7 +12,7 @@ from bgbias.auditing import looks, prepared
 from bgbias.auditing.question import Question
 from bgbias.compute.device import threads
 from bgbias.images import pixels
-from bgbias.images.inpainting import without_object
+from bgbias.images.inpainting import remove_object
 from bgbias.models.adapters import Adapted
 
 TRIED = 8  # photos, after one batch to warm up
@@ -68,7 +68,7 @@ def measure(
             height, width = photo.shape[:2]
             mask = np.zeros((height, width), np.uint8)
             mask[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None] = 255
-            without_object(look.resized(photo), look.resized(mask))
+            remove_object(look.resized(photo), look.resized(mask))
 
     each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(tried) / threads()}
     shown = np.stack([np.asarray(look(photo)) for photo in tried])

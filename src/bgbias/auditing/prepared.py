@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing.resumable import ResumableRows
-from bgbias.images.inpainting import without_object
+from bgbias.images.inpainting import remove_object
 from bgbias.masks import quality
 from bgbias.masks.policy import Mask, usable
 from bgbias.masks.settings import MaskPolicy
@@ -85,7 +85,7 @@ class PreparedPhotos:
             values = [measured[name] for name in MEASURED]
             alpha = look.resized(mask.alpha)
             pixels[..., MASK] = look.cropped(alpha)
-            pixels[..., BEHIND] = look.cropped(without_object(shown, alpha))
+            pixels[..., BEHIND] = look.cropped(remove_object(shown, alpha))
             if self._has_second_masks:
                 pixels[..., SECOND] = look.cropped(look.resized(second.alpha))
         self._measures[self._row_of[image_id]] = values

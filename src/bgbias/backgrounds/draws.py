@@ -50,7 +50,7 @@ class Pool:
 
         Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
         """
-        self._picture = pixels.kept(pictures.__getitem__)
+        self._picture = pixels.cache_pictures(pictures.__getitem__)
         self._sizes = [p.shape[:2] for p in pictures] if sizes is None else sizes
 
     def draw(self, key: tuple[str, str], repeat: int) -> Draw:
@@ -72,4 +72,4 @@ class Pool:
 
     def picture(self, drawn: Draw, size: int) -> np.ndarray:
         """What was drawn, uint8 [size, size, 3]."""
-        return np.asarray(pixels.cropped(self._picture(drawn.index), drawn.box, size, drawn.flip))
+        return np.asarray(pixels.crop_picture(self._picture(drawn.index), drawn.box, size, drawn.flip))

@@ -55,7 +55,7 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     yield from found
 
 
-def expected(source: PoolSource) -> int | None:
+def expected_count(source: PoolSource) -> int | None:
     """How many photos a pool will have, as far as params.yaml and its lists tell; None if only the source itself knows."""
     if source.drawn is not None:
         return source.drawn[1]
@@ -65,7 +65,7 @@ def expected(source: PoolSource) -> int | None:
     return len(read_list(Path(source.source), source.group)[slice(*(source.part or (None,)))])
 
 
-def shared_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
+def share_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     """Proposed photos by pool, in sorted order, shuffled by the proposal's seed; too few for three pools are an error."""
     order = sorted(names)
     seeds.generator("background pools", proposal.seed).shuffle(order)
@@ -110,7 +110,7 @@ def unique(source: str) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedPhoto:
     """One photo of a list: its file name, where it is published, its licence, and the checksum of the copy that was used."""
 
     name: str
@@ -119,7 +119,7 @@ class Listed:
     sha256: str
 
 
-def read_list(path: Path, group: str | None = None) -> list[Listed]:
+def read_list(path: Path, group: str | None = None) -> list[ListedPhoto]:
     """The photos of a list in its order, or of one of its groups; what is wrong in it is an error that names the line."""
     if not path.exists():
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
@@ -131,11 +131,11 @@ def read_list(path: Path, group: str | None = None) -> list[Listed]:
                 f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
             )
         rows = [(reader.line_num, row) for row in reader]
-    by_name: dict[str, Listed] = {}
+    by_name: dict[str, ListedPhoto] = {}
     for line, row in rows:
         if group is not None and row["pool"] != group:
             continue
-        photo = Listed(*(compose(row[c] or "") for c in COLUMNS))
+        photo = ListedPhoto(*(compose(row[c] or "") for c in COLUMNS))
         if not is_picture(photo.name) or "/" in photo.name:
             raise UserError(f"{path}, line {line}: '{photo.name}' is not the file name of a picture.")
         if photo.name in by_name:
@@ -148,8 +148,8 @@ def read_list(path: Path, group: str | None = None) -> list[Listed]:
 
 
 def gather(
-    photos: Iterable[Listed], copies: Iterable[str], work: Path
-) -> Iterator[tuple[Listed, bytes, bool]]:
+    photos: Iterable[ListedPhoto], copies: Iterable[str], work: Path
+) -> Iterator[tuple[ListedPhoto, bytes, bool]]:
     """Each photo with its bytes, and whether they are the listed copy's, byte for byte.
 
     A copy in one of the zips or folders ``copies`` is taken where its checksum is the listed one; else the photo is fetched into

@@ -67,7 +67,7 @@ def train_masker(
     text = prose.lines(
         "judged_masker.j2",
         rows=judged.rows.to_string(index=False, float_format="{:.3f}".format),
-        sentences=list(cross_validation.said(judged.rows)),
+        sentences=list(cross_validation.format_changes(judged.rows)),
         shares=judged.shares.to_string(index=False, float_format="{:.3f}".format),
         helps=judged.helps,
         is_written=is_written,

@@ -185,7 +185,7 @@ def _backgrounds(study: Study, pool: str) -> tuple[int, bool]:
     counted = records.of_now(study, step("backgrounds", pool=pool)).get("metrics", {})
     if counted:
         return sum(int(counted[f"photos_{role}"]) for role in pools.ROLES), False
-    numbers = [pools.expected(source) for source in study.backgrounds[pool].pools.values() if source]
+    numbers = [pools.expected_count(source) for source in study.backgrounds[pool].pools.values() if source]
     unknown = not numbers or None in numbers
     return (0 if unknown else sum(filter(None, numbers))), unknown
 

@@ -18,7 +18,7 @@ def blend(foreground: Array, mask: Array, background: Array) -> Array:
     return background + mask * (foreground - background)  # type: ignore[operator]
 
 
-def on_grey(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def paste_on_grey(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """The object of a photo [H, W, 3] where its mask [H, W] says, grey (127.5) around it; rounded, a half upwards."""
     # In whole numbers, in 510ths: 127.5 lies between two grey levels, and floating point would round it to either.
     soft = mask[..., None].astype(np.uint32)
@@ -26,7 +26,7 @@ def on_grey(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> NDArray[np.uin
     return (levels // 510).astype(np.uint8)
 
 
-def replaced(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
+def blend_batch(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
     """``blend`` of batches: grey levels float32 [B, 3, H, W] of uint8 photos and backgrounds and float32 masks [B, 1, H, W].
 
     On a CPU photo by photo, as numbers that fit into its cache are mixed three times as fast as those of a whole batch; by one

@@ -28,7 +28,7 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     levels are 0 and 1 is stretched to 0 and 255. Levels of 8 bits in a file of more are taken as such.
     Levels that number something, as those of a trimap, and colours are a ``NoMaskError``.
     """
-    with pixels.opened(data, name) as image:
+    with pixels.open_picture(data, name) as image:
         colours = np.asarray(image) if image.mode == "P" else None
         levels = np.asarray(image) if image.mode.startswith("I") else None
         if image.mode in ("RGBA", "LA"):
@@ -59,7 +59,7 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
 
 def is_cut_out(data: bytes, name: str) -> bool:
     """Whether a picture is transparent in part, so that it may serve as the mask of itself."""
-    with pixels.opened(data, name) as image:
+    with pixels.open_picture(data, name) as image:
         return pixels.transparent(image)
 
 
@@ -93,8 +93,8 @@ def is_drawn_upright(photo: Image.Image, mask: NDArray[np.uint8]) -> bool | None
 
 def check_turned_alike(data: bytes, mask: NDArray[np.uint8], photo: str, cure: str) -> None:
     """Refuse the mask of an encoded photo that is used as it is stored, if it was drawn on the photo as it is shown."""
-    with pixels.opened(data, photo) as image:
-        is_turned = pixels.turned(image) and is_drawn_upright(image, mask)
+    with pixels.open_picture(data, photo) as image:
+        is_turned = pixels.is_turned(image) and is_drawn_upright(image, mask)
     if is_turned:
         raise UserError(
             f"'{photo}' carries a rotation (EXIF or XMP), and its mask was drawn on it as it is shown, by its shape or the edges"

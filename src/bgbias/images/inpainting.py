@@ -20,7 +20,7 @@ def hole(mask: np.ndarray) -> np.ndarray:
     return np.asarray(cv2.distanceTransform(outside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE) <= GROWN)
 
 
-def without_object(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def remove_object(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The photo uint8 [H, W, 3] with the hole of its mask uint8 [H, W] filled; grey if there is nothing to fill it from."""
     taken = hole(mask)
     if taken.all():

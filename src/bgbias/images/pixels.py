@@ -53,7 +53,7 @@ class RelativeBox:
 
 def decode(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
     """The picture as uint8 [H, W, 3] (RGB) or [H, W] (L); a broken one is an error that names it."""
-    with opened(data, name) as image:
+    with open_picture(data, name) as image:
         return from_pillow(image, mode)
 
 
@@ -98,7 +98,7 @@ def _decoded(picture: Photo, mode: str, name: str) -> np.ndarray:
 
 
 @contextmanager
-def opened(data: bytes, name: str) -> Iterator[Image.Image]:
+def open_picture(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
@@ -161,11 +161,11 @@ def transparent(image: Image.Image) -> bool:
 
 def size(data: bytes, name: str) -> tuple[int, int]:
     """(height, width) of an encoded picture, read from its header; a broken one is an error that names it."""
-    with opened(data, name) as image:
+    with open_picture(data, name) as image:
         return image.height, image.width
 
 
-def turned(image: Image.Image) -> bool:
+def is_turned(image: Image.Image) -> bool:
     """Whether EXIF or XMP turns or mirrors a picture; Pillow turns a decoded TIFF itself."""
     try:
         return image.getexif().get(ExifTags.Base.Orientation, 1) in range(2, 9)
@@ -185,7 +185,7 @@ def day_of(data: bytes) -> str:
 
 def is_turned_by_xmp(image: Image.Image) -> bool:
     """Whether a rotation stands in the picture's XMP alone, where Pillow looks if the EXIF has none."""
-    if not turned(image) or not {"xmp", "XML:com.adobe.xmp"} & image.info.keys():
+    if not is_turned(image) or not {"xmp", "XML:com.adobe.xmp"} & image.info.keys():
         return False
     exif = Image.Exif()
     exif.load(image.info.get("exif", b""))
@@ -195,8 +195,8 @@ def is_turned_by_xmp(image: Image.Image) -> bool:
 def upright(data: bytes, name: str) -> bytes:
     """An encoded picture as its EXIF says that it is to be shown: as PNG if that turns it, else as it is, as a broken one."""
     try:
-        with opened(data, name) as image:
-            if not turned(image):
+        with open_picture(data, name) as image:
+            if not is_turned(image):
                 return data
             _eight_bit(image)  # which cannot tell any more what levels there were in a picture that is turned
             return encode_png(from_pillow(ImageOps.exif_transpose(image)))
@@ -259,17 +259,19 @@ def random_box(
     return box, bool(generator.random() < 0.5)
 
 
-def kept(picture: Picture) -> Callable[[int], Image.Image]:
+def cache_pictures(picture: Picture) -> Callable[[int], Image.Image]:
     """The same pictures as Pillow's, of which the last ones are kept: to convert one takes an eighth of the time of a crop."""
     return lru_cache(KEPT)(lambda row: Image.fromarray(picture(row)))
 
 
 def crop(array: np.ndarray, box: RelativeBox, size: int, flip: bool) -> np.ndarray:
     """The boxed part, bilinearly resized to ``size`` x ``size``, mirrored if asked."""
-    return np.asarray(cropped(Image.fromarray(array), box, size, flip))
+    return np.asarray(crop_picture(Image.fromarray(array), box, size, flip))
 
 
-def cropped(picture: Image.Image, box: RelativeBox, size: int | tuple[int, int], flip: bool) -> Image.Image:
+def crop_picture(
+    picture: Image.Image, box: RelativeBox, size: int | tuple[int, int], flip: bool
+) -> Image.Image:
     """The same of a picture of Pillow's; ``size`` may be (width, height)."""
     width, height = picture.size
     corners = (

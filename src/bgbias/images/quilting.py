@@ -31,10 +31,10 @@ def texture(photo: Picture) -> Picture:
     corner = int(drawn.integers(height - window + 1)), int(drawn.integers(width - window + 1))
     sources = [photo[y : y + window, x : x + window] for y, x in (centre, corner)]
     block = min(max(4, _length(BLOCK, photo)), window)
-    return quilted(sources, (height, width), block, min(max(2, _length(OVERLAP, photo)), block // 2), drawn)
+    return quilt(sources, (height, width), block, min(max(2, _length(OVERLAP, photo)), block // 2), drawn)
 
 
-def quilted(
+def quilt(
     sources: list[Picture], size: tuple[int, int], block: int, overlap: int, drawn: np.random.Generator
 ) -> Picture:
     """A picture of a size (height, width) of blocks of the sources, none smaller than a block, that overlap by some pixels."""

@@ -209,7 +209,7 @@ def gains(rows: pd.DataFrame) -> bool:
     return bool(found.iloc[-1] > 0 and not (found < 0).any())
 
 
-def said(rows: pd.DataFrame) -> list[str]:
+def format_changes(rows: pd.DataFrame) -> list[str]:
     """The change of each group's and of all photos' mean IoU in words, with its standard error."""
     lines = []
     for row in summary(rows).to_dict("records"):

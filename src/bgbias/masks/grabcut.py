@@ -14,7 +14,7 @@ cv2.setNumThreads(threads())  # or it would take every core
 COLOURS = 5  # that GrabCut learns of either side; it cannot from fewer pixels
 
 
-def segmented(photo: np.ndarray, attention: np.ndarray, area: float, sure: float, rounds: int) -> np.ndarray:
+def segment(photo: np.ndarray, attention: np.ndarray, area: float, sure: float, rounds: int) -> np.ndarray:
     """The object as bool [H, W], from a photo uint8 [H, W, 3] and a map [H, W], whose brightest places are an object of ``area``.
 
     The brightest share ``sure`` of these stays object, the darkest of the others stays background. ``area``: a share of the

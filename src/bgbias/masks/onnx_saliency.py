@@ -105,7 +105,7 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
     path = weights_file(name, params.weights)
     check_exists(path, name)
-    graph = _unpacked(path, name) if path.suffix == ".safetensors" else str(path)
+    graph = _unpack(path, name) if path.suffix == ".safetensors" else str(path)
     session = load_graph(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)
     names = [one.name for one in session.get_outputs()]
@@ -114,12 +114,12 @@ def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device:
     return GraphMasker(session, entry, recipe.output or names[0], recipe, path, device, name == "onnx")
 
 
-def packed(path: Path) -> dict[str, torch.Tensor]:
+def pack(path: Path) -> dict[str, torch.Tensor]:
     """The bytes of an ONNX file as the one tensor of a .safetensors, which is the format that fetched weights are kept in."""
     return {PACKED: torch.from_numpy(np.fromfile(path, np.uint8))}
 
 
-def _unpacked(path: Path, name: str) -> bytes:
+def _unpack(path: Path, name: str) -> bytes:
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -142,7 +142,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedNet:
     """Where a training began, and the weights it led to by their names."""
 
     published: U2Net
@@ -157,7 +157,7 @@ class Tuned:
         return net
 
 
-def fine_tune(pairs: Sequence[MaskPair], start: U2Net, recipe: Recipe, device: str = "cpu") -> Tuned:
+def fine_tune(pairs: Sequence[MaskPair], start: U2Net, recipe: Recipe, device: str = "cpu") -> TunedNet:
     """Training that started at ``start``, which stays as it was, and saw ``pairs``."""
     if len(pairs) < 2:
         raise UserError(f"One photo is too few to train on (there are {len(pairs)}); draw some more masks.")
@@ -177,7 +177,7 @@ def fine_tune(pairs: Sequence[MaskPair], start: U2Net, recipe: Recipe, device: s
     at_once = 1 if device == "cpu" else None
     feed = batches(pairs, recipe)
     fit(net, feed, recipe.steps, supervision, recipe.lr, "fine-tuning", at_once=at_once, after_step=average)
-    return Tuned(published, mean)
+    return TunedNet(published, mean)
 
 
 def supervision(outputs: Sequence[Tensor], truth: Tensor) -> Tensor:
@@ -196,10 +196,10 @@ def batches(pairs: Sequence[MaskPair], recipe: Recipe) -> Iterator[tuple[Tensor,
         while len(upcoming) < recipe.batch_size:
             upcoming += generator.permutation(len(pairs)).tolist()
         chosen, upcoming = upcoming[: recipe.batch_size], upcoming[recipe.batch_size :]
-        yield batch(augmented(pairs[n], recipe, generator) for n in chosen)
+        yield batch(augment(pairs[n], recipe, generator) for n in chosen)
 
 
-def augmented(pair: MaskPair, recipe: Recipe, generator: np.random.Generator) -> Example:
+def augment(pair: MaskPair, recipe: Recipe, generator: np.random.Generator) -> Example:
     """The network's input [3,S,S] and mask [S,S] of a random crop, half of them mirrored, in changed colours."""
     height, width = pair.mask.shape
     box, mirrored = pixels.random_box(
@@ -248,7 +248,7 @@ def train_on_toys(
     keep_freed_memory()
     progress.say(f"rendering {photos} specimens of {size} px")
     pool = specimens(photos, size, seed)
-    net = initialised(seed).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    net = initialise(seed).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     net.train()
     fit(
         net, toy_batches(*pool, steps, input_size, seed), steps, deep_supervision, LEARNING_RATE, "toy masker"
@@ -261,7 +261,7 @@ def train_on_toys(
     return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truths, strict=True)]))
 
 
-def initialised(seed: int) -> U2Net:
+def initialise(seed: int) -> U2Net:
     """A U²-Net-p with He-normal weights of this seed and zero biases."""
     net = u2netp()
     generator = seeds.torch_generator("toy-masker", "weights", seed)

@@ -88,7 +88,7 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
         table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str}, keep_default_na=False)
         found = pools.unique(described.propose.source)
         kept = [name for name in table.loc[table["kept"], "name"] if name in found]
-        for role, names in pools.shared_out(kept, described.propose).items():
+        for role, names in pools.share_out(kept, described.propose).items():
             yield role, described.propose.licence, ((name, found[name]) for name in names)
         return
     gathered = study.files.at("gathered", pool=pool)

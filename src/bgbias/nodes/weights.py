@@ -90,9 +90,9 @@ def _read(file: Path, network: Named) -> dict[str, Tensor]:
 
         return published_state(file, network.module.network(), network.owner)
     if is_masker and file.suffix == ".onnx":
-        from bgbias.masks.onnx_saliency import packed
+        from bgbias.masks.onnx_saliency import pack
 
-        return packed(file)
+        return pack(file)
     from bgbias.files import state_dicts
 
     return state_dicts.read_state_dict(file, network.owner)

@@ -41,13 +41,13 @@ class PillowCrops:
     """Crops one after the other."""
 
     def __init__(self, picture: Picture, size: int, few: bool = False) -> None:
-        self._image = pixels.kept(picture) if few else lambda row: Image.fromarray(picture(row))
+        self._image = pixels.cache_pictures(picture) if few else lambda row: Image.fromarray(picture(row))
         self._size = size
 
     def crops(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         """The boxed parts of the pictures of these rows, resized and mirrored: uint8 [B, channels, size, size], channels last."""
         crops = [
-            np.asarray(pixels.cropped(self._image(row), box, self._size, flip))
+            np.asarray(pixels.crop_picture(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
         ]
         batch = torch.from_numpy(np.stack(crops))

@@ -112,9 +112,9 @@ class Examination:
         mask = item.truth
         try:
             truth = None if mask is None else drawn_masks.decode_mask(mask, f"mask of {item.image_id}")
-            with pixels.opened(item.data, item.image_id) as image:
+            with pixels.open_picture(item.data, item.image_id) as image:
                 sixteen_bits, by_xmp = pixels.has_sixteen_bits(image), pixels.is_turned_by_xmp(image)
-                turned, transparent = pixels.turned(image), pixels.transparent(image)
+                turned, transparent = pixels.is_turned(image), pixels.transparent(image)
                 seen = ImageOps.exif_transpose(image) if turned and self._upright else image
                 grey = pixels.from_pillow(seen, "L")  # all of it: a file may break off anywhere
                 height, width = grey.shape

@@ -48,7 +48,7 @@ def segment_photos(
         views = np.stack([photos.clean(name) for name in episode.photos])
         found = attention_maps(network, views, settings, pooled) | {CENTRE: centre(photos.size)}
         for task, seen in found.items():
-            mask = grabcut.segmented(views[0], seen, area, settings.sure, settings.rounds)
+            mask = grabcut.segment(views[0], seen, area, settings.sure, settings.rounds)
             iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
             rows.append({"image_id": episode.test, "task": task, "iou": iou, "map_iou": alone})
             if task == TASKS[0] and len(shown) < keep:

@@ -65,12 +65,12 @@ class Album:
             pool = draws.Pool(self._pool(role), draws.sizes(self._pool_path(role)))
         if "inpainted" in needed:
             assert masks is not None  # whatever needs one needs the other
-            from bgbias.images.inpainting import without_object
+            from bgbias.images.inpainting import remove_object
 
             masker = self._study.datasets[self._dataset].masker
             folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
             name = f"inpainted-{self._side}"
-            inpainted = prepared.combined(name, folder, self._photos, masks, without_object)
+            inpainted = prepared.combined(name, folder, self._photos, masks, remove_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
     def truth(self) -> Pictures:

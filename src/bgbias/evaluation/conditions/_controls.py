@@ -15,7 +15,7 @@ import numpy as np
 
 from bgbias import seeds
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.images.composite import on_grey
+from bgbias.images.composite import paste_on_grey
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -75,14 +75,14 @@ MEMBERS: dict[str, dict[str, Any]] = {
     "only_fg": {
         "__doc__": "The object alone, on grey: what is lost without any background (Xiao et al. 2021: Only-FG).",
         "TITLE": "the object alone",
-        "view": lambda photo, draw: on_grey(photo.view, photo.mask),
+        "view": lambda photo, draw: paste_on_grey(photo.view, photo.mask),
         **ON_GREY,
     },
     "no_fg": {
         "__doc__": "The photo with grey in the object's place (Xiao et al. 2021: No-FG). The silhouette is left,"
         " and tells what stood there.",
         "TITLE": "no object",
-        "view": lambda photo, draw: on_grey(photo.view, 255 - photo.mask),
+        "view": lambda photo, draw: paste_on_grey(photo.view, 255 - photo.mask),
         **ON_GREY,
     },
     "only_bg": {

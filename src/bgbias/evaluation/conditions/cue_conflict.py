@@ -17,8 +17,8 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
 from bgbias.evaluation.conditions._controls import drawn, other_classes
-from bgbias.images.composite import on_grey
-from bgbias.images.quilting import BLOCK, SIDE, quilted
+from bgbias.images.composite import paste_on_grey
+from bgbias.images.quilting import BLOCK, SIDE, quilt
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -78,6 +78,6 @@ def view(photo: Photo, draw: int) -> np.ndarray:
     left, top, width, height = cv2.boundingRect(photo.mask)
     generator = seeds.generator("cue conflict", *photo.key, draw)
     filled = np.zeros_like(photo.view)
-    texture = quilted(squares, (height, width), block, max(2, block // 4), generator)
+    texture = quilt(squares, (height, width), block, max(2, block // 4), generator)
     filled[top : top + height, left : left + width] = texture
-    return on_grey(filled, photo.mask)
+    return paste_on_grey(filled, photo.mask)

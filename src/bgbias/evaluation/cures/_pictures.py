@@ -3,7 +3,7 @@
 import numpy as np
 
 from bgbias.images import pixels
-from bgbias.images.composite import CutOut, on_grey
+from bgbias.images.composite import CutOut, paste_on_grey
 
 INDEX = "again"
 FITTED = False
@@ -40,7 +40,7 @@ def cropped(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 MEMBERS = {
-    "grey": {"TITLE": "grey background", "apply": on_grey},
+    "grey": {"TITLE": "grey background", "apply": paste_on_grey},
     "blurred": {"TITLE": "blurred background", "apply": blurred},
     "cropped": {"TITLE": "crop to the object", "apply": cropped},
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bgbias.evaluation.cures._beside import TENTHS, Joined, best
-from bgbias.images.inpainting import without_object
+from bgbias.images.inpainting import remove_object
 
 TITLE = "background subtracted"
 INDEX = "again"
@@ -15,7 +15,7 @@ AT = "beside"
 
 def apply(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The picture without its object."""
-    return without_object(picture, mask)
+    return remove_object(picture, mask)
 
 
 def fit(judge: Callable[[Joined], float]) -> Joined:

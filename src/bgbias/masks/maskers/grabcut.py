@@ -49,7 +49,7 @@ class GrabCutMasker:
             return list(pool.map(self._mask, photos))
 
     def _mask(self, photo: np.ndarray) -> Mask:
-        from bgbias.masks.grabcut import largest_part, segmented
+        from bgbias.masks.grabcut import largest_part, segment
         from bgbias.masks.policy import Mask
 
         asked = self._params
@@ -57,7 +57,7 @@ class GrabCutMasker:
         # Nearness to the middle, in half sides: 1 there, 0 in the corners.
         down, right = (np.linspace(-1, 1, side) for side in small.shape[:2])
         middle = 1 - np.hypot(down[:, None], right) / np.sqrt(2)
-        found = largest_part(segmented(small, middle, asked.area, asked.sure, asked.rounds))
+        found = largest_part(segment(small, middle, asked.area, asked.sure, asked.rounds))
         height, width = photo.shape[:2]
         mask = Image.fromarray(found).resize((width, height), Image.Resampling.NEAREST)
         return Mask(np.where(np.asarray(mask), np.uint8(255), np.uint8(0)), 1.0)  # it knows no doubt

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bgbias.compute.lazy import Tensor, nn
-from bgbias.images.composite import replaced
+from bgbias.images.composite import blend_batch
 
 if TYPE_CHECKING:
     from bgbias.models.model import EmbeddingModel
@@ -120,7 +120,7 @@ class BaseMethod:
             return batch.images
         if batch.masks is None or batch.backgrounds is None:
             raise ValueError("replacing backgrounds needs batches with masks and backgrounds")
-        return replaced(batch.images, batch.masks, batch.backgrounds)
+        return blend_batch(batch.images, batch.masks, batch.backgrounds)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The scalar to minimise under ``loss``; further entries are logged beside it."""
