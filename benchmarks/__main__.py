@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from benchmarks import _bench
-from bgbias.cli import told
+from bgbias.cli import run_reporting_errors
 
 app = typer.Typer(add_completion=False)
 
@@ -32,4 +32,4 @@ def bench(
 
 
 if __name__ == "__main__":
-    told(app)
+    run_reporting_errors(app)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bgbias.errors import UserError, of_arguments
+from bgbias.errors import UserError, name_arguments
 
 
-@of_arguments("size")
+@name_arguments("size")
 def asked(said: str, masker: str = "", masks: str = "", class_level: int = 0) -> None:
     raise UserError(said)
 

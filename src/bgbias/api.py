@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 from PIL import Image
 
-from bgbias.errors import UserError, of_arguments
+from bgbias.errors import UserError, name_arguments
 from bgbias.images import pixels
 from bgbias.images.pixels import Photo, decode_all, decode_mask, decode_photo
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
@@ -59,7 +59,7 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
     return Embedder(Path(weights), device)
 
 
-@of_arguments(*OPTION_NAMES)
+@name_arguments(*OPTION_NAMES)
 def embed(
     model: object,
     photos: Iterable[Photo],
@@ -170,7 +170,7 @@ class Ranking:
     metrics: pd.DataFrame
 
 
-@of_arguments(*OPTION_NAMES)
+@name_arguments(*OPTION_NAMES)
 def rank(
     queries: np.ndarray | Sequence[Photo],
     query_labels: ArrayLike,
@@ -231,7 +231,7 @@ def rank(
     return Ranking(ranked, pd.DataFrame(values))
 
 
-@of_arguments(*OPTION_NAMES)
+@name_arguments(*OPTION_NAMES)
 def attribute(
     model: object,
     photos: Sequence[Photo],
@@ -286,7 +286,7 @@ def attribute(
     return any_model.score_photos(looking, shown, settings, distance or "cosine")
 
 
-@of_arguments(*OPTION_NAMES)
+@name_arguments(*OPTION_NAMES)
 def explain(
     model: object,
     photos: Sequence[Photo],

@@ -57,7 +57,7 @@ class UserError(Exception):
         return for_this_study(super().__str__())
 
 
-def of_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def name_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function for Python, whose errors speak of ``masker=`` where those of the command line speak of ``--masker``; ``more``:
     arguments that it does not name itself. Commands to type stay as they are.
     """

@@ -102,7 +102,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 WORDS: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_suffix(".yaml"))
 
 
-def validated(model: type[Any], values: Any, path: Path, where: str = "") -> Any:
+def validate(model: type[Any], values: Any, path: Path, where: str = "") -> Any:
     """``values`` as a ``model``; a mistake names the file, the whole key and what is right."""
     try:
         return model.model_validate(values)

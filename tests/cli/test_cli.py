@@ -121,7 +121,7 @@ def test_a_missing_extra_is_told_with_its_name(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sys, "argv", ["bgbias"])
         with pytest.raises(SystemExit if extra else ModuleNotFoundError):
-            cli.told(command)
+            cli.run_reporting_errors(command)
     assert (f"pip install 'bgbias[{extra}]'" in capsys.readouterr().err) == (extra is not None)
 
 

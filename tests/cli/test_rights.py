@@ -28,7 +28,7 @@ def test_a_folder_without_rights_is_named(
         raise OSError(number, os.strerror(number), "data/runs/run.json")
 
     with pytest.raises(SystemExit) as ended:
-        cli.told(app)
+        cli.run_reporting_errors(app)
     assert ended.value.code == 2
     error = capfd.readouterr().err
     assert f"bgbias: data/runs/run.json cannot be written or read ({os.strerror(number)})" in error

@@ -12,7 +12,7 @@ import pytest
 from small_study import data_nodes, described, load, options, run
 
 from bgbias import plugins
-from bgbias.cli.nodes import meant, work
+from bgbias.cli.nodes import select_nodes, work
 from bgbias.engine import graph, records
 from bgbias.engine.node import step
 from bgbias.images import pixels
@@ -77,7 +77,7 @@ def test_segmentation_and_its_figure_open_what_they_say(
         raw["datasets"]["squares"] |= as_birds(tmp_path)
     study = load(tmp_path, raw)
     if truth == "boxes":
-        work(study, meant(study, "fetch", dataset="squares"))
+        work(study, select_nodes(study, "fetch", dataset="squares"))
     data_nodes(study)
     for cell in (PLAIN, CURED):
         run(study, cell, "train")
@@ -124,7 +124,7 @@ def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: P
         raw["datasets"]["squares"] |= as_birds(tmp_path)
     study = load(tmp_path, raw)
     if truth == "boxes":
-        work(study, meant(study, "fetch", dataset="squares"))
+        work(study, select_nodes(study, "fetch", dataset="squares"))
     index.index(study, "squares")
     album = Album(study, "squares", 32, 32)
     asked = album.table("test").ids[:3]

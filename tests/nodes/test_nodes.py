@@ -15,7 +15,7 @@ import pytest
 from PIL import ExifTags, Image
 from small_study import data_nodes, described, load, options, outputs, record
 
-from bgbias.cli.nodes import meant, work
+from bgbias.cli.nodes import select_nodes, work
 from bgbias.errors import UserError
 from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
@@ -100,7 +100,7 @@ def test_one_broken_photo_among_thousands_is_named_and_counted(tmp_path: Path, r
         "options": {"source": str(archive)},
     }
     study = load(tmp_path, raw)
-    work(study, meant(study, "fetch", dataset="birds"))
+    work(study, select_nodes(study, "fetch", dataset="birds"))
     index.index(study, "birds")
     found = record(study, "index_record", dataset="birds")["metrics"]
     assert (found["photos"], found["excluded"], found["photos_test"]) == (11_787, 1, 5_923)
@@ -121,7 +121,7 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
     options = {"source": f"{tmp_path}/mine"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
     study = load(tmp_path, raw)
-    work(study, meant(study, "fetch", dataset="mine"))
+    work(study, select_nodes(study, "fetch", dataset="mine"))
     (tmp_path / "mine" / "4" / "2.png").write_bytes(pixel)
     fingerprint.cache_clear()
     with pytest.raises(
@@ -129,7 +129,7 @@ def test_index_alone_does_not_read_what_was_fetched_before_an_edit(
         match=r"has changed since it was fetched; run: python -m bgbias fetch --params \S+ mine photos",
     ):
         index.index(study, "mine")
-    work(study, meant(study, "fetch", dataset="mine"))
+    work(study, select_nodes(study, "fetch", dataset="mine"))
     index.index(study, "mine")
 
 
@@ -145,7 +145,7 @@ def test_photo_whose_own_mask_has_another_size_is_left_out(tmp_path: Path, raw: 
     sources = {"source": f"{tmp_path}/mine/photos", "masks": f"{tmp_path}/mine/masks"}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
     study = load(tmp_path, raw)
-    work(study, meant(study, "fetch", dataset="mine"))
+    work(study, select_nodes(study, "fetch", dataset="mine"))
     index.index(study, "mine")
     excluded = pd.read_csv(study.files.at("excluded", dataset="mine"))
     said = "'2/1.png': photo and true mask differ in size: the photo is 8x8 pixels, the mask 7x7; save the mask at the photo's"
@@ -162,7 +162,7 @@ def own_photos(tmp_path: Path, raw: dict[str, Any], files: dict[str, bytes], **m
     sources = {"source": f"{tmp_path}/mine", **more}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": sources}
     study = load(tmp_path, raw)
-    work(study, meant(study, "fetch", dataset="mine"))
+    work(study, select_nodes(study, "fetch", dataset="mine"))
     return study
 
 
@@ -320,7 +320,7 @@ def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(
     alone = {"datasets": ["mine"], "backbones": ["pixels"], "pretrained": True}
     raw["grids"]["audit"] = {"cells": [alone | {"losses": [], "methods": [], "seeds": []}]}
     study = load(tmp_path, raw)
-    work(study, meant(study, "fetch", dataset="mine"))
+    work(study, select_nodes(study, "fetch", dataset="mine"))
     with pytest.raises(
         UserError, match=r"mine has no train photos, and the grid small trains on it \(mine/pixels"
     ):
@@ -337,7 +337,7 @@ def test_everything_that_cannot_be_fetched_is_told_at_once(tmp_path: Path, raw: 
     }
     study = load(tmp_path, raw)
     with pytest.raises(UserError) as told:
-        work(study, meant(study, "fetch", dataset="cars"))
+        work(study, select_nodes(study, "fetch", dataset="cars"))
     for file, part in (("car_ims.tgz", "photos"), ("cars_annos.mat", "annotations")):
         assert f"cars/{part}: {file} could not be fetched" in str(told.value)
         assert re.search(rf"then run: python -m bgbias fetch --params \S+ cars {part}", str(told.value))

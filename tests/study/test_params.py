@@ -471,7 +471,7 @@ def test_losses_are_set_as_published(loss: str, key: str) -> None:
 
 def test_protocol_is_the_published_one() -> None:
     # docs/methods.md, section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
-    found = params.validated(params.File, params.read(OWN), OWN).train
+    found = params.validate(params.File, params.read(OWN), OWN).train
     assert (found.embedding_dim, found.batch_size, found.iterations_per_epoch) == (128, 32, 100)
     assert (found.max_epochs, found.patience, found.optimizer, found.lr) == (1000, 15, "rmsprop", 1e-6)
     assert (found.momentum, found.weight_decay, found.freeze_batch_norm) == (0.9, 1e-4, True)

@@ -23,7 +23,7 @@ def bgbias(folder: Path, *words: str, **environment: str) -> subprocess.Complete
         contextlib.redirect_stderr(err),
     ):
         try:
-            cli.told(cli.app)
+            cli.run_reporting_errors(cli.app)
         except SystemExit as end:
             code = int(end.code or 0)
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())

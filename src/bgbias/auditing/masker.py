@@ -22,7 +22,7 @@ from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import Mask
 from bgbias.masks.predictor import MaskPredictor, find_weights
 from bgbias.report import prose
-from bgbias.settings import Strict, validated
+from bgbias.settings import Strict, validate
 
 DEFAULT = "u2netp"
 SENTENCES = "text.j2"
@@ -65,7 +65,7 @@ def check(
         raise UserError(f"Masker '{name}' has no weights; leave out {by}.")
     if weights and not Path(weights).is_file():
         raise UserError(f"{by} {weights}: there is no such file.")
-    validated(module.Params, options or {}, Path("--mask-option"), f"maskers.{name}")
+    validate(module.Params, options or {}, Path("--mask-option"), f"maskers.{name}")
 
 
 def find(

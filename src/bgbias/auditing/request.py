@@ -16,7 +16,7 @@ from bgbias.auditing.finished import Audit
 from bgbias.auditing.photos import choose, look_at
 from bgbias.auditing.question import AuditConfig, Question
 from bgbias.compute.device import pick
-from bgbias.errors import UserError, of_arguments
+from bgbias.errors import UserError, name_arguments
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.models.adapters.reference import beside
@@ -147,7 +147,7 @@ def audit_each(
 def audit(photos: Source, model: Mapping[str, object], **how: Any) -> ComparedAudits: ...  # type: ignore[overload-overlap]
 @overload
 def audit(photos: Source, model: object, **how: Any) -> Audit: ...
-@of_arguments(*OPTION_NAMES)
+@name_arguments(*OPTION_NAMES)
 def audit(
     photos: Source,
     model: object,

@@ -66,7 +66,7 @@ def main() -> None:
         by_module = Path(sys.argv[0]).name == "__main__.py"
         say(f"$ {records.command() if by_module else shlex.join(['bgbias', *sys.argv[1:]])}")
     try:
-        told(app)
+        run_reporting_errors(app)
     except Exception:
         traceback.print_exc()
         sys.exit(CRASHED)
@@ -84,7 +84,7 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
     sys.exit(128 + number)
 
 
-def told(command: typer.Typer) -> None:
+def run_reporting_errors(command: typer.Typer) -> None:
     """Run a command line; what a person can put right ends it with words and exit status 2."""
     try:
         command(standalone_mode=True)

@@ -152,7 +152,7 @@ def audit(
         second_mask_weights=second_mask_weights,
         has_references=references,
         needs_interval=fail_above is not None,
-        command=_typed(),
+        command=_format_command(),
     )
     views = question.views
     if export:
@@ -255,7 +255,7 @@ def _fail(audit: Audit, above: float) -> None:
         sys.exit(FAILED)
 
 
-def _typed() -> str:
+def _format_command() -> str:
     """The command that was typed, without where its files go: an audit of the same question writes the same bytes anywhere."""
     words = [word for word in sys.argv[1:] if not word.startswith("--out=")]
     if "--out" in words:

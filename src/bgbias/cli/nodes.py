@@ -26,7 +26,7 @@ app = typer.Typer()
 PARTS = ("dataset", "backbone", "loss", "method")
 
 
-def meant(study: Study, name: str, **typed: Any) -> list[Node]:
+def select_nodes(study: Study, name: str, **typed: Any) -> list[Node]:
     """The nodes that a command means, whose arguments but the first may have been left out."""
     subjects = getattr(plugins.load("nodes", name), "subjects", None)
     return [step(name, **subject) for subject in (subjects(study, **typed) if subjects else [typed])]
@@ -52,8 +52,8 @@ def _command(name: str) -> None:
     takes_device = "device" in inspect.signature(function).parameters
 
     def command(grid: Any, params: Any, expect: Any, device: Any = "cpu", **typed: Any) -> None:
-        study, subject = _named(grid, params, typed)
-        nodes = meant(study, name, **subject)
+        study, subject = _find_subject(grid, params, typed)
+        nodes = select_nodes(study, name, **subject)
         if expect is not None:
             _check_digest(study, nodes[0], expect, params)
         gpu_slots.take(study.files.at("gpu_slots"), device)
@@ -70,7 +70,7 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
 
     What is up to date of these is left alone.
     """
-    study, subject = _named(grid, params, typed)
+    study, subject = _find_subject(grid, params, typed)
     nodes = [step(name, **subject) for name in plan.evaluated_by(study, subject["cell"])]
     for node, digest in zip(nodes, expect.split(",") if expect else (), strict=False):
         _check_digest(study, node, digest, params)
@@ -82,7 +82,7 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
             work(study, [node], device)
 
 
-def _named(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
+def _find_subject(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
     """The study and the subject that a command names; what params.yaml does not know is an error."""
     subject = {"cell": Cell.of(**typed)} if "seed" in typed else typed
     study = load(params, grid)

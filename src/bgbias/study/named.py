@@ -18,7 +18,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models import backbones
 from bgbias.models.backbones import Facts
-from bgbias.settings import Strict, validated
+from bgbias.settings import Strict, validate
 
 PUBLISHED = "published"  # weights that a network's file knows
 Entries = Mapping[str, Mapping[str, Any]]
@@ -86,7 +86,7 @@ class Named:
     def params(self) -> Any:
         """Its options, checked by its file; a file without ``Params`` has none."""
         kind = getattr(self.module, "Params", Strict)
-        return validated(kind, dict(self.options), Path("params.yaml"), self.key)
+        return validate(kind, dict(self.options), Path("params.yaml"), self.key)
 
     def fact(self, name: str, default: Any = None) -> Any:
         """What its file's function ``name`` says of its options; ``default`` if it has none."""

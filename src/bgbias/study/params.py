@@ -19,7 +19,7 @@ from bgbias.errors import UserError, speak_of
 from bgbias.evaluation.settings import Attacked, Crossing, Cures, Evaluation, Probes
 from bgbias.masks.settings import MaskPolicy
 from bgbias.segmentation.settings import Segmentation
-from bgbias.settings import Strict, read_yaml, validated
+from bgbias.settings import Strict, read_yaml, validate
 from bgbias.study import methods as named_methods
 from bgbias.study import variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
@@ -173,7 +173,7 @@ def load(path: Path = Path("params.yaml"), grid: str | None = None) -> Study:
 
     Every mistake names its file and its key.
     """
-    file: File = validated(File, read(path), path)
+    file: File = validate(File, read(path), path)
     check_names(path, {section: getattr(file, section) for section in NAMED})
     plugins.use(*(path.parent / folder for folder in file.plugins))
     chosen = grid or file.grid
@@ -196,7 +196,7 @@ def _overlaid(file: File, name: str, path: Path) -> Study:
     for section in SECTIONS:
         default: Strict = getattr(file, section)
         both = default.model_dump(exclude_unset=True) | getattr(grid, section)
-        merged[section] = validated(type(default), both, path, f"grids.{name}.{section}")
+        merged[section] = validate(type(default), both, path, f"grids.{name}.{section}")
     study = Study(**merged)
     for number, block in enumerate(grid.cells):
         _check_sweep(study, block, path, f"grids.{name}.cells.{number}.sweep")
@@ -222,13 +222,13 @@ def _check_sweep(study: Study, block: Block, path: Path, where: str) -> None:
     for kind, below, key, settings in checked:
         for setting, values in settings.items():
             for value in values:
-                validated(kind, below | {setting: value}, path, f"{where}.{key}")
+                validate(kind, below | {setting: value}, path, f"{where}.{key}")
 
 
 def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Strict:
     """A plugin's options, checked by the plugin's own ``Params``."""
     module = plugins.load(family, name)
-    return validated(module.Params, values, Path("params.yaml"), f"{family}.{name}")
+    return validate(module.Params, values, Path("params.yaml"), f"{family}.{name}")
 
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def _check_options(study: Study, path: Path) -> None:
     """The options of every plugin, whether the grid uses it or not; plugins that are not there yet may be named."""
     for loss in filter(partial(plugins.known, "losses"), study.losses):
         for column, values in study.losses[loss].items():
-            validated(plugins.load("losses", loss).Params, values, path, f"losses.{loss}.{column}")
+            validate(plugins.load("losses", loss).Params, values, path, f"losses.{loss}.{column}")
     _check_columns(study, path)
     entries: Iterator[Named] = chain(
         map(study.dataset, study.datasets),

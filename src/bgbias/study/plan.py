@@ -14,7 +14,7 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds, PoolSource
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.settings import Strict, validated
+from bgbias.settings import Strict, validate
 from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
@@ -262,7 +262,7 @@ def trained_as(study: Study, cell: Cell) -> Study:
     changes = variants.of_training(cell.loss)
     if not changes:
         return study
-    train = validated(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
+    train = validate(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
     return study if train == study.train else study.model_copy(update={"train": train})
 
 
