@@ -14,7 +14,7 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import AP_OTHERS, OTHERS
 from bgbias.evaluation.whole_gallery import WholeRanking, among, first_ranks, of_photos, rankings
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 
 PHOTOS, PERSONS, DIM = 90, 9, 6
 DISTRACTOR = 0
@@ -24,7 +24,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
 
 
-def crowd(seed: int, cameras: int = 3, ties: bool = False) -> tuple[np.ndarray, np.ndarray, Given]:
+def crowd(
+    seed: int, cameras: int = 3, ties: bool = False
+) -> tuple[np.ndarray, np.ndarray, QueryGallerySplit]:
     """Photos of persons by several cameras; person 0 is nobody. With ``ties`` many photos are the same."""
     random = seeds.generator("crowd", seed)
     labels = random.integers(0, PERSONS, PHOTOS)
@@ -32,18 +34,20 @@ def crowd(seed: int, cameras: int = 3, ties: bool = False) -> tuple[np.ndarray, 
     if ties:
         vectors = np.sign(vectors)
     query = (random.random(PHOTOS) < 0.4) & (labels != DISTRACTOR)
-    given = Given(query, random.random(PHOTOS) < 0.8, random.integers(0, cameras, PHOTOS))
+    given = QueryGallerySplit(query, random.random(PHOTOS) < 0.8, random.integers(0, cameras, PHOTOS))
     return unit(vectors), labels, given
 
 
-def told(vectors: np.ndarray, labels: np.ndarray, given: Given, gallery: np.ndarray | None = None) -> object:
+def told(
+    vectors: np.ndarray, labels: np.ndarray, given: QueryGallerySplit, gallery: np.ndarray | None = None
+) -> object:
     names = [f"{n:03d}" for n in range(len(labels))]
     embedded = Embeddings(names, labels, np.ones(len(labels), bool), {(CLEAN, 0): vectors}, {}, given)
     return scores.of_queries(embedded, {}, gallery)
 
 
 def order_of(
-    row: int, vectors: np.ndarray, labels: np.ndarray, given: Given, gone: int | None = None
+    row: int, vectors: np.ndarray, labels: np.ndarray, given: QueryGallerySplit, gone: int | None = None
 ) -> list[int]:
     """The gallery by similarity without what does not count for this query, equal ones by their place."""
     rounded = np.rint(vectors.astype(np.float64) * 2**24) / 2**24
@@ -97,7 +101,7 @@ def test_golden_case_with_junk_left_out() -> None:
     angles = np.radians([0, 5, 10, 15, 25, 30])
     vectors = unit(np.stack([np.cos(angles), np.sin(angles)], axis=1))
     query = np.array([True, False, False, False, False, False])
-    value = told(vectors, persons, Given(query, ~query, cameras)).iloc[0]
+    value = told(vectors, persons, QueryGallerySplit(query, ~query, cameras)).iloc[0]
     assert value["average_precision"] == 0.75
     assert (value["cmc_1"], value["map_at_r"]) == (1, 0.5)
     # Matches at 1 and 4 of (1,2), (0,3), (2,1), (1,3): the far one is first where it is drawn and nobody is before it: never.
@@ -144,7 +148,7 @@ def test_what_a_class_means_for_others_is_their_change_without_it() -> None:
 def test_everybody_asked_among_all_without_cameras_is_retrieval_as_ever() -> None:
     vectors, labels, _ = crowd(3)
     all_of_them = np.ones(PHOTOS, bool)
-    given = Given(all_of_them, all_of_them, np.full(PHOTOS, -1))
+    given = QueryGallerySplit(all_of_them, all_of_them, np.full(PHOTOS, -1))
     names = [str(n) for n in range(PHOTOS)]
     plain = scores.of_queries(Embeddings(names, labels, all_of_them, {(CLEAN, 0): vectors}), {})
     both = told(vectors, labels, given)
@@ -184,7 +188,7 @@ def test_who_stands_in_front_of_the_same_surroundings_is_left_out(symmetric: boo
 def test_a_small_gallery_lacks_ranks_and_nothing_else() -> None:
     vectors = unit(np.array([[1, 0], [1, 0.1], [0, 1]]))
     labels, query = np.array([1, 1, 2]), np.array([True, False, False])
-    value = told(vectors, labels, Given(query, ~query, np.array([0, 1, 1]))).iloc[0]
+    value = told(vectors, labels, QueryGallerySplit(query, ~query, np.array([0, 1, 1]))).iloc[0]
     assert (value["average_precision"], value["cmc_10"], value["single_shot_cmc_10"]) == (1, 1, 1)
 
 

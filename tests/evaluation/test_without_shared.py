@@ -12,7 +12,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.left_out import without_shared
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.results import decomposition, rows, uncertainty
 
 CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3
@@ -77,9 +77,9 @@ def test_copies_of_a_lender_are_left_out_as_it_is() -> None:
         assert left.relevant[row] == sum(LABELS[g] == LABELS[row] for g in order)
 
 
-@pytest.mark.parametrize("given", [None, Given.all_among_all(192)])
+@pytest.mark.parametrize("given", [None, QueryGallerySplit.all_among_all(192)])
 def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lender(
-    given: Given | None,
+    given: QueryGallerySplit | None,
 ) -> None:
     """Each photo is there twice, and has a background of its own: nothing else of it is seen."""
     originals = ROWS - ROWS % 2

@@ -10,7 +10,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from bgbias.images.pixels import encode_png
-from bgbias.photos.examination import Examination
+from bgbias.photos.examination import PhotoValidator
 from bgbias.photos.table import Item
 
 
@@ -30,7 +30,7 @@ def animated() -> bytes:
 
 
 def test_findings_are_named_and_told_with_a_remedy() -> None:
-    seen = Examination({"d/1.heic": "a format"})
+    seen = PhotoValidator({"d/1.heic": "a format"})
     photos = [
         item("a/1.png", 0, photo(1)),
         item("a/2.png", 0, photo(1)),
@@ -54,13 +54,13 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
 
 
 def test_what_is_all_right_gives_no_word() -> None:
-    seen = Examination({})
+    seen = PhotoValidator({})
     assert all(seen.takes(item(f"{c}/{n}.png", c, photo(2 * c + n))) for c in range(2) for n in range(2))
     assert (seen.findings, seen.left_out, list(seen.told("mine"))) == ({}, {}, [])
 
 
 def test_sizes_of_photo_and_mask_are_told() -> None:
-    seen = Examination({})
+    seen = PhotoValidator({})
     assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((40, 50), np.uint8))))
     assert "the photo is 60x40 pixels, the mask 50x40" in seen.left_out["a/1.png"]
 
@@ -71,7 +71,7 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
         Image.fromarray(np.linspace(0, most, 2400).reshape(40, 60).astype(kind)).save(stream, "TIFF")
         return stream.getvalue()
 
-    seen = Examination({})
+    seen = PhotoValidator({})
     photos = {
         "a/1.tif": deep(np.uint16, 65_535),
         "a/2.tif": deep(np.uint16, 4000),
@@ -95,7 +95,7 @@ def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder
     exif, stream = Image.Exif(), io.BytesIO()
     exif[0x0112] = 6
     Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(stream, "JPEG", exif=exif.tobytes()[:18])
-    seen = Examination({})
+    seen = PhotoValidator({})
     assert seen.takes(item("a/1.jpg", 0, stream.getvalue()))
     assert seen.takes(item("a/2.png", 0, photo(3)))
     (line,) = seen.told("mine")
@@ -110,7 +110,7 @@ def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif(upright: bool, findi
     xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
     exif = Image.Exif()
     exif[0x0112] = 3
-    seen = Examination({}, upright=upright)
+    seen = PhotoValidator({}, upright=upright)
     for number, options in enumerate(({"xmp": xmp}, {"exif": exif}, {"exif": exif, "xmp": xmp})):
         stream = io.BytesIO()
         Image.fromarray(np.full((40, 60, 3), 9 * number, np.uint8)).save(stream, "JPEG", **options)
@@ -137,7 +137,7 @@ def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
         Image.fromarray(pixels).save(stream, "PNG", exif=exif)
         return stream.getvalue()
 
-    seen = Examination({}, upright=upright)
+    seen = PhotoValidator({}, upright=upright)
     drawn = {"stored": mask, "shown": mask[::-1, ::-1]}
     taken = [
         n for n, m in drawn.items() if seen.takes(item(n, 0, rotated(stored), truth=encode_png(m.copy())))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from bgbias.photos.sample import CLASSES, of_classes
+from bgbias.photos.sample import CLASSES, sample_classes
 from bgbias.photos.table import COLUMNS, ImageTable
 
 
@@ -24,7 +24,7 @@ def sizes_of(sample: ImageTable) -> dict[int, int]:
 
 def test_whole_classes_are_taken_where_a_hundred_fit() -> None:
     everything = [3 + c % 4 for c in range(400)]
-    drawn, most = of_classes(table(everything), "audit", 600)
+    drawn, most = sample_classes(table(everything), "audit", 600)
     assert most is None
     assert 590 < len(drawn) <= 600
     assert len(sizes_of(drawn)) >= CLASSES
@@ -46,33 +46,33 @@ def test_whole_classes_are_taken_where_a_hundred_fit() -> None:
 def test_a_class_gives_equally_many_photos_where_whole_ones_do_not_fit(
     everything: list[int], count: int, most: int, classes: int
 ) -> None:
-    drawn, found = of_classes(table(everything), "audit", count)
+    drawn, found = sample_classes(table(everything), "audit", count)
     assert (found, len(sizes_of(drawn))) == (most, classes)
     assert sizes_of(drawn) == {c: min(everything[c], most) for c in sizes_of(drawn)}
     assert len(drawn) <= count
 
 
 def test_classes_of_one_photo_are_not_drawn() -> None:
-    drawn, _ = of_classes(table([1] * 50 + [4] * 5), "audit", 12)
+    drawn, _ = sample_classes(table([1] * 50 + [4] * 5), "audit", 12)
     assert set(sizes_of(drawn)) <= set(range(50, 55))
     assert set(sizes_of(drawn).values()) == {4}
 
 
 def test_sample_follows_from_names_alone() -> None:
     whole = table([8] * 30)
-    drawn, _ = of_classes(whole, "audit", 60)
+    drawn, _ = sample_classes(whole, "audit", 60)
     shuffled = ImageTable(whole.frame.sample(frac=1, random_state=1).reset_index(drop=True))
-    again, _ = of_classes(shuffled, "audit", 60)
+    again, _ = sample_classes(shuffled, "audit", 60)
     assert sorted(again.ids) == sorted(drawn.ids)
     assert drawn.ids == [i for i in whole.ids if i in set(drawn.ids)]  # in the table's order
-    for other in (of_classes(table([8] * 30, "other"), "audit", 60), of_classes(whole, "else", 60)):
+    for other in (sample_classes(table([8] * 30, "other"), "audit", 60), sample_classes(whole, "else", 60)):
         assert sorted(other[0].ids) != sorted(drawn.ids)
     # Who is there does not change how a class's own photos are chosen.
     alone = ImageTable(whole.frame[whole.frame["label"] == 3].reset_index(drop=True))
-    both = [set(of_classes(t, "audit", n)[0].ids) for t, n in ((alone, 4), (whole, 120))]
+    both = [set(sample_classes(t, "audit", n)[0].ids) for t, n in ((alone, 4), (whole, 120))]
     assert both[0] == {i for i in both[1] if i.startswith("3/")}
 
 
 def test_all_are_taken_where_all_fit() -> None:
     whole = table([1, 2, 3])
-    assert of_classes(whole, "audit", 6) == (whole, None)
+    assert sample_classes(whole, "audit", 6) == (whole, None)

@@ -28,7 +28,7 @@ from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import UNSURE, ShownQuery
@@ -79,7 +79,7 @@ def first_found(embeddings: Embeddings) -> pd.DataFrame:
     and on the first random background (``first_changed``), in the gallery as it is.
     """
     labels, gallery = embeddings.labels, np.asarray(embeddings.views[CLEAN, 0])
-    among = embeddings.given or Given.all_among_all(len(labels))
+    among = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
     ids = np.array(embeddings.ids, object)
     found = pd.DataFrame({"image_id": ids})
     for name, condition in (("first_clean", CLEAN), ("first_changed", RANDOM_BACKGROUND)):

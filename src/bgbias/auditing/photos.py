@@ -17,7 +17,7 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
 from bgbias.photos import sources
-from bgbias.photos.examination import SHOWN, Examination, Oddity
+from bgbias.photos.examination import SHOWN, PhotoValidator, PhotoIssue
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
 from bgbias.photos.sources import Source
 from bgbias.photos.table import ImageTable, Item, read_table
@@ -41,7 +41,7 @@ class PhotoCollection(Listing):
     """
 
     sums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    oddities: tuple[Oddity, ...] = ()
+    oddities: tuple[PhotoIssue, ...] = ()
     sessions: Mapping[str, str] = field(default_factory=dict)
     near_duplicates: int = 0
     same_view: Mapping[str, str] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def look_at(listing: Listing) -> PhotoCollection:
     Of photos of one class that show one view, the first by name is taken.
     """
     table = listing.table
-    seen = Examination(listing.left_out, listing.labelled, listing.upright, listing.linked)
+    seen = PhotoValidator(listing.left_out, listing.labelled, listing.upright, listing.linked)
     sums: dict[str, tuple[str, ...]] = {}
     sessions: dict[str, str] = {}
     for item in progress.track(_items(listing, seen), len(table), f"looking at {listing.name}"):
@@ -266,7 +266,7 @@ def _sample(listing: Listing, count: int | None) -> Listing:
             f" --sample {sampling.LEAST} or more, or 0 for all."
         )
     if listing.labelled:
-        drawn, most = sampling.of_classes(table, SAMPLE, count)
+        drawn, most = sampling.sample_classes(table, SAMPLE, count)
         there, chosen = (len(set(t.labels)) for t in (table, drawn))
         of_each = "whole classes" if most is None else f"at most {most} photos of each"
         classes = f": {chosen} of {there} classes, {of_each}"
@@ -276,7 +276,7 @@ def _sample(listing: Listing, count: int | None) -> Listing:
     return replace(listing, table=drawn, remarks=(*listing.remarks, remark))
 
 
-def _items(listing: Listing, seen: Examination) -> Iterator[Item]:
+def _items(listing: Listing, seen: PhotoValidator) -> Iterator[Item]:
     """The photos one by one with their bytes; one that cannot be read is noted."""
     for row in cast("list[dict[str, Any]]", listing.table.frame.to_dict("records")):
         name = row["image_id"]

@@ -10,7 +10,7 @@ from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.whole_gallery import among
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.results import uncertainty
 from bgbias.results.rows import seen, views_in
 from bgbias.results.uncertainty import Estimate
@@ -37,7 +37,7 @@ def compare(embeddings: Embeddings, names: Sequence[str]) -> AcrossSessions | No
     numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
     session = np.array([numbers.get(name, -1) for name in names], np.int64)
     clean, labels = np.asarray(embeddings.views[CLEAN, 0]), embeddings.labels
-    given = embeddings.given or Given.all_among_all(len(labels))
+    given = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
     # Matches of the query's own session are left out as re-identification leaves out those by its own camera.
     apart = replace(given, camera=session)
     has_own = (given.relevant(labels) > apart.relevant(labels)) & embeddings.asked

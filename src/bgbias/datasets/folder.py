@@ -81,7 +81,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     listing = None if params.class_level else sources.by_labels(files, name)
     names = [member for member in files.names if is_picture(member)]
     if listing is None:
-        listing = sources.of_names(files, names, name, params.class_level, LEVELS.format(name=name))
+        listing = sources.list_names(files, names, name, params.class_level, LEVELS.format(name=name))
     if masks := parts.get("masks"):
         doctor = f"python -m bgbias doctor {parts['photos']} --masks {masks}"
         listing = listing.with_masks(masks, f"datasets.{name}.options.masks", doctor)

@@ -133,14 +133,14 @@ def items_of(
             split=split,
             key_set=f"{key}|{'train' if photo.train else 'test'}",
             key_item=image_id,
-            data=squared(data, member) if params.square else data,
+            data=stretch_to_square(data, member) if params.square else data,
             query=photo.query,
             gallery=photo.gallery,
             camera=photo.camera,
         )
 
 
-def squared(data: bytes, name: str) -> bytes:
+def stretch_to_square(data: bytes, name: str) -> bytes:
     """A picture stretched to a square of its longer side, as PNG."""
     picture = Image.fromarray(pixels.decode(data, name))
     side = max(picture.size)

@@ -24,7 +24,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.models.settings import USUAL, How
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.photos.table import ImageTable
 
 if TYPE_CHECKING:
@@ -95,7 +95,9 @@ def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
     own = np.array([row_of[name] for name in crossed.ids])
     rows = np.repeat(own, m)
     queries = crossed.vectors.reshape(n * m, -1)
-    ranked = first_ranks(queries, rows, clean, labels, gallery.given or Given.all_among_all(len(labels)))
+    ranked = first_ranks(
+        queries, rows, clean, labels, gallery.given or QueryGallerySplit.all_among_all(len(labels))
+    )
     cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[own].astype(np.float64))
     return pd.DataFrame(
         {

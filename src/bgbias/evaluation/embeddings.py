@@ -10,7 +10,7 @@ import numpy as np
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.photos.places import Places
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
@@ -37,7 +37,7 @@ class Embeddings:
     usable: np.ndarray
     views: Mapping[View, np.ndarray]
     donors: Mapping[View, np.ndarray] = field(default_factory=dict)
-    given: Given | None = None
+    given: QueryGallerySplit | None = None
     originals: np.ndarray | None = None
     places: Places | None = None
 
@@ -93,7 +93,7 @@ def read(path: Path) -> Embeddings:
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    given, places = Given(**said) if said else None, Places(**where) if where else None
+    given, places = QueryGallerySplit(**said) if said else None, Places(**where) if where else None
     return Embeddings(ids.tolist(), labels, usable, views, donors, given, originals, places)
 
 

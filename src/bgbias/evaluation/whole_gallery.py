@@ -15,7 +15,7 @@ from bgbias.evaluation import metrics
 from bgbias.evaluation.left_out import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 
 DEEPEST_CMC = 10
 
@@ -34,7 +34,7 @@ def rankings(
     rows: np.ndarray,
     gallery: np.ndarray,
     labels: np.ndarray,
-    given: Given,
+    given: QueryGallerySplit,
     backgrounds: Sequence[Backgrounds] = (),
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
@@ -61,7 +61,7 @@ def rankings(
 
 
 def first_ranks(
-    queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: Given
+    queries: np.ndarray, rows: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: QueryGallerySplit
 ) -> Neighbours:
     """The neighbours of queries [Q, d], as ``rankings`` has them, deep enough for every metric of first ranks."""
     kept = _none(len(rows), labels, given)
@@ -74,7 +74,7 @@ def of_photos(
     queries: np.ndarray,
     gallery: np.ndarray,
     labels: np.ndarray,
-    given: Given,
+    given: QueryGallerySplit,
     counted: np.ndarray,
     backgrounds: Sequence[Backgrounds] = (),
 ) -> tuple[Neighbours, dict[str, np.ndarray]]:
@@ -101,7 +101,7 @@ def of_photos(
 
 
 def among(
-    queries: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: Given | None = None
+    queries: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: QueryGallerySplit | None = None
 ) -> Neighbours:
     """The neighbours of all N photos, seen as ``queries`` [N, d], among each other, seen as ``gallery`` [N, d]; where the dataset
     says who is asked, of those alone: all others have no neighbours.
@@ -113,7 +113,7 @@ def among(
     return kept
 
 
-def _none(number: int, labels: np.ndarray, given: Given) -> Neighbours:
+def _none(number: int, labels: np.ndarray, given: QueryGallerySplit) -> Neighbours:
     """No neighbours yet, of so many queries; room for R without any class that is asked for, which distractors are not."""
     deep = max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
     missing = np.full((number, deep), -1)

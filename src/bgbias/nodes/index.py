@@ -54,7 +54,7 @@ def index(study: Study, dataset: str) -> None:
     """Make a dataset's table of images and its photo store. Broken photos are left out, listed and counted."""
     import pandas as pd
 
-    from bgbias.photos.examination import LISTED, Examination
+    from bgbias.photos.examination import LISTED, PhotoValidator
     from bgbias.photos.table import COLUMNS, GIVEN, PLACE, ImageTable
 
     named = study.dataset(dataset)
@@ -65,7 +65,7 @@ def index(study: Study, dataset: str) -> None:
     with records.node(study, step("index", dataset=dataset)) as made:
         rows: list[dict[str, object]] = []
         upright = getattr(params, "upright", False)
-        seen = Examination(_not_read(study, dataset, module, parts), upright=upright)
+        seen = PhotoValidator(_not_read(study, dataset, module, parts), upright=upright)
         with writing(made.outputs["photos"]) as photos, writing(made.outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
                 if not seen.takes(item):

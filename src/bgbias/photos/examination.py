@@ -49,7 +49,7 @@ TURNED_MASKS = ("masks_turned_otherwise", "rotated_with_a_mask", "rotated_with_a
 
 
 @dataclass(frozen=True)
-class Oddity:
+class PhotoIssue:
     """What stood out: its name in records, what it is, what to do or what follows, and the photos, classes or folders."""
 
     name: str
@@ -73,7 +73,7 @@ class Oddity:
         return f"{self.what}: {len(self.found)} ({', '.join(self.found[:shown])}{more}): {self.remedy}"
 
 
-class Examination:
+class PhotoValidator:
     """Looks at every photo once, in any order; ``left_out``: image id to the reason and what to do.
 
     ``sums``: SHA-256 of the bytes of every photo that was taken, in hex digits.
@@ -199,7 +199,7 @@ class Examination:
         }
         return {name: sorted(values) for name, values in found.items() if values}
 
-    def noticed(self) -> Iterator[Oddity]:
+    def noticed(self) -> Iterator[PhotoIssue]:
         """What was left out, by reason, and what was found among the rest."""
         ids_of: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
         for image_id, reason in sorted(self.left_out.items()):
@@ -207,9 +207,9 @@ class Examination:
         for kind, ids in sorted(ids_of.items(), key=lambda of: of[0] in LEFT_OUT):
             name, why = (kind, f": {LEFT_OUT[kind]}") if kind in LEFT_OUT else ("left_out", "")
             if ids:
-                yield Oddity(name, f"left out{why}", self.left_out[ids[0]], tuple(ids))
+                yield PhotoIssue(name, f"left out{why}", self.left_out[ids[0]], tuple(ids))
         for name, values in self.findings.items():
-            yield Oddity(name, *FINDINGS[name], tuple(values))
+            yield PhotoIssue(name, *FINDINGS[name], tuple(values))
 
     def told(self, name: str) -> Iterator[str]:
         """The same as lines for a person."""

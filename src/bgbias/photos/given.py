@@ -8,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Given:
+class QueryGallerySplit:
     """``query`` and ``gallery`` bool [N]: which photos are asked, and among which; ``camera`` int64 [N]: which one took each, -1
     where that is not known.
     """
@@ -18,7 +18,7 @@ class Given:
     camera: np.ndarray
 
     @classmethod
-    def all_among_all(cls, photos: int) -> Given:
+    def all_among_all(cls, photos: int) -> QueryGallerySplit:
         """Every photo is asked among all others."""
         return cls(np.ones(photos, bool), np.ones(photos, bool), np.full(photos, -1))
 

@@ -20,7 +20,7 @@ LEAST = 2 * PER_CLASS  # so that there is somebody to be mistaken for
 KEPT = 4  # photos of a class, if it has so many, in any larger sample
 
 
-def of_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
+def sample_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
     """At most ``count`` photos (``LEAST`` or more), in the table's order, and the most of one class; None if classes are whole.
 
     Only classes of two photos or more are drawn, and each keeps at least four of them, if so many fit twice. ``purpose``

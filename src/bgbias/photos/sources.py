@@ -35,7 +35,7 @@ def in_memory(source: Any, name: str | None = None, named: NamedColumns = BY_NAM
     if isinstance(source, pd.DataFrame):
         return tables.in_frame(source, name or "photos", named=named)
     if hugging_face.is_dataset(source):
-        return _of_dataset(source, name or "photos", "the dataset", named)
+        return _list_dataset(source, name or "photos", "the dataset", named)
     # Cell by cell: pandas would take a list of pictures for a picture with one more axis.
     column = pd.Series(list(source), dtype=object)
     return tables.in_frame(pd.DataFrame({"path": column}), name or "photos", place="the list")
@@ -79,7 +79,7 @@ def at(
         listing = None if is_by_folders else by_labels(files, name or title(place))
         return listing or in_folder(files, name, class_level, level)
     if place.is_dir():
-        return _of_dataset(hugging_face.load(place), name or title(place), str(place), named)
+        return _list_dataset(hugging_face.load(place), name or title(place), str(place), named)
     if place.suffix.lower() in TABLES:
         return tables.in_file(place, name, named)
     if place.suffix.lower() == COCO:
@@ -104,7 +104,7 @@ def by_labels(files: Lookup, name: str) -> Listing | None:
     return with_labels(files, name)
 
 
-def _of_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Listing:
+def _list_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> Listing:
     frame, image = hugging_face.frame_of(dataset, place)
     named = replace(named, image=named.image or image)
     return tables.in_frame(frame, name, place=place, named=named)
@@ -144,14 +144,14 @@ def in_folder(
     if inside:
         beside = "beside the folders of the classes: put it into its own class's folder"
         left_out |= dict.fromkeys(loose, beside)
-    listing = of_names(files, inside or pictures, name, class_level if inside else 0, LEVELS, place_level)
+    listing = list_names(files, inside or pictures, name, class_level if inside else 0, LEVELS, place_level)
     locate = locator()
     folders = sorted({str(f) for n in listing.photos for f in PurePosixPath(n).parents} - {"."})
     linked = tuple(folder for folder in folders if locate(place / folder).is_symlink())
     return replace(listing, left_out=left_out, linked=linked)
 
 
-def of_names(
+def list_names(
     files: Lookup,
     names: list[str],
     name: str,

@@ -11,7 +11,7 @@ import pandas as pd
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 
 SPLITS = ("train", "val", "test", "unused")
 COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")
@@ -120,13 +120,15 @@ class ImageTable:
         return list(zip(self.frame["key_set"], self.frame["key_item"], strict=True))
 
     @property
-    def given(self) -> Given | None:
+    def given(self) -> QueryGallerySplit | None:
         """Who is asked among whom; None where every photo is asked among all others."""
         if "camera" not in self.frame:
             return None
         cameras = {name: number for number, name in enumerate(sorted(set(self.frame["camera"]) - {""}))}
         camera = self.frame["camera"].map(cameras).fillna(-1).to_numpy(np.int64)
-        return Given(self.frame["query"].to_numpy(bool), self.frame["gallery"].to_numpy(bool), camera)
+        return QueryGallerySplit(
+            self.frame["query"].to_numpy(bool), self.frame["gallery"].to_numpy(bool), camera
+        )
 
     @property
     def places(self) -> list[str] | None:

@@ -9,7 +9,7 @@ import pandas as pd
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind
@@ -118,7 +118,7 @@ def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: M
     row = embeddings.ids.index(image_id)
     own = int(embeddings.labels[row])
     gallery = np.asarray(embeddings.views[CLEAN, 0])
-    among = embeddings.given or Given.all_among_all(len(gallery))
+    among = embeddings.given or QueryGallerySplit.all_among_all(len(gallery))
 
     def finds(condition: str) -> tuple[FoundPhoto, ...]:
         near = gallery @ embeddings.views[condition, 0][row]

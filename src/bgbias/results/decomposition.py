@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, map_at_r
-from bgbias.photos.given import Given
+from bgbias.photos.given import QueryGallerySplit
 from bgbias.results import rows, uncertainty
 from bgbias.results.rows import Model, Values
 from bgbias.results.uncertainty import Estimate
@@ -44,7 +44,7 @@ def steps(values: Values) -> dict[str, Estimate]:
     }
 
 
-def by_chance(labels: np.ndarray, given: Given | None = None) -> dict[int, float]:
+def by_chance(labels: np.ndarray, given: QueryGallerySplit | None = None) -> dict[int, float]:
     """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
     classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
     """
