@@ -24,10 +24,10 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without")
 def test_settings_that_would_be_emulated_are_named() -> None:
     study = params.load(ROOT / "params.yaml", "cub50")
-    said = checks.emulated_precisions(study, frozenset())
+    said = checks.emulation_warning(study, frozenset())
     assert said.startswith("train.precision and attribution.precision of grid cub50: bf16")
     trained = [node for node in graph.in_order(study) if node.name == "train"]
-    assert checks.emulated_precisions(study, frozenset(trained)).startswith(
+    assert checks.emulation_warning(study, frozenset(trained)).startswith(
         "attribution.precision of grid cub50: bf16"
     )
 
@@ -38,15 +38,15 @@ def test_a_pretraining_says_itself_what_it_computes_in(tmp_path: Path) -> None:
     raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
     raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
-    said = checks.emulated_precisions(load(tmp_path, raw), frozenset())
+    said = checks.emulation_warning(load(tmp_path, raw), frozenset())
     assert said.startswith("pretrainings.own.precision of grid small: bf16")
 
 
 @pytest.mark.usefixtures("without")
 def test_what_is_made_or_computes_in_float32_is_not() -> None:
     study = params.load(ROOT / "params.yaml", "cub50")
-    assert not checks.emulated_precisions(study, frozenset(graph.in_order(study)))
-    assert not checks.emulated_precisions(params.load(ROOT / "params.yaml", "demo"), frozenset())
+    assert not checks.emulation_warning(study, frozenset(graph.in_order(study)))
+    assert not checks.emulation_warning(params.load(ROOT / "params.yaml", "demo"), frozenset())
 
 
 @pytest.mark.parametrize("instructions", [("avx512_bf16",), None])
@@ -55,4 +55,4 @@ def test_a_processor_that_knows_it_or_tells_nothing_is_not_doubted(
 ) -> None:
     monkeypatch.setattr(processor, "bf16", lambda: instructions)
     monkeypatch.setenv("PATH", "")
-    assert not checks.emulated_precisions(params.load(ROOT / "params.yaml", "cub50"), frozenset())
+    assert not checks.emulation_warning(params.load(ROOT / "params.yaml", "cub50"), frozenset())

@@ -127,6 +127,6 @@ def test_what_is_damaged_or_cannot_vouch_for_itself_is_made_again(study: Study) 
     kept = {k: v for k, v in records.read(figure).items() if k not in (sealed.SEAL, sealed.SEALED)}
     write_json(figure, kept)
     assert records.read(figure) == kept
-    assert records.of_now(study, fourth) == {}
+    assert records.read_current(study, fourth) == {}
     found = {f.node: f.why for f in freshness.examine(study) if f.state == "stale"}
     assert found == {fourth: "its record has no checksum of itself"}

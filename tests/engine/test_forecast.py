@@ -60,21 +60,21 @@ def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: P
     raw: dict[str, Any] = options(described(tmp_path))
     study = load(tmp_path, raw)
     assert costs(study)["embed"].unknown
-    assert "+?" in forecast.told(study)
+    assert "+?" in forecast.format_forecast(study)
     index.index(study, "squares")
-    assert "+?" in forecast.told(study)  # the backgrounds, which lie in folders
+    assert "+?" in forecast.format_forecast(study)  # the backgrounds, which lie in folders
     backgrounds.backgrounds(study, "noise")
     counted = costs(study)["embed"]
     assert not counted.unknown
     test = forecast.photos(study, "squares")
     assert test is not None
     assert counted.images == 4 * test["test"]
-    assert "+?" not in forecast.told(study)
+    assert "+?" not in forecast.format_forecast(study)
 
 
 def test_the_table_adds_up(own: Path) -> None:
     study = params.load(own, "paper")
-    lines = forecast.told(study).splitlines()
+    lines = forecast.format_forecast(study).splitlines()
     assert lines[0].startswith("forecast of grid paper: about ")
     nodes = [int(line.split()[1]) for line in lines[3:]]
     assert nodes[-1] == sum(nodes[:-1]) > 600
@@ -98,12 +98,12 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     # All others are done in no time, and a third of the trainings took 100 s each.
     finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
     finished |= {node.record(study): 100.0 for node in trains[::3]}
-    assert forecast.told(study, kept()).splitlines()[0] == (
+    assert forecast.format_forecast(study, kept()).splitlines()[0] == (
         "forecast of grid demo: about 20 min for one step after the other (estimate)"
     )
     assert forecast.seconds_each(study, kept()) == {"train": pytest.approx(100.0)}
     finished |= {node.record(study): 1.0 for node in graph.in_order(study)}
-    assert forecast.told(study, kept()).startswith("forecast of grid demo: nothing is left\n")
+    assert forecast.format_forecast(study, kept()).startswith("forecast of grid demo: nothing is left\n")
     # What is there and out of date has to run again, and tells how long that takes.
     stale = set(trains[:2])
     finished |= {node.record(study): 90.0 for node in stale}

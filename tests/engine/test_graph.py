@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import _study
 from bgbias.engine import forecast, freshness, graph
-from bgbias.engine.node import Made, Node
+from bgbias.engine.node import StepOutput, Node
 from bgbias.study.params import Study, load
 
 
@@ -26,7 +26,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[Node]:
     count: Counter[Node] = Counter()
     reads = Node.reads
 
-    def counted(self: Node, study: Study) -> dict[str, Made]:
+    def counted(self: Node, study: Study) -> dict[str, StepOutput]:
         count[self] += 1
         return reads(self, study)
 
@@ -38,7 +38,12 @@ def all_that_planning_asks(study: Study) -> list[Any]:
     freshness.examine(study)
     nodes = graph.in_order(study)
     made = [(graph.reads_from(study, n), graph.inputs(study, n.name, **n.keywords)) for n in nodes]
-    return [nodes, made, [graph.digest(study, n.name, **n.keywords) for n in nodes], forecast.told(study)]
+    return [
+        nodes,
+        made,
+        [graph.digest(study, n.name, **n.keywords) for n in nodes],
+        forecast.format_forecast(study),
+    ]
 
 
 def test_a_planning_asks_each_node_once_and_finds_what_asking_again_finds(
@@ -47,12 +52,12 @@ def test_a_planning_asks_each_node_once_and_finds_what_asking_again_finds(
     expected = all_that_planning_asks(study)
     assert max(asked.values()) > 5
     asked.clear()
-    with graph.remembered() as memory:
+    with graph.share_lookups() as memory:
         assert all_that_planning_asks(study) == expected
         assert set(asked) == set(expected[0])
         assert set(asked.values()) == {1}
     # A later block may go on with it, as rules' functions do that are called one by one.
-    with graph.remembered(memory), graph.remembered():
+    with graph.share_lookups(memory), graph.share_lookups():
         assert all_that_planning_asks(study) == expected
     assert set(asked.values()) == {1}
 
@@ -60,7 +65,7 @@ def test_a_planning_asks_each_node_once_and_finds_what_asking_again_finds(
 def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     study: Study, tmp_path: Path
 ) -> None:
-    with graph.remembered():
+    with graph.share_lookups():
         before = all_that_planning_asks(study)
     other = load(_study.write(tmp_path, 2))
     assert graph._memory is None
@@ -71,7 +76,7 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
 
 
 def test_what_a_caller_does_to_the_order_changes_no_later_answer(study: Study) -> None:
-    with graph.remembered():
+    with graph.share_lookups():
         first = graph.in_order(study)
         taken = first.pop()
         assert graph.in_order(study) == [*first, taken]

@@ -346,6 +346,6 @@ def test_finished_segmentation_is_known_to_belong_to_its_settings(
     study = load(tmp_path, raw)
     data_nodes(study)
     segment(study, PRETRAINED, "cpu")
-    assert records.of_now(study, step("segment", cell=PRETRAINED))
+    assert records.read_current(study, step("segment", cell=PRETRAINED))
     raw["segmentation"]["rounds"] = 2
-    assert not records.of_now(load(tmp_path, raw), step("segment", cell=PRETRAINED))
+    assert not records.read_current(load(tmp_path, raw), step("segment", cell=PRETRAINED))

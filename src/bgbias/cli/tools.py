@@ -129,7 +129,7 @@ def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     from bgbias.engine import checks
 
     study = load(params, grid)
-    print(costs.told(study))
+    print(costs.format_forecast(study))
     checks.check(study)
 
 

@@ -39,7 +39,7 @@ def arrivals(study: Study, only_grid: bool = False) -> Iterator[Arrival]:
             yield Arrival(dataset, "", f"no kind '{kind}'", None, f"write src/bgbias/datasets/{kind}.py")
             continue
         parts = parts_of(study, dataset)
-        indexed = records.of_now(study, step("index", dataset=dataset))
+        indexed = records.read_current(study, step("index", dataset=dataset))
         last = "" if indexed else f"python -m bgbias index {dataset}"
         if not parts:
             yield Arrival(dataset, "", "rendered", None, last)
@@ -74,7 +74,7 @@ def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...],
     target = study.files.at("part", dataset=dataset, part=part)
     size = next((s.size for s in sources if s.size), None)
     fetch = f"python -m bgbias fetch {dataset} {part}"
-    if target.exists() and records.of_now(study, step("fetch", dataset=dataset, part=part)):
+    if target.exists() and records.read_current(study, step("fetch", dataset=dataset, part=part)):
         return Arrival(dataset, part, "there", target.stat().st_size, last)
     folder = Path(study.paths.downloads)
     by_hand = next((folder / s.file for s in sources if s.file and (folder / s.file).exists()), None)

@@ -90,7 +90,9 @@ class Checks:
     def _match(self, dataset: str, fitted: str) -> None:
         """Refuse test classes without training photos, once both datasets are indexed."""
         indexed = [step("index", dataset=name) for name in (dataset, fitted)]
-        if (dataset, fitted) in self._matched or not all(records.of_now(self._study, n) for n in indexed):
+        if (dataset, fitted) in self._matched or not all(
+            records.read_current(self._study, n) for n in indexed
+        ):
             return
         self._matched.add((dataset, fitted))
         table, fitted_table = (node.file(self._study, "table") for node in indexed)
@@ -207,7 +209,7 @@ def _without_weights(build: Callable[[], Network]) -> Network:
             return build()
 
 
-def emulated_precisions(study: Study, current: Collection[Node]) -> str:
+def emulation_warning(study: Study, current: Collection[Node]) -> str:
     """A warning if steps of the grid that are to be made compute in bf16 and neither a GPU nor the
     processor has instructions for it; else empty.
     """

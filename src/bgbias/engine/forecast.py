@@ -69,7 +69,7 @@ NONE = Cost(disk=0.0, nodes=0)
 
 def forecast(study: Study) -> dict[str, Cost]:
     """The cost of each kind of node of the grid, in the order in which they run, finished ones included."""
-    return _summed(study, _each(study))
+    return _sum_costs(study, _each(study))
 
 
 def _each(study: Study) -> list[tuple[Node, Cost]]:
@@ -77,21 +77,21 @@ def _each(study: Study) -> list[tuple[Node, Cost]]:
     return [(n, cost(n.study(study), **n.keywords) if cost else Cost()) for n, cost in nodes]
 
 
-def _summed(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
+def _sum_costs(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
     costs: dict[str, Cost] = {}
     for node, cost in each:
         if node.name == "train" and "prepared" not in costs:
-            costs["prepared"] = _prepared(study)
+            costs["prepared"] = _preparation_cost(study)
         costs[node.name] = costs.get(node.name, NONE) + cost
     return costs
 
 
-def told(study: Study, current: Collection[Node] | None = None) -> str:
+def format_forecast(study: Study, current: Collection[Node] | None = None) -> str:
     """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
     each = _each(study)
-    costs = _summed(study, each)
+    costs = _sum_costs(study, each)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
-    left, paces = _left(study, each, current)
+    left, paces = _estimate_remaining(study, each, current)
     seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
     takes = f"about {minutes(seconds)} for one step after the other (estimate)" if left else "nothing is left"
     lines = [
@@ -113,7 +113,7 @@ def told(study: Study, current: Collection[Node] | None = None) -> str:
 
 def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
     """What a node of each kind may take that has to run, in the mean, in seconds: by passes, and as finished ones took."""
-    left, paces = _left(study, _each(study), current)
+    left, paces = _estimate_remaining(study, _each(study), current)
     return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in left.items()}
 
 
@@ -126,7 +126,7 @@ def pace_of(name: str, paces: Paces) -> float:
     return sum(took) / sum(guessed)
 
 
-def _left(
+def _estimate_remaining(
     study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None
 ) -> tuple[dict[str, list[float]], Paces]:
     """By kind, the guessed seconds of the nodes to run; and what finished ones took, outdated ones too, beside the guess."""
@@ -155,7 +155,7 @@ def _seconds(cost: Cost, side: int) -> float:
     return NODE_SECONDS * cost.nodes + work + cost.seconds
 
 
-def _prepared(study: Study) -> Cost:
+def _preparation_cost(study: Study) -> Cost:
     """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
     sides = _sides(study)
     photographed = {(d, sides[c.backbone]) for c in plan.cells(study) for d in plan.photographed(study, c)}
@@ -182,7 +182,7 @@ def _backgrounds(study: Study, pool: str) -> tuple[int, bool]:
     """Photos of a background set's three pools: as counted when they were made, else as params.yaml tells; and whether nobody
     knows.
     """
-    counted = records.of_now(study, step("backgrounds", pool=pool)).get("metrics", {})
+    counted = records.read_current(study, step("backgrounds", pool=pool)).get("metrics", {})
     if counted:
         return sum(int(counted[f"photos_{role}"]) for role in pools.ROLES), False
     numbers = [pools.expected_count(source) for source in study.backgrounds[pool].pools.values() if source]
@@ -204,7 +204,7 @@ def threads_by_photos(study: Study, dataset: str) -> int:
 
 def photos(study: Study, dataset: str) -> dict[str, int] | None:
     """Photos of each split: as counted by ``index``, else as the dataset is known to have them, else nothing."""
-    counted = records.of_now(study, step("index", dataset=dataset)).get("metrics", {})
+    counted = records.read_current(study, step("index", dataset=dataset)).get("metrics", {})
     splits = [s for s in ("train", "val", "test") if f"photos_{s}" in counted]
     if splits:
         return {split: int(counted[f"photos_{split}"]) for split in splits}

@@ -57,7 +57,7 @@ def examine(study: Study, deep: bool = False) -> list[Finding]:
     """
     if deep:
         forget(study.files.at("known_files"))
-    with graph.remembered():
+    with graph.share_lookups():
         return list(_examine(study, deep))
 
 
@@ -78,7 +78,7 @@ def _examine(study: Study, deep: bool) -> Iterator[Finding]:
         # To rename a file changes its inode: when a record that is aside was written, nobody knows.
         doubtful = _products(record) if deep or is_aside else _changed_after(path, _products(record))
         why = _mismatch(study, node, record, doubtful)
-        why = why or _replaced(record, [certified[n] for n in upstream if n in certified])
+        why = why or _explain_replaced(record, [certified[n] for n in upstream if n in certified])
         if why:
             outdated.add(node)
         yield Finding(node, "stale" if why else "current", why)
@@ -119,7 +119,7 @@ def accept(study: Study) -> list[str]:
     """
     accepted: dict[Node, dict[str, Any]] = {}
     lines = []
-    with graph.remembered():
+    with graph.share_lookups():
         for node in graph.in_order(study):
             path = node.record(study)
             record = sealed.of_any_time(path)
@@ -129,9 +129,9 @@ def accept(study: Study) -> list[str]:
             spec = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
             makers = {n.name for n in graph.reads_from(study, node)}
             changed = {k for k in record["spec"].keys() | spec.keys() if record["spec"].get(k) != spec.get(k)}
-            if changed - makers - CODE or _edited(study, record, _products(record)):
+            if changed - makers - CODE or _find_edited(study, record, _products(record)):
                 continue
-            if _replaced(record, [accepted[n] for n in upstream]):
+            if _explain_replaced(record, [accepted[n] for n in upstream]):
                 continue
             accepted[node] = record
             digest = graph.digest(study, node.name, **node.keywords)
@@ -201,7 +201,7 @@ def _changed_after(record: Path, products: Iterable[Path]) -> list[Path]:
     return [p for p in products if max(p.lstat().st_ctime_ns, p.stat().st_ctime_ns) >= written]
 
 
-def _edited(study: Study, record: dict[str, Any], products: Collection[Path]) -> str:
+def _find_edited(study: Study, record: dict[str, Any], products: Collection[Path]) -> str:
     """The first of some products that is not the one that a record certifies; empty if all are. Each is read once."""
     files = {os.fsencode(p.absolute()): p.stat() for p in products}
     sha256 = checksums.sha256_of(files, study.files.at("known_files"))
@@ -221,7 +221,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
     lost = [p for p in record["outputs"] if not Path(p).exists()]
     if lost:
         return f"{lost[0]} is missing"
-    edited = _edited(study, record, doubtful)
+    edited = _find_edited(study, record, doubtful)
     return f"{edited} has changed" if edited else ""
 
 
@@ -234,7 +234,7 @@ def _reasons(study: Study, node: Node, record: dict[str, Any]) -> list[str]:
     return reasons[:MOST_SETTINGS] + more or ["its digest changed"]
 
 
-def _replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:
+def _explain_replaced(record: dict[str, Any], upstream: list[dict[str, Any]]) -> str:
     """Why a product was not made from what lies there now, though settings and files are right; empty if it was."""
     now = {path: sha256 for other in upstream for path, sha256 in other.get("outputs", {}).items()}
     others = [p for p, sha256 in record["inputs"].items() if now.get(p, sha256) != sha256]

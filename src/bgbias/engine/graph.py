@@ -6,7 +6,7 @@ digests of the nodes that it reads from, by their names: nothing else. The diges
 that an edited margin or formula reruns that loss's cells and nothing else, and a new masker does not retrain a method that reads
 no masks.
 
-Whoever plans a whole grid asks the same again and again: within ``remembered`` it is found out once.
+Whoever plans a whole grid asks the same again and again: within ``share_lookups`` it is found out once.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bgbias import plugins
-from bgbias.engine.node import Made, Node, step
+from bgbias.engine.node import StepOutput, Node, step
 from bgbias.files import code
 from bgbias.files.checksums import recorded
 from bgbias.study.params import Study
@@ -26,7 +26,7 @@ _memory: dict[Hashable, Any] | None = None
 
 
 @contextmanager
-def remembered(memory: dict[Hashable, Any] | None = None) -> Iterator[dict[Hashable, Any]]:
+def share_lookups(memory: dict[Hashable, Any] | None = None) -> Iterator[dict[Hashable, Any]]:
     """Within it everything about a node of one study is looked up once (or taken from ``memory``, or from
     that of the block around this one): while nothing changes of what nodes and digests are made of.
     """
@@ -41,7 +41,7 @@ def remembered(memory: dict[Hashable, Any] | None = None) -> Iterator[dict[Hasha
 
 
 def once(what: Hashable, find: Callable[[], T]) -> T:
-    """What ``find`` gives; within ``remembered``, what it gave before for the same ``what``."""
+    """What ``find`` gives; within ``share_lookups``, what it gave before for the same ``what``."""
     if _memory is None:
         return find()
     if what not in _memory:
@@ -50,19 +50,19 @@ def once(what: Hashable, find: Callable[[], T]) -> T:
     return found
 
 
-def made_for(study: Study, reader: Node) -> dict[str, Made]:
+def find_inputs(study: Study, reader: Node) -> dict[str, StepOutput]:
     """Role to file: what ``reader`` reads."""
     return once(("reads", reader), lambda: reader.reads(study))
 
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
     """The files that a node reads, by role."""
-    return {role: made.path(study) for role, made in made_for(study, step(name, **subject)).items()}
+    return {role: made.path(study) for role, made in find_inputs(study, step(name, **subject)).items()}
 
 
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads, each once, in the order in which it names them."""
-    return list(dict.fromkeys(made.node for made in made_for(study, reader).values()))
+    return list(dict.fromkeys(made.node for made in find_inputs(study, reader).values()))
 
 
 def goals(study: Study) -> list[Node]:
@@ -106,7 +106,7 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     reader = step(name, **subject)
     upstream: dict[str, dict[str, str]] = {}
     for maker in reads_from(study, reader):
-        upstream.setdefault(maker.name, {})[maker.of] = _of(study, maker, reader)
+        upstream.setdefault(maker.name, {})[maker.of] = _maker_digest(study, maker, reader)
     read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
     settings = reader.settings(study)
     modules = reader.code(study)
@@ -119,7 +119,7 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     return known | settings | read
 
 
-def _of(study: Study, maker: Node, reader: Node) -> str:
+def _maker_digest(study: Study, maker: Node, reader: Node) -> str:
     """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it
     cannot have changed: it is what the reader's record says that it was.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from bgbias.engine.node import Made, Node, files_of, step
+from bgbias.engine.node import StepOutput, Node, files_of, step
 from bgbias.files.checksums import recorded
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
@@ -11,30 +11,30 @@ from bgbias.study.named import Named
 from bgbias.study.sources import own_weights, parts_of
 
 
-def photos(dataset: str) -> dict[str, Made]:
+def photos(dataset: str) -> dict[str, StepOutput]:
     return files_of(step("index", dataset=dataset), "table", "photos")
 
 
-def masks(study: Study, dataset: str) -> dict[str, Made]:
+def masks(study: Study, dataset: str) -> dict[str, StepOutput]:
     """The masks of a dataset's own masker."""
     masker = study.datasets[dataset].masker
     return files_of(step("masks", dataset=dataset, masker=masker), "masks", "mask_table")
 
 
-def pools(study: Study, dataset: str, *roles: str) -> dict[str, Made]:
+def pools(study: Study, dataset: str, *roles: str) -> dict[str, StepOutput]:
     """Pools of the backgrounds that a dataset names."""
     pool = study.datasets[dataset].backgrounds
     return files_of(step("backgrounds", pool=pool), *(f"{role}_pool" for role in roles))
 
 
-def textures(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
+def textures(study: Study, dataset: str, backbone: str) -> dict[str, StepOutput]:
     """Textures of a dataset's photos, as large as a backbone sees these."""
     return files_of(step("textures", dataset=dataset, backbone=backbone), "textures")
 
 
 def album(
     study: Study, dataset: str, needs: Collection[str], *roles: str, backbone: str = ""
-) -> dict[str, Made]:
+) -> dict[str, StepOutput]:
     """Photos, with what is needed of masks, backgrounds (these pools) and textures: what an ``Album`` opens."""
     return (
         photos(dataset)
@@ -44,23 +44,23 @@ def album(
     )
 
 
-def parts(study: Study, dataset: str) -> dict[str, Made]:
-    return {p: Made(step("fetch", dataset=dataset, part=p), "part") for p in parts_of(study, dataset)}
+def parts(study: Study, dataset: str) -> dict[str, StepOutput]:
+    return {p: StepOutput(step("fetch", dataset=dataset, part=p), "part") for p in parts_of(study, dataset)}
 
 
-def truth(study: Study, dataset: str) -> dict[str, Made]:
+def truth(study: Study, dataset: str) -> dict[str, StepOutput]:
     """Where the dataset says where its objects are."""
     if plan.truth(study, dataset) == "boxes":
         return {f"fetched {name}": part for name, part in parts(study, dataset).items()}
     return files_of(step("index", dataset=dataset), "truth")
 
 
-def weights(network: Named) -> dict[str, Made]:
+def weights(network: Named) -> dict[str, StepOutput]:
     """The fetched weights that a network starts from; nothing where they are random or a file of one's own."""
     return files_of(step("weights", owner=network.owner), "weights") if network.is_fetched else {}
 
 
-def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
+def backbone_weights(study: Study, cell: Cell) -> dict[str, StepOutput]:
     """What a cell's backbone begins with: what its pretraining made, or weights that are fetched."""
     if before := plan.pretraining(study, cell.backbone):
         dataset = before.params().dataset or cell.dataset
@@ -69,7 +69,7 @@ def backbone_weights(study: Study, cell: Cell) -> dict[str, Made]:
     return weights(plan.backbone(study, cell.backbone))
 
 
-def model(study: Study, cell: Cell) -> dict[str, Made]:
+def model(study: Study, cell: Cell) -> dict[str, StepOutput]:
     """A cell's network: the trained one, or what its backbone comes with."""
     if plan.trains(study, cell):
         return files_of(step("train", cell=cell), "model")
@@ -80,10 +80,10 @@ def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     """Settings of the node ``reader``: the cell's backbone; what its pretraining made is that node's product."""
     if plan.pretraining(study, cell.backbone):
         return _without_weights(study, cell.backbone)
-    return own_backbone(study, cell.backbone, step(reader, cell=cell))
+    return backbone_settings(study, cell.backbone, step(reader, cell=cell))
 
 
-def own_backbone(study: Study, name: str, node: Node) -> dict[str, Any]:
+def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
     """Settings of a node: a backbone before any pretraining, whose own weights are known by content. Fetched ones
     are known by the node that brings them, whatever mirror they are from.
     """
@@ -101,7 +101,7 @@ def _without_weights(study: Study, name: str) -> dict[str, Any]:
     return {"backbone": {k: v for k, v in study.backbones[name].items() if k not in of_nodes}}
 
 
-def untrained(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
+def network_settings(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     """Settings: what a cell's network is, where no training's digest says it. A cell that is several networks is an error."""
     plan.check_is_network(study, cell)
     if plan.trains(study, cell):

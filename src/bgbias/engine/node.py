@@ -5,7 +5,7 @@ A node's file is the only place that says of it
 ``SUBJECT``                  the wildcards that name what it works on: ``("dataset", "masker")``; ``("cell",)`` for a model;
 ``OUTPUTS``                  its files: name to pattern (``study/paths.py`` says where the roots are); one of them, its record, is
                              called ``<node>_record``. Names are the whole project's: no two nodes use the same;
-``reads(study, ...)``        role to ``Made``: every file that it reads, by the node that makes it; nothing if it does not say;
+``reads(study, ...)``        role to ``StepOutput``: every file that it reads, by the node that makes it; nothing if it does not say;
 ``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
 ``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say,
                              but for the backbone of a model (a cell) that it runs on a device.
@@ -138,7 +138,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Made:
+class StepOutput:
     """A file that is read: which output of which node."""
 
     node: Node
@@ -154,6 +154,6 @@ def step(name: str, /, **subject: Any) -> Node:
     return Node(name, tuple(sorted(subject.items())))
 
 
-def files_of(maker: Node, *outputs: str) -> dict[str, Made]:
+def files_of(maker: Node, *outputs: str) -> dict[str, StepOutput]:
     """Some outputs of a node that are read, by the outputs' own names."""
-    return {output: Made(maker, output) for output in outputs}
+    return {output: StepOutput(maker, output) for output in outputs}

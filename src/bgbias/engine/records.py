@@ -71,7 +71,7 @@ def read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def of_now(study: Study, maker: Node) -> dict[str, Any]:
+def read_current(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
     path = maker.record(study)
     record = sealed.of_any_time(path) if path.exists() else {}
@@ -82,7 +82,7 @@ def of_now(study: Study, maker: Node) -> dict[str, Any]:
 
 def is_current(study: Study, maker: Node) -> bool:
     """Whether a node's products are there, made with the settings of now from the files that lie there now."""
-    record, read = of_now(study, maker), graph.inputs(study, maker.name, **maker.keywords)
+    record, read = read_current(study, maker), graph.inputs(study, maker.name, **maker.keywords)
     if not record or not all(path.exists() for path in [*read.values(), *maker.outputs(study).values()]):
         return False
     return all(record["inputs"].get(str(path)) == sha256(path) for path in read.values())
@@ -111,7 +111,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
         # First of all: an edit that is saved from now on is none of the code that works here.
         by = code.modules(*worker.code(study))
-        with graph.remembered():
+        with graph.share_lookups():
             made = Record(outputs, graph.digest(study, name, **subject))
             spec = graph.spec(study, name, **subject)
             read = {str(p): sha256(p) for p in inputs.values()}
@@ -211,7 +211,7 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
     remedy = f"`snakemake --cores all --config grid={study.grid}` makes what is out of date."
     for upstream in graph.reads_from(study, reader):
         path = upstream.record(study)
-        certified = of_now(study, upstream)
+        certified = read_current(study, upstream)
         if not certified:
             raise UserError(
                 f"{reader.name} {label} would read from {upstream.label}, which was not made with the settings of now"

@@ -14,7 +14,7 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import forecast, freshness, graph, resume
-from bgbias.engine.checks import Checks, emulated_precisions
+from bgbias.engine.checks import Checks, emulation_warning
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
 from bgbias.errors import UserError
 from bgbias.files import sealed
@@ -59,13 +59,13 @@ class Rules:
         if occupied:
             return occupied
         accepted = freshness.accept(self.study) if touched else []
-        with graph.remembered(self._memory):
+        with graph.share_lookups(self._memory):
             findings = freshness.settle(self.study)
             self._current = freshness.current(findings)
             lines = [
                 *accepted,
                 freshness.out_of_date(findings),
-                emulated_precisions(self.study, self._current),
+                emulation_warning(self.study, self._current),
             ]
         return "\n".join(filter(None, lines))
 
@@ -82,12 +82,12 @@ class Rules:
 
     def forecast(self) -> str:
         """What the steps that are not current will cost."""
-        with graph.remembered(self._memory):
-            return forecast.told(self.study, self._current)
+        with graph.share_lookups(self._memory):
+            return forecast.format_forecast(self.study, self._current)
 
     def seconds(self) -> dict[str, float]:
         """What a job of each rule may take."""
-        with graph.remembered(self._memory):
+        with graph.share_lookups(self._memory):
             each = forecast.seconds_each(self.study, self._current)
         return each | {job: sum(each.get(name, 0.0) for name in steps) for job, steps in STEPS.items()}
 
@@ -105,11 +105,11 @@ class Rules:
         """
         nodes = [self.step(name, wildcards) for name in _steps(rule)]
         needed: dict[Path, Node] = {}
-        with graph.remembered(self._memory):
+        with graph.share_lookups(self._memory):
             for node in nodes:
                 if check and node not in self._current:
                     self._checks.check(node)
-                for made in graph.made_for(self.study, node).values():
+                for made in graph.find_inputs(self.study, node).values():
                     needed |= {made.path(self.study): made.node, made.node.record(self.study): made.node}
             read = [
                 (path, self._is_forced(maker, forced)) for path, maker in needed.items() if maker not in nodes
@@ -135,7 +135,7 @@ class Rules:
         is a job that a cluster gave a GPU and that finds none. ``again``: also what is up to date.
         """
         nodes = [self.step(name, wildcards) for name in _steps(rule)]
-        with graph.remembered(self._memory):
+        with graph.share_lookups(self._memory):
             expected = ",".join(graph.digest(self.study, n.name, **n.keywords) for n in nodes)
         words = [rule.removesuffix("_untrained")]
         if nodes[0].cell:
@@ -163,7 +163,7 @@ class Rules:
 
     def records(self, *names: str) -> list[str]:
         """The records of all the grid's steps of some kinds: a target that asks for them asks for everything they certify."""
-        with graph.remembered(self._memory):
+        with graph.share_lookups(self._memory):
             return [str(n.record(self.study)) for n in graph.in_order(self.study) if n.name in names]
 
     def methods(self, asked: bool) -> str:

@@ -9,7 +9,7 @@ from bgbias import plugins, progress
 from bgbias.attacks import Strength
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -23,7 +23,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     embeddings = files_of(step("embed", cell=cell), "embeddings")
     return inputs.photos(cell.dataset) | inputs.model(study, cell) | embeddings
 
@@ -32,7 +32,7 @@ def settings(study: Study, cell: Cell) -> Settings:
     return {
         "attacked": study.attacked.model_dump(),
         "precision": study.evaluation.precision,
-        **inputs.untrained(study, cell, "attack"),
+        **inputs.network_settings(study, cell, "attack"),
     }
 
 

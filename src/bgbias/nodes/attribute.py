@@ -4,7 +4,7 @@ import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Settings, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -20,7 +20,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     true = inputs.truth(study, cell.dataset) if plan.truth(study, cell.dataset) == "masks" else {}
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
 
@@ -31,7 +31,7 @@ def settings(study: Study, cell: Cell) -> Settings:
     return {
         "attribution": study.attribution.model_dump(exclude=left_out),
         "distance": plan.distance(cell),
-        **inputs.untrained(study, cell, "attribute"),
+        **inputs.network_settings(study, cell, "attribute"),
         **inputs.mask_policy(study),
     }
 

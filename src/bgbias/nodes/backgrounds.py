@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import Made, Settings, files_of, step
+from bgbias.engine.node import StepOutput, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import elsewhere, fingerprint, recorded
 from bgbias.files.store import writing
@@ -25,7 +25,7 @@ OUTPUTS = {
 COLLECTION = ("backgrounds", "pool_table")
 
 
-def reads(study: Study, pool: str) -> dict[str, Made]:
+def reads(study: Study, pool: str) -> dict[str, StepOutput]:
     """A proposal, or photos that lists name; nothing where the pools are drawn or lie in folders."""
     if study.backgrounds[pool].propose:
         return files_of(step("propose", pool=pool), "proposal")

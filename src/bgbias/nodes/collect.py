@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Made, Settings, files_of, step
+from bgbias.engine.node import Limits, StepOutput, Settings, files_of, step
 from bgbias.files.atomic import replacing
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
@@ -31,13 +31,13 @@ OUTPUTS = {
 LIMITS = Limits(minutes=60)
 
 
-def reads(study: Study) -> dict[str, Made]:
-    read: dict[str, Made] = {}
+def reads(study: Study) -> dict[str, StepOutput]:
+    read: dict[str, StepOutput] = {}
     for cell in plan.cells(study):
         for output in ("scores", "queries"):
-            read[f"{output} {cell.name}"] = Made(step("score", cell=cell), output)
+            read[f"{output} {cell.name}"] = StepOutput(step("score", cell=cell), output)
     for cell in plan.attributed(study):
-        read[f"attribution {cell.name}"] = Made(step("attribute", cell=cell), "attribution")
+        read[f"attribution {cell.name}"] = StepOutput(step("attribute", cell=cell), "attribution")
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")

@@ -2,7 +2,7 @@
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Settings, files_of, step
+from bgbias.engine.node import Limits, StepOutput, Settings, files_of, step
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -16,7 +16,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "test")
     return seen | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings")
 
@@ -25,7 +25,7 @@ def settings(study: Study, cell: Cell) -> Settings:
     return {
         "crossing": study.crossing.model_dump(),
         "precision": study.evaluation.precision,
-        **inputs.untrained(study, cell, "cross"),
+        **inputs.network_settings(study, cell, "cross"),
         **inputs.mask_policy(study),
     }
 

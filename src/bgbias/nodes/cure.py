@@ -14,7 +14,7 @@ import numpy as np
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
 from bgbias.files.store import ImageStore
 from bgbias.models.settings import How
@@ -40,7 +40,7 @@ TIMED = 64  # pictures, in memory
 DRAWN = (RANDOM_BACKGROUND, 0)  # how validation photos are seen that a fit is judged by
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "val", "test")
     masks = files_of(step("remask", dataset=cell.dataset, backbone=cell.backbone), "seen_masks", "remasking")
     return seen | inputs.model(study, cell) | masks | files_of(step("embed", cell=cell), "embeddings")
@@ -50,7 +50,7 @@ def settings(study: Study, cell: Cell) -> Settings:
     return {
         "cures": study.cures.model_dump(),
         "precision": study.evaluation.precision,
-        **inputs.untrained(study, cell, "cure"),
+        **inputs.network_settings(study, cell, "cure"),
         **inputs.mask_policy(study),
     }
 

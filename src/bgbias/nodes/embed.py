@@ -3,7 +3,7 @@
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.evaluation import conditions, embeddings
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
@@ -17,9 +17,9 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if parts := plan.folds_of(study, cell):
-        return {f"embeddings {p.name}": Made(step("embed", cell=p), "embeddings") for p in parts}
+        return {f"embeddings {p.name}": StepOutput(step("embed", cell=p), "embeddings") for p in parts}
     needs = conditions.needs(study.evaluation.conditions)
     return inputs.album(study, cell.dataset, needs, "test") | inputs.model(study, cell)
 
@@ -28,7 +28,11 @@ def settings(study: Study, cell: Cell) -> Settings:
     if plan.folds_of(study, cell):
         return {}
     evaluation = study.evaluation.model_dump(exclude={"batch_size"})
-    return {"evaluation": evaluation, **inputs.untrained(study, cell, "embed"), **inputs.mask_policy(study)}
+    return {
+        "evaluation": evaluation,
+        **inputs.network_settings(study, cell, "embed"),
+        **inputs.mask_policy(study),
+    }
 
 
 def uses(study: Study, cell: Cell) -> Modules:

@@ -3,7 +3,7 @@
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN
@@ -19,10 +19,11 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if parts := plan.folds_of(study, cell):
         return {
-            f"embeddings {p.name}": Made(step("embed_training", cell=p), "training_embeddings") for p in parts
+            f"embeddings {p.name}": StepOutput(step("embed_training", cell=p), "training_embeddings")
+            for p in parts
         }
     return inputs.photos(_dataset(study, cell)) | inputs.model(study, cell)
 
@@ -33,7 +34,7 @@ def settings(study: Study, cell: Cell) -> Settings:
     return {
         "evaluation": {"precision": study.evaluation.precision},
         "probes": {"dataset": _dataset(study, cell), "photos": _most(study, cell)},
-        **inputs.untrained(study, cell, "embed_training"),
+        **inputs.network_settings(study, cell, "embed_training"),
     }
 
 

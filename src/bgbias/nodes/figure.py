@@ -1,7 +1,7 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.report import figures, names
 from bgbias.study.params import Study
@@ -19,7 +19,7 @@ def goals(study: Study) -> list[dict[str, str]]:
     return [{"figure": name} for name in figures.wanted(study)]
 
 
-def reads(study: Study, figure: str) -> dict[str, Made]:
+def reads(study: Study, figure: str) -> dict[str, StepOutput]:
     """What the figure shows; one that the grid does not have is an error."""
     wanted = figures.wanted(study)
     if figure not in wanted:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bgbias import progress
 from bgbias.engine import graph, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
-from bgbias.engine.node import Made, Modules, Settings, step
+from bgbias.engine.node import StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.store import writing
 from bgbias.images import pixels
@@ -30,7 +30,7 @@ OUTPUTS = {
 COLLECTION = ("photos", "photos")
 
 
-def reads(study: Study, dataset: str) -> dict[str, Made]:
+def reads(study: Study, dataset: str) -> dict[str, StepOutput]:
     return inputs.parts(study, dataset)
 
 

@@ -11,7 +11,7 @@ from bgbias import progress
 from bgbias.compute.device import describe
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
-from bgbias.engine.node import Limits, Made, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import recorded
 from bgbias.files.store import ImageStore, writing
@@ -50,7 +50,7 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
     return [{"dataset": dataset, "masker": study.masker(masker or study.datasets[dataset].masker).name}]
 
 
-def reads(study: Study, dataset: str, masker: str) -> dict[str, Made]:
+def reads(study: Study, dataset: str, masker: str) -> dict[str, StepOutput]:
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
     return photos | inputs.weights(study.masker(masker))
 

@@ -4,7 +4,7 @@ import shutil
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
@@ -22,7 +22,7 @@ LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "pretraining_history"  # grows while the node works
 
 
-def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, Made]:
+def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, StepOutput]:
     seen = inputs.album(study, dataset, _named(study, backbone).params().needs, backbone=backbone)
     return seen | inputs.weights(plan.backbone(study, backbone))
 
@@ -32,7 +32,7 @@ def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     return {
         "pretraining": {"kind": named.kind, **named.params().model_dump(exclude={"dataset"})},
-        **inputs.own_backbone(study, backbone, node),
+        **inputs.backbone_settings(study, backbone, node),
         **(inputs.mask_policy(study) if "masks" in named.params().needs else {}),
     }
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bgbias.engine import records
-from bgbias.engine.node import Made, Settings, files_of, step
+from bgbias.engine.node import StepOutput, Settings, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -14,13 +14,13 @@ OUTPUTS = {
 }
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     """The embeddings; those of training photos, and what both are of, where probes are fitted on these."""
     read = files_of(step("embed", cell=cell), "embeddings")
     if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
         return read
     of_training = step("embed_training", cell=plan.fitted_cell(study, cell))
-    tables = {f"table {d}": Made(step("index", dataset=d), "table") for d in (cell.dataset, fitted)}
+    tables = {f"table {d}": StepOutput(step("index", dataset=d), "table") for d in (cell.dataset, fitted)}
     return read | files_of(of_training, "training_embeddings") | tables
 
 

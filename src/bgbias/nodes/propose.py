@@ -13,7 +13,7 @@ from bgbias import progress
 from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.checksums import elsewhere, fingerprint, recorded
@@ -40,7 +40,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, pool: str) -> dict[str, Made]:
+def reads(study: Study, pool: str) -> dict[str, StepOutput]:
     return inputs.weights(study.masker(_proposal(study, pool).masker))
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.models import backbones
@@ -30,7 +30,7 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
-def reads(study: Study, dataset: str, backbone: str) -> dict[str, Made]:
+def reads(study: Study, dataset: str, backbone: str) -> dict[str, StepOutput]:
     return inputs.album(study, dataset, {"masks", "backgrounds"}, "test") | inputs.weights(
         study.masker_of(dataset)
     )

@@ -11,7 +11,7 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import torch
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Settings, step
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -28,7 +28,7 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 NETWORKS = 4  # the model's own, and one of each level that forgot
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.engine.node import Made, Modules, Settings, files_of, step
+from bgbias.engine.node import StepOutput, Modules, Settings, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.study import CELL, Cell, Study
@@ -24,7 +24,7 @@ OUTPUTS = {
 }
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     return files_of(step("embed", cell=cell), "embeddings")
 
 

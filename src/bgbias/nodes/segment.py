@@ -4,7 +4,7 @@ import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
 from bgbias.segmentation import episodes
@@ -21,12 +21,15 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> Settings:
-    return {"segmentation": study.segmentation.model_dump(), **inputs.untrained(study, cell, "segment")}
+    return {
+        "segmentation": study.segmentation.model_dump(),
+        **inputs.network_settings(study, cell, "segment"),
+    }
 
 
 def uses(study: Study, cell: Cell) -> Modules:

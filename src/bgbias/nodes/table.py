@@ -1,7 +1,7 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study
@@ -22,7 +22,7 @@ def goals(study: Study) -> list[dict[str, str]]:
     return [{"table": name} for name in tables.wanted(study)]
 
 
-def reads(study: Study, table: str) -> dict[str, Made]:
+def reads(study: Study, table: str) -> dict[str, StepOutput]:
     """What the table is made of; one that the grid does not have is an error."""
     wanted = tables.wanted(study)
     if table not in wanted:

@@ -5,7 +5,7 @@ import shutil
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
-from bgbias.engine.node import Limits, Made, Modules, Settings, step
+from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.models.settings import How
@@ -24,7 +24,7 @@ LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "history"  # grows while the node works
 
 
-def reads(study: Study, cell: Cell) -> dict[str, Made]:
+def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     plan.check_is_network(study, cell)
     if not plan.trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyarrow.parquet import read_schema
 
-from bgbias.engine.node import Made, files_of, step
+from bgbias.engine.node import StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.photos.places import PLACE
 from bgbias.photos.table import ImageTable, read_table
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bgbias.study.album import Album
 
-Sources = dict[str, Made]
+Sources = dict[str, StepOutput]
 
 
 def collected(*outputs: str) -> Sources:
@@ -33,7 +33,7 @@ def collected(*outputs: str) -> Sources:
 
 def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
     """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
-    return {f"{output} {c.name}": Made(step(name, cell=c), output) for c in cells for output in outputs}
+    return {f"{output} {c.name}": StepOutput(step(name, cell=c), output) for c in cells for output in outputs}
 
 
 def reading(
@@ -47,7 +47,7 @@ def reading(
 
     def reads(study: Study) -> Sources:
         datasets = plan.datasets(study) if photos else ()
-        tables = {f"table {d}": Made(step("index", dataset=d), "table") for d in datasets}
+        tables = {f"table {d}": StepOutput(step("index", dataset=d), "table") for d in datasets}
         return collected(*outputs) | tables | (of_models(of[0](study), *of[1:]) if of else {})
 
     return reads
@@ -55,7 +55,7 @@ def reading(
 
 def printed(*numbers: int) -> Sources:
     """Tables of the report by their numbers."""
-    return {t: Made(step("table", table=t), "table_csv") for t in map("table{}".format, numbers)}
+    return {t: StepOutput(step("table", table=t), "table_csv") for t in map("table{}".format, numbers)}
 
 
 def table(study: Study, number: int) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def test_splits(study: Study) -> dict[str, ImageTable]:
     return {dataset: read_table(path).split("test") for dataset, path in tables.items()}
 
 
-def of_cells(study: Study, read: Mapping[str, Made], output: str) -> pd.DataFrame:
+def of_cells(study: Study, read: Mapping[str, StepOutput], output: str) -> pd.DataFrame:
     """The files of this output, CSV or Parquet, one below the other, with their cells' names."""
     frames = []
     for made in read.values():
@@ -92,7 +92,7 @@ def of_cells(study: Study, read: Mapping[str, Made], output: str) -> pd.DataFram
     return rows.together(frames)
 
 
-def excluded(study: Study, read: Mapping[str, Made]) -> dict[str, int]:
+def excluded(study: Study, read: Mapping[str, StepOutput]) -> dict[str, int]:
     """Test photos of each dataset that masks exclude; nothing without the ``mask_report``."""
     if "mask_report" not in read:
         return {}

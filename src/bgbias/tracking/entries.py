@@ -268,7 +268,7 @@ def named_metrics(values: Mapping[str, float]) -> dict[str, float]:
     return ours | {key: value for key, value in values.items() if key not in calls}
 
 
-def described(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, str]:
+def description_tags(title: str, metrics: Mapping[str, float], grid: str) -> dict[str, str]:
     """The tags of a model's description: the results so far, in the units of the tables."""
     measured = [row for row in _PAGES["described"] if row[1] in metrics]
     heads = [head for head, *_ in measured] or [NOTHING]

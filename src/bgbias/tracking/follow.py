@@ -29,7 +29,7 @@ from bgbias.tracking.entries import (
     MODEL_RUN,
     Collection,
     Entry,
-    described,
+    description_tags,
     entry_of,
     named_metrics,
 )
@@ -156,7 +156,7 @@ def _is_alive(process: psutil.Process | None) -> bool:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadRecord:
     """What a record shows, and the state of its file."""
 
     stamp: Stamp
@@ -170,7 +170,7 @@ class Records:
     def __init__(self, folders: Iterable[Path], grid: str) -> None:
         self.grid = grid
         self._folders = tuple(folders)
-        self._read: dict[Path, _Read] = {}
+        self._read: dict[Path, _ReadRecord] = {}
         self._entries: dict[str, Entry] = {}
 
     @property
@@ -195,18 +195,18 @@ class Records:
             self._entries = {entry.key: entry for entry in [*steps, *models_of(steps)]}
         return self._entries
 
-    def _look(self, path: Path) -> _Read:
+    def _look(self, path: Path) -> _ReadRecord:
         """A record as it was read before, or is now if its step is at work or the file has changed."""
         before, stamp = self._read.get(path), _stamp(path)
         if before and before.stamp == stamp and not (before.entry and before.entry.status == "RUNNING"):
             return before
         try:
-            read = _Read(stamp, _entry(path))
+            read = _ReadRecord(stamp, _entry(path))
         except (OSError, KeyError, TypeError, ValueError) as error:
             # The file may have vanished between listing and reading, as running records do.
             if stamp is not None:
                 log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
-            read = _Read(stamp, None, is_damaged=stamp is not None)
+            read = _ReadRecord(stamp, None, is_damaged=stamp is not None)
         return before if before == read else read
 
 
@@ -270,7 +270,7 @@ def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:
             if _belongs(entry, chain):
                 chain.append(entry)
         if chain:
-            yield _joined(chain)
+            yield _join(chain)
 
 
 def _belongs(entry: Entry, chain: list[Entry]) -> bool:
@@ -281,16 +281,16 @@ def _belongs(entry: Entry, chain: list[Entry]) -> bool:
     if digests:
         return any(step.digest in digests for step in chain)
     # A backbone as it comes has no training to be known by.
-    return chain[0].node == "embed" and _untrained(entry) == _untrained(chain[0])
+    return chain[0].node == "embed" and _read_untrained(entry) == _read_untrained(chain[0])
 
 
-def _untrained(entry: Entry) -> dict[str, str]:
+def _read_untrained(entry: Entry) -> dict[str, str]:
     """What a step's record says of the backbone and the photos that it was made of."""
     settings = entry.upstream | entry.params
     return {k: v for k, v in settings.items() if k.partition(".")[0] in UNTRAINED}
 
 
-def _joined(chain: list[Entry]) -> Entry:
+def _join(chain: list[Entry]) -> Entry:
     first = chain[0]
     params = {k: v for step in reversed(chain) for k, v in step.params.items() if k != "metrics"}
     results = {k: v for step in chain for k, v in step.metrics.items() if k not in OF_STEPS}
@@ -317,7 +317,7 @@ def _joined(chain: list[Entry]) -> Entry:
         tags={k: first.tags[k] for k in TAGS if k in first.tags}
         | {"node": MODEL_RUN, "mlflow.source.name": "bgbias"}
         | {"upstream": json.dumps(digests, sort_keys=True)}
-        | described(title, metrics, first.tags.get("grid", "")),
+        | description_tags(title, metrics, first.tags.get("grid", "")),
         metrics=metrics,
         files=tuple(path for step in chain for path in step.tables),
         tables=(),
