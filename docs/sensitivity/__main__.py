@@ -144,7 +144,7 @@ def seen(study: Study, cell: Cell, variants: Iterable[str]) -> Iterator[pd.DataF
     photos = album.evaluation(album.table("test"), {"masks", "backgrounds", "inpainted"}, "test")
     for variant in variants:
         shown = changed(photos, album.truth(), variant)
-        queries = scores.of_queries(embedding.embed(model, shown, VIEWS), {})
+        queries = scores.score_queries(embedding.embed(model, shown, VIEWS), {})
         kept = queries.loc[queries["setting"] != QUERY_ONLY, KEPT]
         yield kept.assign(**cell.wildcards, masks=variant)
 

@@ -68,7 +68,7 @@ def test_matches_of_the_own_session_are_left_out() -> None:
     assert found.clean.value == pytest.approx(np.mean(naive(clean, clean)))
     changed = [np.mean(naive(photos.views["random_background", draw], clean)) for draw in (0, 1)]
     assert found.drop.value == pytest.approx(1 - np.mean(changed) / found.clean.value)
-    with_all = scores.of_queries(photos, {})
+    with_all = scores.score_queries(photos, {})
     with_all = with_all[(with_all["condition"] == "clean") & (with_all["setting"] == "symmetric")]
     assert found.clean.value < with_all["map_at_r"].mean() - 0.1
     similar = clean @ clean.T - 9 * np.eye(len(clean))

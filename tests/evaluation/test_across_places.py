@@ -92,7 +92,7 @@ SIZES = {
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 def test_levels_are_those_of_a_twin_that_goes_photo_by_photo(sizes):
     embeddings = collection(sizes)
-    found = scores.of_queries(embeddings, {}).set_index(["setting", "condition", "draw", "image_id"])[
+    found = scores.score_queries(embeddings, {}).set_index(["setting", "condition", "draw", "image_id"])[
         "map_at_r"
     ]
     for settings, conditions in across_places.SETTINGS.items():
@@ -110,7 +110,7 @@ def test_a_model_that_tells_photos_by_their_class_alone_finds_as_much_at_every_p
     embeddings = collection([[3, 9], [12, 4], [5, 5]])
     of_class = unit(np.random.default_rng(1).normal(size=(3, 8)))[embeddings.labels]
     views = dict.fromkeys(embeddings.views, of_class)
-    found = scores.of_queries(Embeddings(**vars(embeddings) | {"views": views}), {})
+    found = scores.score_queries(Embeddings(**vars(embeddings) | {"views": views}), {})
     ours = found[found["setting"].isin(list(itertools.chain(*across_places.SETTINGS)))]
     assert (ours["map_at_r"].dropna() == 1).all()
     assert len(ours["map_at_r"].dropna()) > len(ours) / 2
@@ -121,7 +121,7 @@ def test_a_class_of_one_place_is_asked_nowhere_and_distracts_nobody():
     kept = with_others.labels < 2
     names = np.array(list("ab"))[with_others.places.own[kept]]
     assert (with_others.places.drawn[:, ~kept] == -1).all()
-    found = scores.of_queries(with_others, {})
+    found = scores.score_queries(with_others, {})
     alone = found[(found["setting"] == OTHER_PLACE) & (found["label"] == 2)]
     assert len(alone)
     assert alone["map_at_r"].isna().all()
@@ -202,7 +202,7 @@ def test_places_of_unequal_size_and_difficulty_count_alike(sizes):
     rng = np.random.default_rng(5)
     for sees in ("background", "object"):
         embeddings = of_a_model(collection(sizes), (0.3, 1.2, 0.6)[: len(sizes[0])], sees, rng)
-        found = scores.of_queries(embeddings, {}).assign(seed=0, **named)
+        found = scores.score_queries(embeddings, {}).assign(seed=0, **named)
         across = places.of_model(found, model)
         if sees == "background":
             assert across.carried.value == pytest.approx(1, abs=0.05)

@@ -217,7 +217,7 @@ def test_who_follows_the_background_is_counted(split: EvaluationPhotos) -> None:
     vectors = seeds.generator("vectors").normal(size=(1 + draws, len(CLASSES), 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
     views = {("clean", 0): vectors[0]} | {("mixed_rand", d): vectors[1 + d] for d in range(draws)}
-    queries = scores.of_queries(Embeddings(split.table.ids, labels, usable, views, donors), {})
+    queries = scores.score_queries(Embeddings(split.table.ids, labels, usable, views, donors), {})
     own = queries[(queries["setting"] == "query") & (queries["condition"] == "mixed_rand")]
     assert queries.drop(index=own.index)["nearest_of_donor"].isna().all()
     for line in own.itertuples():

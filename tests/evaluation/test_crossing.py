@@ -16,7 +16,7 @@ from bgbias import seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
-from bgbias.evaluation.crossing import Crossed
+from bgbias.evaluation.crossing import CrossedEmbeddings
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
@@ -106,8 +106,8 @@ def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> No
     gallery = Embeddings(ids, labels, np.ones(len(labels), bool), {("clean", 0): unit(len(labels), 5)})
     clean = gallery.views["clean", 0]
     rows = [7, 0, 4, 9]
-    crossed = Crossed([ids[row] for row in rows], np.array([2, 0, 5]), unit(4, 3, 5))
-    found = crossing.of_queries(crossed, gallery)
+    crossed = CrossedEmbeddings([ids[row] for row in rows], np.array([2, 0, 5]), unit(4, 3, 5))
+    found = crossing.score_queries(crossed, gallery)
     assert len(found) == 12
     for line in found.itertuples():
         n, m = rows.index(ids.index(line.image_id)), [2, 0, 5].index(line.background)
@@ -122,7 +122,7 @@ def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> No
 
 
 def test_what_is_crossed_is_kept(tmp_path: Path) -> None:
-    crossed = Crossed(["a.png", "b.png"], np.array([3, 1]), unit(2, 2, 4))
+    crossed = CrossedEmbeddings(["a.png", "b.png"], np.array([3, 1]), unit(2, 2, 4))
     crossed.write(tmp_path / "crossed.npz")
     with np.load(tmp_path / "crossed.npz") as again:
         assert (again["ids"].tolist(), again["backgrounds"].tolist()) == (crossed.ids, [3, 1])

@@ -159,7 +159,7 @@ def found(queries: np.ndarray, donors: list[int], labels: list[int], clean: np.n
     ids = [f"{n}.png" for n in range(len(labels))]
     embedded = Embeddings(ids, np.array(labels), np.ones(len(labels), bool), views, lent)
     model = {"dataset": "toy", "backbone": "tiny", "loss": "none", "method": "pretrained", "seed": 0}
-    return scores.of_queries(embedded, model)
+    return scores.score_queries(embedded, model)
 
 
 def test_decisions_by_hand() -> None:

@@ -23,7 +23,7 @@ from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.cures._beside import Joined
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.seen import masked, views_of
+from bgbias.evaluation.seen import masked_views, views_of
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.models.settings import How
@@ -242,7 +242,7 @@ def _seen(study: Study, view: tuple[str, int]) -> list[cured.Seen]:
     album = _album(study)
     photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
-    return list(masked(photos, view, masks, study.mask_policy))
+    return list(masked_views(photos, view, masks, study.mask_policy))
 
 
 def _model(study: Study, cell: Cell) -> Any:
@@ -383,7 +383,7 @@ def test_where_no_object_was_found_the_picture_stays_as_it_is(study: Study) -> N
     photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
     strict = study.mask_policy.model_copy(update={"min_area": 0.98, "max_area": 0.99})
-    assert all(mask is None for _, mask in masked(photos, ("clean", 0), masks, strict))
+    assert all(mask is None for _, mask in masked_views(photos, ("clean", 0), masks, strict))
     whole = pixels.centre_crop(photos.photos.get(photos.table.ids[0]), photos.size)
     model = _model(study, PRETRAINED)
     for name in ("grey", "blurred", "cropped", "object_pooling"):

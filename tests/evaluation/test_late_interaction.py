@@ -72,7 +72,7 @@ def test_photos_are_ranked_by_this_similarity_among_each_other_and_by_its_like_i
     usable = np.arange(10) != 4
     ids = [f"{n}.png" for n in range(10)]
     before = Embeddings(ids, labels, usable, {("clean", 0): old})
-    found = late_interaction.of_queries(before, views, {"cure": "patchwise"})
+    found = late_interaction.score_queries(before, views, {"cure": "patchwise"})
     assert len(found) == 2 * 2 * 9
     for (condition, _), own in views.items():
         old_as_patches = PatchSets(old, np.ones(10, int))
@@ -93,8 +93,8 @@ def test_sets_of_one_patch_rank_as_embeddings_do() -> None:
     labels = np.arange(12) % 4
     one = patches("one", [1] * 12)
     before = Embeddings([f"{n}" for n in range(12)], labels, np.ones(12, bool), {("clean", 0): one.vectors})
-    as_sets = late_interaction.of_queries(before, {("clean", 0): one}, {})
-    as_vectors = scores.of_queries(before, {}, one.vectors)
+    as_sets = late_interaction.score_queries(before, {("clean", 0): one}, {})
+    as_vectors = scores.score_queries(before, {}, one.vectors)
     columns = ["setting", "image_id", "map_at_r", "precision_at_1"]
     both = (frame[columns].sort_values(columns[:2]).reset_index(drop=True) for frame in (as_sets, as_vectors))
     first, second = both

@@ -175,7 +175,7 @@ def test_a_model_loses_by_what_it_reads(reads: str, loses_by: str) -> None:
             labels.append(label)
     photos = split(masks, colours, labels)
     views = [("clean", 0), ("own_inpainted", 0), *((c, d) for c in ("moved", "scaled") for d in range(4))]
-    queries = scores.of_queries(embeddings(photos, views, reads), {})
+    queries = scores.score_queries(embeddings(photos, views, reads), {})
     for setting in ("symmetric", "query"):
         found = queries[queries["setting"] == setting].groupby("condition")["map_at_r"].mean()
         assert found["own_inpainted"] == 1

@@ -113,9 +113,9 @@ def means(queries: pd.DataFrame) -> pd.DataFrame:
 def test_what_is_named_was_not_fitted_on() -> None:
     """Of noise nothing is known but by those who saw the very photo."""
     noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 200)))
-    found = means(probes.of_queries(embedded(noise, noise), 5))
+    found = means(probes.score_queries(embedded(noise, noise), 5))
     assert (found < 0.5).all(axis=None)
-    known = means(probes.of_queries(embedded(clouds(8.0), clouds(8.0)), 5))
+    known = means(probes.score_queries(embedded(clouds(8.0), clouds(8.0)), 5))
     assert (known == 1).all(axis=None)
 
 
@@ -123,7 +123,7 @@ def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
     clean = clouds(8.0)
     usable = np.arange(len(LABELS)) % 7 != 0
     # Each photo looks like one of the next class.
-    found = probes.of_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 3)
+    found = probes.score_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 3)
     asked = [name for name, known in zip(NAMES, usable, strict=True) if known]
     for _, view in found.groupby(["condition", "draw"]):
         assert view["image_id"].tolist() == asked
@@ -136,12 +136,12 @@ def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
 
 def test_classes_with_too_few_photos_are_told() -> None:
     with pytest.raises(UserError, match=r"fewer than two have 16 photos or more.*Lower probes\.folds"):
-        probes.of_queries(embedded(clouds(1.0), clouds(1.0)), 16)
+        probes.score_queries(embedded(clouds(1.0), clouds(1.0)), 16)
 
 
 def test_masks_that_leave_one_class_are_told_as_such() -> None:
     with pytest.raises(UserError, match=r"with a trusted mask.*docs/masks"):
-        probes.of_queries(embedded(clouds(1.0), clouds(1.0), LABELS == 0), 3)
+        probes.score_queries(embedded(clouds(1.0), clouds(1.0), LABELS == 0), 3)
 
 
 @pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3), (5, 2)])
@@ -150,7 +150,7 @@ def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int
     clean = clouds(8.0)[some]
     views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean}
     few = Embeddings([NAMES[row] for row in some], LABELS[some], np.ones(len(some), dtype=bool), views)
-    assert (means(probes.of_queries(few, folds)) == 1).all(axis=None)
+    assert (means(probes.score_queries(few, folds)) == 1).all(axis=None)
 
 
 def test_many_queries_are_classified_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from bgbias.evaluation import embeddings, metrics, scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import AP_OTHERS, OTHERS
-from bgbias.evaluation.whole_gallery import WholeRanking, among, first_ranks, of_photos, rankings
+from bgbias.evaluation.whole_gallery import WholeRanking, rank_among, first_ranks, rank_photos, rankings
 from bgbias.photos.given import QueryGallerySplit
 
 PHOTOS, PERSONS, DIM = 90, 9, 6
@@ -43,7 +43,7 @@ def told(
 ) -> object:
     names = [f"{n:03d}" for n in range(len(labels))]
     embedded = Embeddings(names, labels, np.ones(len(labels), bool), {(CLEAN, 0): vectors}, {}, given)
-    return scores.of_queries(embedded, {}, gallery)
+    return scores.score_queries(embedded, {}, gallery)
 
 
 def order_of(
@@ -150,7 +150,7 @@ def test_everybody_asked_among_all_without_cameras_is_retrieval_as_ever() -> Non
     all_of_them = np.ones(PHOTOS, bool)
     given = QueryGallerySplit(all_of_them, all_of_them, np.full(PHOTOS, -1))
     names = [str(n) for n in range(PHOTOS)]
-    plain = scores.of_queries(Embeddings(names, labels, all_of_them, {(CLEAN, 0): vectors}), {})
+    plain = scores.score_queries(Embeddings(names, labels, all_of_them, {(CLEAN, 0): vectors}), {})
     both = told(vectors, labels, given)
     for column in (*metrics.names(), OTHERS):
         np.testing.assert_allclose(both[column], plain[column], rtol=0, atol=1e-12)
@@ -160,9 +160,9 @@ def test_everybody_asked_among_all_without_cameras_is_retrieval_as_ever() -> Non
 def test_blocks_and_kinds_of_queries_agree() -> None:
     vectors, labels, given = crowd(4)
     rows = np.flatnonzero(given.query)
-    every = among(vectors, vectors, labels, given)
+    every = rank_among(vectors, vectors, labels, given)
     first = first_ranks(vectors[rows], rows, vectors, labels, given)
-    whole, values = of_photos(vectors, vectors, labels, given, given.query)
+    whole, values = rank_photos(vectors, vectors, labels, given, given.query)
     for part, of_rows in (("same_label", rows), ("relevant", rows), ("indices", rows)):
         np.testing.assert_array_equal(getattr(every, part)[of_rows], getattr(first, part))
         np.testing.assert_array_equal(getattr(whole, part), getattr(every, part))

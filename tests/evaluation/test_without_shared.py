@@ -9,7 +9,7 @@ from bgbias import seeds
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.left_out import without_shared
+from bgbias.evaluation.left_out import drop_shared
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.photos.given import QueryGallerySplit
@@ -42,7 +42,7 @@ def test_metrics_are_those_of_a_gallery_without_them(symmetric: bool, same_class
     deep = 3 * PER_CLASS
     in_gallery = donors if symmetric else ROWS
     ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
-    left = without_shared(ranked, LABELS, [(donors, in_gallery)], deep)
+    left = drop_shared(ranked, LABELS, [(donors, in_gallery)], deep)
     assert left.indices.shape[1] == deep
     found = map_at_r.per_query(left)
     for row in ROWS:
@@ -65,7 +65,7 @@ def test_copies_of_a_lender_are_left_out_as_it_is() -> None:
     of_others[::5] = of_class[::5]  # as where a copy has another label
     deep, pairs = 3 * PER_CLASS, [(of_class, originals), (of_others, originals)]
     ranked = neighbours(queries, LABELS, gallery, LABELS, 2 * deep)
-    left = without_shared(ranked, LABELS, pairs, deep)
+    left = drop_shared(ranked, LABELS, pairs, deep)
     for row in ROWS:
         gone = {of_class[row], of_others[row]}
         order = [
@@ -88,7 +88,7 @@ def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lende
     views = {(CLEAN, 0): clean, ("mixed_rand", 0): clean[donors["mixed_rand", 0]]}
     ids, usable = [f"{n:03d}" for n in ROWS], np.ones(len(ROWS), bool)
     left_in, left_out = (
-        scores.of_queries(Embeddings(ids, LABELS, usable, views, donors, given, known), {})
+        scores.score_queries(Embeddings(ids, LABELS, usable, views, donors, given, known), {})
         .query("condition == 'mixed_rand' and setting == 'query'")[[OF_DONOR, rows.PRECISION_AT_1]]
         .mean()
         for known in (None, originals)
@@ -104,7 +104,7 @@ def test_who_has_nobody_else_to_find_is_no_query() -> None:
     vectors = unit(seeds.generator("pairs").normal(size=(5, 4)))
     ranked = neighbours(vectors, labels, vectors, labels, 4)
     assert np.isnan(
-        map_at_r.per_query(without_shared(ranked, labels, [(donors, np.arange(5))], 3))
+        map_at_r.per_query(drop_shared(ranked, labels, [(donors, np.arange(5))], 3))
     ).tolist() == [
         True,
         True,
@@ -134,10 +134,10 @@ def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgr
         views["random_background", draw] = seen(others[draw * len(ROWS) + ROWS])
     usable = np.ones(len(ROWS), bool)
     embeddings = Embeddings([f"{n:03d}" for n in ROWS], LABELS, usable, views, donors)
-    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    queries = scores.score_queries(embeddings, {}).assign(seed=0)
     names = {n: (setting, n) for n in ("mixed_same", "mixed_rand", "random_background")}
     values = rows.seen(queries, ("a", "b", "none", "pretrained"), names)
-    left_in = scores.of_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
+    left_in = scores.score_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
     naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names)
     for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
         lost = values.estimate([name, "random_background"], uncertainty.difference)
@@ -164,7 +164,7 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
             donors[name, draw] = np.array([random.choice(np.flatnonzero(row)) for row in fits])
     ids = [f"{n:03d}" for n in range(len(labels))]
     embeddings = Embeddings(ids, labels, np.ones(len(labels), bool), views, donors)
-    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    queries = scores.score_queries(embeddings, {}).assign(seed=0)
     model = ("a", "b", "none", "pretrained")
     values = decomposition.matched(queries, model, setting, decomposition.PATH)
     pair = decomposition.matched(queries, model, "query", decomposition.GAP)

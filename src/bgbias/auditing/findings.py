@@ -40,7 +40,7 @@ class Findings:
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries on another class's background that find either
     class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
-    ``queries``: all of ``scores.of_queries``, which the rest is made of. ``places``: what another place costs, if any is known.
+    ``queries``: all of ``scores.score_queries``, which the rest is made of. ``places``: what another place costs, if any is known.
     """
 
     levels: pd.DataFrame
@@ -58,7 +58,7 @@ def compute_findings(
     embeddings: Embeddings, names: Mapping[int, str], unsure: Collection[str] = ()
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
-    queries = scores.of_queries(embeddings, {}).assign(seed=0)
+    queries = scores.score_queries(embeddings, {}).assign(seed=0)
     apart = (*LENT, *mask_range.CONDITIONS)
     shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
     verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown))

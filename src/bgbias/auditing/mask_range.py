@@ -55,7 +55,7 @@ class MaskRange:
 def compute_mask_range(
     queries: pd.DataFrame, model: Model, second: str, agreement: float, object_share: float
 ) -> MaskRange:
-    """From the rows of ``scores.of_queries``."""
+    """From the rows of ``scores.score_queries``."""
     values = seen(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
     either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
     known = not np.isnan(object_share)

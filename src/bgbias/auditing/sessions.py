@@ -9,7 +9,7 @@ from bgbias.auditing.findings import MODEL
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.whole_gallery import among
+from bgbias.evaluation.whole_gallery import rank_among
 from bgbias.photos.given import QueryGallerySplit
 from bgbias.results import uncertainty
 from bgbias.results.rows import seen, views_in
@@ -43,12 +43,12 @@ def compare(embeddings: Embeddings, names: Sequence[str]) -> AcrossSessions | No
     has_own = (given.relevant(labels) > apart.relevant(labels)) & embeddings.asked
     if not has_own.any():
         return None
-    found = among(clean, clean, labels, given)
+    found = rank_among(clean, clean, labels, given)
     right = found.same_label[:, 0] & embeddings.asked
     is_own = (session[found.indices[:, 0]] == session) & (session >= 0)
     views = {view: of for view, of in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
     others = replace(embeddings, views=views, donors={}, given=apart, places=None)
-    queries = scores.of_queries(others, {}).assign(seed=0)
+    queries = scores.score_queries(others, {}).assign(seed=0)
     values = seen(queries, MODEL, views_in(QUERY_ONLY, [CLEAN, RANDOM_BACKGROUND]))
     known = ~np.isnan(values.columns[CLEAN][0])
     if not known.any():

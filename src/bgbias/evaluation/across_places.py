@@ -16,7 +16,7 @@ from bgbias import plugins, seeds
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.left_out import deep_enough
-from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, rounded
+from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, round_embeddings
 from bgbias.photos.places import NOWHERE, Places
 
 ORIGINAL = (CLEAN, "own_inpainted", RANDOM_BACKGROUND)
@@ -42,11 +42,11 @@ def rankings(embeddings: Embeddings, gallery: np.ndarray) -> Iterator[tuple[str,
         return
     drawn = {name for name, _ in embeddings.views if plugins.load("conditions", name).DRAWS}
     draws = max((draw + 1 for name, draw in embeddings.views if name in drawn), default=USUAL_DRAWS)
-    clean = rounded(gallery, "gallery").astype(np.float64)
+    clean = round_embeddings(gallery, "gallery").astype(np.float64)
     for settings, conditions in SETTINGS.items():
         galleries = [_Galleries(embeddings, places, draw, conditions) for draw in range(draws)]
         for condition, draw in [view for view in embeddings.views if view[0] in conditions]:
-            queries = rounded(embeddings.views[condition, draw], "query").astype(np.float64)
+            queries = round_embeddings(embeddings.views[condition, draw], "query").astype(np.float64)
             lenders = embeddings.donors[condition, draw] if condition in LENT else NOWHERE
             rows = np.flatnonzero(np.arange(len(queries)) != lenders)  # who found none lends to itself
             chosen = galleries[draw : draw + 1] if condition in drawn else galleries

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Crossed:
+class CrossedEmbeddings:
     """ids [n] of the objects' photos; backgrounds int64 [m], their places in the pool; vectors float32 [n, m, d]."""
 
     ids: list[str]
@@ -60,7 +60,7 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
 
 def embed(
     model: EmbeddingModel, photos: EvaluationPhotos, shown: ImageTable, backgrounds: int, how: How = USUAL
-) -> Crossed:
+) -> CrossedEmbeddings:
     """Embeddings of the photos ``shown``, each on the same ``backgrounds`` of the pool, all if it has fewer."""
     from bgbias.models.inference import embed_views
 
@@ -73,7 +73,7 @@ def embed(
     behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
     flat = embed_views(model, views(photos, shown.ids, behind), how)
     vectors = flat.reshape(len(shown), len(drawn), -1)
-    return Crossed(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
+    return CrossedEmbeddings(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
 
 
 def views(photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
@@ -85,7 +85,7 @@ def views(photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndar
             yield cut_out.before(background)
 
 
-def of_queries(crossed: Crossed, gallery: Embeddings) -> pd.DataFrame:
+def score_queries(crossed: CrossedEmbeddings, gallery: Embeddings) -> pd.DataFrame:
     """A row for each object and background: ``image_id``, ``label``, ``background``, ``map_at_r`` of this query in the clean
     gallery, its own photo left out, and ``cosine``, how near the query is to its own photo as it was taken.
     """

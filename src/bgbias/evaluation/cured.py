@@ -44,7 +44,7 @@ def embed_patches(
             features, masks = _maps(model, batch, how)
             kept = cure.apply(features, masks)
             places = features.permute(0, 2, 3, 1)[kept][:, :, None, None]
-            vectors.append(_embedded(model, places, how))
+            vectors.append(_embed(model, places, how))
         counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
     return PatchSets(np.concatenate(vectors), np.concatenate(counts))
 
@@ -54,7 +54,7 @@ def _pooled_otherwise(
 ) -> Iterator[np.ndarray]:
     while batch := list(islice(seen, how.batch_size)):
         with torch.inference_mode(), autocast(how.device, how.precision):
-            vectors = _embedded(model, cure.apply(*_maps(model, batch, how)), how)
+            vectors = _embed(model, cure.apply(*_maps(model, batch, how)), how)
         yield vectors
 
 
@@ -69,7 +69,7 @@ def _maps(model: EmbeddingModel, batch: Sequence[Seen], how: How) -> tuple[torch
     return features.float(), masks[:, None].float() / 255
 
 
-def _embedded(model: EmbeddingModel, features: torch.Tensor, how: How) -> np.ndarray:
+def _embed(model: EmbeddingModel, features: torch.Tensor, how: How) -> np.ndarray:
     mean = torch.nn.functional.normalize(features.mean(dim=(2, 3)), dim=1)
     vectors = mean if how.pooled else model.embed_features(features)
     return np.asarray(vectors.float().cpu().numpy())

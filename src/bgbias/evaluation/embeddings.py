@@ -108,10 +108,10 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
     joined = {}
     for view in first.views:
-        each = [_at_unit_length(part.views[view]) for part in parts]
-        joined[view] = _at_unit_length(np.concatenate(each, axis=-1))
+        each = [_normalise(part.views[view]) for part in parts]
+        joined[view] = _normalise(np.concatenate(each, axis=-1))
     return replace(first, views=joined)
 
 
-def _at_unit_length(vectors: np.ndarray) -> np.ndarray:
+def _normalise(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

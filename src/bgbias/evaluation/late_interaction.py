@@ -71,10 +71,10 @@ def similarity(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
     return found / queries.counts[:, None].astype(np.float32)
 
 
-def of_queries(
+def score_queries(
     before: Embeddings, patches: Mapping[View, PatchSets], model: Mapping[str, object]
 ) -> pd.DataFrame:
-    """``scores.of_queries`` of the same photos as ``patches``: in each view among each other, and as queries in the clean gallery
+    """``scores.score_queries`` of the same photos as ``patches``: in each view among each other, and as queries in the clean gallery
     of ``before``, which has one vector a photo.
     """
     # A query's similarities, at unit length, are its cosines to unit vectors, of which each photo is one. So retrieval, which is
@@ -82,11 +82,11 @@ def of_queries(
     photos = np.eye(len(before.ids), dtype=np.float32)
     among = {view: _unit(similarity(own, own)) for view, own in patches.items()}
     shown = replace(before, views=among, donors={})
-    alike = scores.of_queries(shown, model, photos)
+    alike = scores.score_queries(shown, model, photos)
     means = {view: own.means() for view, own in patches.items()}
-    in_old = scores.of_queries(replace(before, views=means, donors={}), model, before.views[CLEAN, 0])
+    in_old = scores.score_queries(replace(before, views=means, donors={}), model, before.views[CLEAN, 0])
     parts = [part[part["setting"] == QUERY_ONLY] for part in (alike, in_old)]
-    across = scores.of_places(shown, model, photos)
+    across = scores.score_places(shown, model, photos)
     return pd.concat([parts[0].assign(setting=SYMMETRIC), parts[1], *across], ignore_index=True)
 
 

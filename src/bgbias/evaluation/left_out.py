@@ -60,7 +60,7 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     return shared
 
 
-def without_shared(
+def drop_shared(
     ranked: Neighbours, labels: np.ndarray, backgrounds: Sequence[Backgrounds], depth: int
 ) -> Neighbours:
     """``ranked`` down to rank ``depth`` without the photos that share a background with the query, in any of ``backgrounds``.
@@ -72,11 +72,11 @@ def without_shared(
     for number, (lender, in_gallery) in enumerate(backgrounds):
         shared |= in_gallery[ranked.indices] == lender[:, None]
         again = np.any([lender == before for before, _ in backgrounds[:number]], axis=0)
-        fewer += np.where(again, 0, _of_class(labels, lender, in_gallery))
+        fewer += np.where(again, 0, _count_class(labels, lender, in_gallery))
     return ranked.without(shared & (ranked.indices >= 0), fewer, depth)
 
 
-def _of_class(labels: np.ndarray, lender: np.ndarray, in_gallery: np.ndarray) -> np.ndarray:
+def _count_class(labels: np.ndarray, lender: np.ndarray, in_gallery: np.ndarray) -> np.ndarray:
     """How many other photos of each query's class are on its background, int64 [N]."""
     number = np.unique(labels, return_inverse=True)[1] * len(labels)
     keys, sizes = np.unique(number + in_gallery, return_counts=True)

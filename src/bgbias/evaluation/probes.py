@@ -90,7 +90,7 @@ def parts(names: list[str], labels: np.ndarray, number: int) -> np.ndarray:
     return place
 
 
-def of_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
+def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     """Whether each probe is right about a query's class, 0 or 1, in every view: ``image_id``, ``label``, ``condition``, ``draw``
     and a column a probe.
 

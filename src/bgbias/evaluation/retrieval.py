@@ -103,8 +103,8 @@ def neighbours(
     if k is None:
         k = max(int(relevant.max(initial=0)), DEEPEST_FIXED_RANK)
     # Symmetric retrieval hands over one array twice; check and round it once.
-    rounded_gallery = rounded(gallery, "gallery")
-    rounded_queries = rounded_gallery if queries is gallery else rounded(queries, "query")
+    rounded_gallery = round_embeddings(gallery, "gallery")
+    rounded_queries = rounded_gallery if queries is gallery else round_embeddings(queries, "query")
     available = max(0, min(k, len(gallery) - exclude_self))
     indices = np.full((len(queries), k), -1, dtype=np.int64)
     if available and len(queries):
@@ -124,7 +124,7 @@ def _relevant(query_labels: np.ndarray, gallery_labels: np.ndarray, exclude_self
     return np.where(classes[place] == query_labels, sizes[place], 0).astype(np.int64) - exclude_self
 
 
-def rounded(embeddings: np.ndarray, role: str) -> np.ndarray:
+def round_embeddings(embeddings: np.ndarray, role: str) -> np.ndarray:
     """The embeddings, checked to be finite unit vectors, on the grid of 2^-24 (exact in float32)."""
     rounded = np.empty(embeddings.shape, np.float32)
     length = np.empty(len(embeddings))

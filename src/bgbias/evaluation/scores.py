@@ -11,10 +11,10 @@ from bgbias import plugins
 from bgbias.evaluation import across_places, metrics
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.left_out import change_for_others, deep_enough, without_shared
+from bgbias.evaluation.left_out import change_for_others, deep_enough, drop_shared
 from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS, map_at_r
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
-from bgbias.evaluation.whole_gallery import of_photos
+from bgbias.evaluation.whole_gallery import rank_photos
 from bgbias.photos.places import PLACE, weights
 
 VIEW = ("setting", "condition", "draw")
@@ -23,7 +23,7 @@ LENDING = {SYMMETRIC: ("mixed_same",), QUERY_ONLY: ("mixed_same", "mixed_rand")}
 COMPARED = (CLEAN, "own_inpainted", RANDOM_BACKGROUND)
 
 
-def of_queries(
+def score_queries(
     embeddings: Embeddings, model: Mapping[str, object], index: np.ndarray | None = None
 ) -> pd.DataFrame:
     """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
@@ -47,7 +47,7 @@ def of_queries(
             ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
             own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
             ranked, of_whole = ranking.without(own, setting)
-            values = _of_first_ranks(ranked, labels, embeddings.asked) | of_whole
+            values = _score_first_ranks(ranked, labels, embeddings.asked) | of_whole
             if own and setting == QUERY_ONLY:
                 nearest, lent = ranked.indices[:, 0], labels[own[0]]
                 follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
@@ -59,17 +59,19 @@ def of_queries(
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
             table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
             tables.append(table[embeddings.asked])
-    return pd.concat([*tables, *of_places(embeddings, model, embeddings.views[CLEAN, 0])], ignore_index=True)
+    return pd.concat(
+        [*tables, *score_places(embeddings, model, embeddings.views[CLEAN, 0])], ignore_index=True
+    )
 
 
-def of_places(
+def score_places(
     embeddings: Embeddings, model: Mapping[str, object], gallery: np.ndarray
 ) -> Iterator[pd.DataFrame]:
     """The same in ``gallery`` [N, D] of the same photos, within their places and across places (``across_places``)."""
     labels = embeddings.labels
     for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
         own = embeddings.places.own  # type: ignore[union-attr]
-        found = [_of_first_ranks(ranked, labels, embeddings.asked, own) for ranked in ranked_by_draw]
+        found = [_score_first_ranks(ranked, labels, embeddings.asked, own) for ranked in ranked_by_draw]
         values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
         view = {
             **model,
@@ -82,7 +84,7 @@ def of_places(
         yield table[embeddings.asked]
 
 
-def _of_first_ranks(
+def _score_first_ranks(
     ranked: Neighbours, labels: np.ndarray, asked: np.ndarray, places: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """The metrics of first ranks, and ``OTHERS``, float64 [N] each; of ``places`` [N] all those of a class count alike."""
@@ -110,8 +112,8 @@ class _Ranking:
         lenders = [originals[rows] for rows in donors]
         backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
         if given is None:
-            return without_shared(self._deepest, labels, backgrounds, self._depth), {}
-        return of_photos(self.queries, self.gallery, labels, given, self.embeddings.asked, backgrounds)
+            return drop_shared(self._deepest, labels, backgrounds, self._depth), {}
+        return rank_photos(self.queries, self.gallery, labels, given, self.embeddings.asked, backgrounds)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
@@ -150,7 +152,7 @@ class _Ranking:
 
 
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:
-    """Tidy means of what ``of_queries`` gave: view and metric, ``value``, and ``n``, the queries that have one."""
+    """Tidy means of what ``score_queries`` gave: view and metric, ``value``, and ``n``, the queries that have one."""
     keys = [*model, *VIEW]
     views = queries.groupby(keys, sort=False)
     of_metrics = {m: views[m].agg(value="mean", n="count") for m in plugins.names("metrics") if m in queries}

@@ -34,7 +34,7 @@ def pictures(photos: EvaluationPhotos, views: Sequence[View]) -> Iterator[tuple[
             yield name(view, image_id), picture, known
 
 
-def masked(
+def masked_views(
     photos: EvaluationPhotos, view: View, masks: ImageStore, policy: MaskPolicy
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     """Each photo with the mask found in its view, as the policy uses it; None outside its areas."""

@@ -14,7 +14,7 @@ from bgbias import plugins
 from bgbias.evaluation import metrics
 from bgbias.evaluation.left_out import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
-from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, rounded
+from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, round_embeddings
 from bgbias.photos.given import QueryGallerySplit
 
 DEEPEST_CMC = 10
@@ -39,9 +39,12 @@ def rankings(
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
     these ``labels`` [N]; ``indices`` are places among these N. Photos that share a query's borrowed background are left out, too
-    (``backgrounds`` as in ``left_out.without_shared``).
+    (``backgrounds`` as in ``left_out.drop_shared``).
     """
-    known, asked = rounded(gallery, "gallery").astype(np.float64).T, rounded(queries, "query")
+    known, asked = (
+        round_embeddings(gallery, "gallery").astype(np.float64).T,
+        round_embeddings(queries, "query"),
+    )
     step = max(1, BLOCK // max(len(labels), 1))
     for start in range(0, len(rows), step):
         block = slice(start, start + step)
@@ -70,7 +73,7 @@ def first_ranks(
     return kept
 
 
-def of_photos(
+def rank_photos(
     queries: np.ndarray,
     gallery: np.ndarray,
     labels: np.ndarray,
@@ -100,7 +103,7 @@ def of_photos(
     return kept, values | {AP_OTHERS: shared}
 
 
-def among(
+def rank_among(
     queries: np.ndarray, gallery: np.ndarray, labels: np.ndarray, given: QueryGallerySplit | None = None
 ) -> Neighbours:
     """The neighbours of all N photos, seen as ``queries`` [N, d], among each other, seen as ``gallery`` [N, d]; where the dataset

@@ -76,10 +76,13 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         tables = []
         every = list(itertools.product(chosen, asked.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
-            strength, name = Strength(epsilon=epsilon, steps=asked.steps), attacked.named(attack, epsilon)
+            strength, name = (
+                Strength(epsilon=epsilon, steps=asked.steps),
+                attacked.format_attack(attack, epsilon),
+            )
             vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
-            found = scores.of_queries(after, {"attack": name}, clean)
+            found = scores.score_queries(after, {"attack": name}, clean)
             tables.append(found)
             judged.append({"view": name, "draw": 0} | _metrics(vectors, before.labels))
             everything = found[found["setting"] == "symmetric"]

@@ -51,7 +51,7 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         shown = crossing.objects(photos, count)
         crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, how)
-        queries = crossing.of_queries(
+        queries = crossing.score_queries(
             crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
         )
         shares = crossing.shares(crossed.vectors)

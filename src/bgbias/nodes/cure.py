@@ -81,7 +81,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
 
     from bgbias.evaluation import cured, embeddings, late_interaction, scores
     from bgbias.evaluation.late_interaction import similarity
-    from bgbias.evaluation.seen import masked, views_of
+    from bgbias.evaluation.seen import masked_views, views_of
     from bgbias.models.inference import for_inference
 
     names = plan.asked(study, "cures", "names", "names no cures")
@@ -99,7 +99,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         validation = CureFits(study, album, model, how)
 
         def shown(view: View) -> Iterator[cured.Seen]:
-            return masked(photos, view, masks, study.mask_policy)
+            return masked_views(photos, view, masks, study.mask_policy)
 
         def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cured.embed) -> float:
             timed = list(islice(shown(views[-1]), TIMED))
@@ -111,7 +111,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             asked = gallery.first(TIMED)
             took = cured.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
             took += milliseconds(chosen, cured.embed_patches) + masker_ms
-            scored = late_interaction.of_queries(before, patches, {"cure": name})
+            scored = late_interaction.score_queries(before, patches, {"cure": name})
             return scored, {"ms": took, "bytes": gallery.bytes_a_photo}
 
         index = before.views[views[0]]
@@ -140,7 +140,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
                 fact |= {"ms": fact["ms"] + alone, "weight": fitted.weight}
             facts.append(fact)
             after = replace(before, views=by_view, donors={})
-            tables.append(scores.of_queries(after, {"cure": name}, index))
+            tables.append(scores.score_queries(after, {"cure": name}, index))
         made.write("cured", pd.concat(tables, ignore_index=True))
         made.write("cures", pd.DataFrame(facts))
         made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
@@ -189,7 +189,7 @@ class CureFits:
 
     def _map_at_r(self, vectors: np.ndarray) -> float:
         from bgbias.evaluation.metrics import map_at_r
-        from bgbias.evaluation.whole_gallery import among
+        from bgbias.evaluation.whole_gallery import rank_among
 
-        values = map_at_r.per_query(among(vectors, vectors, self.before.labels, self.before.given))
+        values = map_at_r.per_query(rank_among(vectors, vectors, self.before.labels, self.before.given))
         return float(np.nanmean(values[self.before.asked]))

@@ -38,7 +38,7 @@ def probe(study: Study, cell: Cell) -> None:
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
-            queries = probes.of_queries(embedded, folds)
+            queries = probes.score_queries(embedded, folds)
         else:
             owner = plan.fitted_cell(study, cell)
             training = embeddings.read(study.files.at("training_embeddings", **owner.wildcards))

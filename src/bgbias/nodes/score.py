@@ -60,7 +60,7 @@ def score(study: Study, cell: Cell) -> None:
                 f" {queries_of['queries_left_out']} have no trusted mask, {queries_of['queries_with_nobody_to_find']} of the"
                 f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
             )
-        queries = scores.of_queries(embedded, cell.wildcards)
+        queries = scores.score_queries(embedded, cell.wildcards)
         made.write("queries", queries)
         made.write("scores", scores.means(queries, cell.wildcards))
         made.metrics |= _summary(queries) | queries_of

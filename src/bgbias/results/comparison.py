@@ -78,7 +78,7 @@ class ModelComparison:
 
 
 def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] = ()) -> ModelComparison:
-    """Models by name, each with its rows of ``scores.of_queries`` and a ``seed``, all of one collection
+    """Models by name, each with its rows of ``scores.score_queries`` and a ``seed``, all of one collection
     of photos and the same draws; of queries that one model lacks none has a value.
 
     ``references`` are no candidates: they are neither chosen nor on the front. A ValueError without a

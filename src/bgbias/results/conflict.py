@@ -16,7 +16,7 @@ CONDITION = "mixed_rand"
 def decided(asked: pd.DataFrame, model: Model, own: str, donor: str) -> Values:
     """Columns of these names: the share of a query's draws in which its nearest photo is of its own class, and of its donor's.
 
-    ``asked``: one model's rows of ``scores.of_queries`` in one condition, with the column ``OF_DONOR``.
+    ``asked``: one model's rows of ``scores.score_queries`` in one condition, with the column ``OF_DONOR``.
     """
     named = asked[["image_id", "label", "seed", "draw"]]
     found = {own: rows.PRECISION_AT_1, donor: OF_DONOR}
@@ -33,7 +33,7 @@ def share(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def estimate(queries: pd.DataFrame, model: Model) -> Estimate:
     """Of queries whose nearest photo is of the background's class or of the object's, the share of the first.
 
-    ``queries``: one model's rows of ``scores.of_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
+    ``queries``: one model's rows of ``scores.score_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
     return decided(asked, model, "object", "background").estimate(["background", "object"], share)

@@ -26,7 +26,7 @@ OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
 def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
-    """MAP@R of one model, from its rows of ``scores.of_queries``, in conditions of these names, in galleries that lack the same
+    """MAP@R of one model, from its rows of ``scores.score_queries``, in conditions of these names, in galleries that lack the same
     photos in each.
     """
     views = rows.views_in(setting, names)
@@ -53,7 +53,9 @@ def by_chance(labels: np.ndarray, given: QueryGallerySplit | None = None) -> dic
         for row in np.flatnonzero(given.query):
             searched = given.searched(np.array([row]), labels)[0]
             relevant = np.array([(searched & (labels == labels[row])).sum()])
-            of_class.setdefault(int(labels[row]), []).extend(map_at_r.by_chance(relevant, searched.sum()))
+            of_class.setdefault(int(labels[row]), []).extend(map_at_r.chance_level(relevant, searched.sum()))
         return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
     classes, sizes = np.unique(labels, return_counts=True)
-    return dict(zip(classes.tolist(), map_at_r.by_chance(sizes - 1, len(labels) - 1).tolist(), strict=True))
+    return dict(
+        zip(classes.tolist(), map_at_r.chance_level(sizes - 1, len(labels) - 1).tolist(), strict=True)
+    )

@@ -49,9 +49,9 @@ def of(photos: EvaluationPhotos) -> Leak | None:
     vectors = vectors + TIES * seeds.generator("background alone").standard_normal(vectors.shape, np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     alone = Embeddings(ids, labels, np.ones(len(ids), bool), {(CLEAN, 0): vectors})
-    found = scores.of_queries(alone, {})
+    found = scores.score_queries(alone, {})
     relevant = found["label"].map(pd.Series(labels).value_counts()).to_numpy() - 1
-    chance = map_at_r.by_chance(relevant, len(labels) - 1)
+    chance = map_at_r.chance_level(relevant, len(labels) - 1)
     more = uncertainty.estimate(
         [found[MAP_AT_R].to_numpy(), chance],
         found["label"].to_numpy(),

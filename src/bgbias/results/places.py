@@ -73,7 +73,7 @@ def values_for_views(queries: pd.DataFrame, model: Model, views: Mapping[str, tu
 
 
 def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
-    """Of one model, from its rows of ``scores.of_queries``; None without places, and where no query has anybody to find."""
+    """Of one model, from its rows of ``scores.score_queries``; None without places, and where no query has anybody to find."""
     if SAME_PLACE not in set(queries["setting"]):
         return None
     values = values_for_views(queries, model, LEVELS)

@@ -8,7 +8,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.photos import EvaluationPhotos, workers
-from bgbias.evaluation.whole_gallery import among
+from bgbias.evaluation.whole_gallery import rank_among
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import How
@@ -34,7 +34,7 @@ class Validation:
         with closing(self._photos.views([view], workers(self._how.device, len(self._photos.table)))) as views:
             vectors = embed_views(model, views, self._how)
         table = self._photos.table
-        ranked = among(vectors, vectors, table.labels, table.given)
+        ranked = rank_among(vectors, vectors, table.labels, table.given)
         values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}
         if np.isnan(values["map_at_r"]).all():
             raise UserError(

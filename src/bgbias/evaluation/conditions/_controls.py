@@ -27,29 +27,29 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 def same_class(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the other photos of its class, int64 [n]."""
-    return without_copies(photo, photo.split.trusted_of_class[photo.label])
+    return drop_copies(photo, photo.split.trusted_of_class[photo.label])
 
 
 def other_classes(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the photos of all other classes, int64 [n]."""
     rows = photo.split.trusted
-    return without_copies(photo, rows[photo.split.table.labels[rows] != photo.label])
+    return drop_copies(photo, rows[photo.split.table.labels[rows] != photo.label])
 
 
 def next_class(photo: Photo, draw: int = 0) -> np.ndarray:
     """Rows of the photos of the class that follows, int64 [n]; the first one follows the last."""
     classes = list(photo.split.trusted_of_class)
     following = classes[(classes.index(photo.label) + 1) % len(classes)]
-    return without_copies(photo, photo.split.trusted_of_class[following])
+    return drop_copies(photo, photo.split.trusted_of_class[following])
 
 
-def without_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
+def drop_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
     """Those of these rows that show another view than the photo."""
     originals = photo.split.originals
     return rows[originals[rows] != originals[photo.row]]
 
 
-def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Photo:
+def draw_donor(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Photo:
     """The candidate that the photo's key, ``condition`` and ``draw`` name; the photo itself where there is no candidate."""
     if not len(candidates):
         return photo
@@ -58,11 +58,11 @@ def drawn(photo: Photo, condition: str, draw: int, candidates: np.ndarray) -> Ph
     return photo.split.photo(int(candidates[number % len(candidates)]))
 
 
-def mixed(condition: str, candidates: Callable[[Photo, int], np.ndarray]) -> dict[str, Any]:
+def mix(condition: str, candidates: Callable[[Photo, int], np.ndarray]) -> dict[str, Any]:
     """The object on the surroundings of one of the candidates: rows int64 [n] for a photo and the number of a draw."""
 
     def donor(photo: Photo, draw: int) -> Photo:
-        return drawn(photo, condition, draw, candidates(photo, draw))
+        return draw_donor(photo, condition, draw, candidates(photo, draw))
 
     def view(photo: Photo, draw: int) -> np.ndarray:
         return photo.foreground.before(donor(photo, draw).surroundings)
@@ -100,17 +100,17 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "__doc__": "The object on the background of another photo of its class (Xiao et al. 2021: Mixed-Same):"
         " this very background is lost, the class's kind of background stays.",
         "TITLE": "backgrounds of its class",
-        **mixed("mixed_same", same_class),
+        **mix("mixed_same", same_class),
     },
     "mixed_rand": {
         "__doc__": "The object on the background of a photo of some other class (Xiao et al. 2021: Mixed-Rand).",
         "TITLE": "backgrounds of other classes",
-        **mixed("mixed_rand", other_classes),
+        **mix("mixed_rand", other_classes),
     },
     "mixed_next": {
         "__doc__": "The object on the background of a photo of the next class (Xiao et al. 2021: Mixed-Next):"
         " always one wrong class.",
         "TITLE": "backgrounds of the next class",
-        **mixed("mixed_next", next_class),
+        **mix("mixed_next", next_class),
     },
 }

@@ -50,7 +50,7 @@ def extents(mask: np.ndarray) -> tuple[Extent, Extent]:
     return Extent(left, left + width, across, side), Extent(top, top + height, down, side)
 
 
-def put(photo: Photo, corner: tuple[int, int], side: int) -> np.ndarray:
+def place_object(photo: Photo, corner: tuple[int, int], side: int) -> np.ndarray:
     """The object of the photo at ``side`` x ``side`` pixels with its left upper corner at ``corner`` (across, down), on the
     background of the photo as it was: uint8 [S, S, 3].
     """

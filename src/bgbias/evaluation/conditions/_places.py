@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bgbias.evaluation.conditions._controls import mixed, without_copies
+from bgbias.evaluation.conditions._controls import mix, drop_copies
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -28,14 +28,14 @@ def candidates(photo: Photo, draw: int, *, is_other_place: bool, is_of_class: bo
     place = (split.places.other(draw) if is_other_place else split.places.own)[photo.row]
     rows = split.trusted[split.places.own[split.trusted] == place]
     of_class = split.table.labels[rows] == photo.label
-    return without_copies(photo, rows[of_class == is_of_class])
+    return drop_copies(photo, rows[of_class == is_of_class])
 
 
 def _member(name: str, title: str, doc: str, **which: bool) -> dict[str, Any]:
     return {
         "__doc__": doc,
         "TITLE": title,
-        **mixed(name, lambda photo, draw: candidates(photo, draw, **which)),
+        **mix(name, lambda photo, draw: candidates(photo, draw, **which)),
     }
 
 

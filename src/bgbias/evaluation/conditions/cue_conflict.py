@@ -16,7 +16,7 @@ import numpy as np
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.evaluation.conditions._controls import drawn, other_classes
+from bgbias.evaluation.conditions._controls import draw_donor, other_classes
 from bgbias.images.composite import paste_on_grey
 from bgbias.images.quilting import BLOCK, SIDE, quilt
 
@@ -42,7 +42,7 @@ def _lent(photo: Photo, draw: int) -> tuple[Photo, int, list[np.ndarray]]:
     """
     candidates = other_classes(photo)
     while len(candidates):
-        lender = drawn(photo, "cue_conflict", draw, candidates)
+        lender = draw_donor(photo, "cue_conflict", draw, candidates)
         if len(photo.split.trusted_of_class[lender.label]) > 1:
             block, squares = windows(lender)
             if squares:

@@ -12,7 +12,7 @@ import numpy as np
 
 from bgbias import seeds
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.evaluation.conditions._placed import extents, put
+from bgbias.evaluation.conditions._placed import extents, place_object
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -36,4 +36,4 @@ def shift(photo: Photo, draw: int) -> tuple[int, int]:
 
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The object moved by ``shift``, uint8 [S, S, 3]."""
-    return put(photo, shift(photo, draw), len(photo.view))
+    return place_object(photo, shift(photo, draw), len(photo.view))

@@ -14,7 +14,7 @@ import numpy as np
 
 from bgbias import seeds
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
-from bgbias.evaluation.conditions._placed import Extent, extents, put
+from bgbias.evaluation.conditions._placed import Extent, extents, place_object
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -58,4 +58,4 @@ def view(photo: Photo, draw: int) -> np.ndarray:
     side = len(photo.view)
     length = round(side * factor(photo, draw))
     across, down = (round(_fixed(axis) * (1 - length / side)) for axis in extents(photo.mask))
-    return put(photo, (across, down), length)
+    return place_object(photo, (across, down), length)

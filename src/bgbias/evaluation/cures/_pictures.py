@@ -12,7 +12,7 @@ OF_THE_SIDE = 8  # the blur's standard deviation is so small a part of the pictu
 MARGIN = 0.1  # of the box's longer side, on each side
 
 
-def blurred(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def blur_background(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The object on the picture itself under a Gaussian blur: colours stay, shapes go."""
     import cv2
 
@@ -21,7 +21,7 @@ def blurred(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return CutOut(picture, mask).before(np.round(behind).astype(np.uint8))
 
 
-def cropped(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def crop_to_object(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The smallest square around the box of what the mask says is object (above one half), with a margin, moved to lie within
     the picture, at the picture's size; the whole picture if there is no such pixel. No seam is made.
     """
@@ -41,6 +41,6 @@ def cropped(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 MEMBERS = {
     "grey": {"TITLE": "grey background", "apply": paste_on_grey},
-    "blurred": {"TITLE": "blurred background", "apply": blurred},
-    "cropped": {"TITLE": "crop to the object", "apply": cropped},
+    "blurred": {"TITLE": "blurred background", "apply": blur_background},
+    "cropped": {"TITLE": "crop to the object", "apply": crop_to_object},
 }

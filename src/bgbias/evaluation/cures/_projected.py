@@ -42,7 +42,7 @@ def least_squares(crossed: np.ndarray) -> Erasure:
     backgrounds, chance differences between their means included: with many, embeddings lose much. ValueError for fewer than two
     objects or backgrounds.
     """
-    values = _checked(crossed)
+    values = _check(crossed)
     whiten, colour = _whitening(values)
     moved = whiten @ (values.mean(axis=0) - values.mean(axis=(0, 1))).T
     vectors, sizes, _ = np.linalg.svd(moved, full_matrices=False)
@@ -57,7 +57,7 @@ def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
     backgrounds that move objects to different sides. ValueError for fewer than two objects or backgrounds, or directions
     outside 0..d.
     """
-    values = _checked(crossed)
+    values = _check(crossed)
     if not 0 <= directions <= values.shape[2]:
         raise ValueError(f"{directions} directions are to go from embeddings of {values.shape[2]} numbers")
     whiten, colour = _whitening(values)
@@ -66,7 +66,7 @@ def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
     return _without(values, whiten, colour, vectors[:, ::-1][:, :directions])
 
 
-def _checked(crossed: np.ndarray) -> np.ndarray:
+def _check(crossed: np.ndarray) -> np.ndarray:
     n, m = crossed.shape[:2]
     if min(n, m) < 2:
         raise ValueError(

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 from bgbias.evaluation.cures._beside import TENTHS, Joined, best
-from bgbias.evaluation.cures._pictures import cropped
+from bgbias.evaluation.cures._pictures import crop_to_object
 
 TITLE = "fused with the crop to the object"
 INDEX = "again"
 FITTED = True
 AT = "beside"
-apply = cropped
+apply = crop_to_object
 
 
 def fit(judge: Callable[[Joined], float]) -> Joined:

@@ -14,7 +14,7 @@ def per_query(n: Neighbours) -> np.ndarray:
     return n.per_relevant((precision * hits).sum(axis=1))
 
 
-def by_chance(relevant: np.ndarray, others: int) -> np.ndarray:
+def chance_level(relevant: np.ndarray, others: int) -> np.ndarray:
     """The expectation for queries with R_i ``relevant`` [N] among so many ``others``, ranked by chance, float64 [N].
 
     With p = R/others and q = (R - 1)/(others - 1) it is (p/R) sum over k <= R of (1 + (k - 1) q)/k. NaN where nobody is to be

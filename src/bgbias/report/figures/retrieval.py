@@ -34,7 +34,7 @@ def reads(study: Study) -> sources.Sources:
 
 
 def draw(study: Study) -> look.Figure:
-    from bgbias.evaluation.whole_gallery import among
+    from bgbias.evaluation.whole_gallery import rank_among
 
     photos = shown.evaluation(study)
     read, labels = reads(study), photos.table.labels
@@ -44,7 +44,7 @@ def draw(study: Study) -> look.Figure:
         usable = embedded.asked if usable is None else usable
         for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
             seen, clean = embedded.views[condition, 0], embedded.views[CLEAN, 0]
-            near = among(seen, clean, labels, embedded.given)
+            near = rank_among(seen, clean, labels, embedded.given)
             row = cell.method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first
