@@ -51,7 +51,7 @@ def test_every_file_is_a_picture_or_has_a_reason(tmp_path: Path) -> None:
     ]
     folder = as_folder(tmp_path / "mine", dict.fromkeys(names, b""))
     (folder / "a" / os.fsdecode(b"\xff.jpg")).touch()
-    left_out = pictures.left_out(folder)
+    left_out = pictures.list_left_out(folder)
     assert len(left_out) == 8
     assert "not read here (.heic): convert it" in left_out["a/4.heic"]
     assert "no picture by its name (no ending)" in left_out["a/7"]

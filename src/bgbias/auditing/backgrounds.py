@@ -79,7 +79,7 @@ def find(place: str | None) -> BackgroundPhotos:
 def _draw() -> list[tuple[str, bytes]]:
     """Names and PNGs. Drawing takes seconds, so that they are kept, under the code that draws them and the libraries it calls."""
     by = json.dumps([code.fingerprint(__name__), code.libraries(__name__)])
-    kept = places.cache() / FOLDER / f"{code.hashed(by)}.zip"
+    kept = places.cache() / FOLDER / f"{code.hash_text(by)}.zip"
     with suppress(UserError):  # not there yet, or damaged
         there = ImageStore(kept)
         return [(name, there.read(name)) for name in there.ids]

@@ -24,7 +24,7 @@ from bgbias.auditing.question import CONDITIONS, Question
 from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
-from bgbias.files.locks import Taken, locked
+from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.progress import say
@@ -199,9 +199,9 @@ def _alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{folder} cannot be made ({error.strerror}); name another folder.") from error
     try:
-        with locked(folder / ".lock", seconds=0):
+        with hold_lock(folder / ".lock", seconds=0):
             yield
-    except Taken as taken:
+    except LockTimeout as taken:
         raise UserError(
             f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
         ) from None

@@ -18,7 +18,7 @@ from bgbias.errors import UserError
 from bgbias.files import fetch, places
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import compose, is_picture, listed
+from bgbias.files.pictures import compose, is_picture, read_list_file
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
@@ -91,7 +91,7 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.suffix in (".txt", ".lst") and origin.is_file():
-        written = listed(origin).values()
+        written = read_list_file(origin).values()
         if absent := [p for p in written if not p.exists()]:
             raise UserError(f"{origin} lists {absent[0]}, which is missing.")
         yield from ((compose(p.name), p.read_bytes()) for p in written)

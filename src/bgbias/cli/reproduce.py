@@ -117,7 +117,7 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
         )
-    every = [sealed.of_any_time(node.record(again)) for node in graph.in_order(again, ends)]
+    every = [sealed.read_any(node.record(again)) for node in graph.in_order(again, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
     if ran == len(every):
         return again, f"all {ran} steps ran"

@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bgbias.compute.device import shares
-from bgbias.files.locks import Taken, locked
+from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.progress import say
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -47,8 +47,8 @@ def take(slots: Path, wanted: str) -> None:
             # With the machine's name: the folder may be shared by several.
             name = f"{platform.node()}-{number}" + (f"-{share}" if share else "")
             try:
-                _slot.enter_context(locked(slots / f"{name}.lock", seconds=0))
-            except Taken:
+                _slot.enter_context(hold_lock(slots / f"{name}.lock", seconds=0))
+            except LockTimeout:
                 continue
             os.environ[VISIBLE] = gpu
             say(f"runs on GPU {number} of {len(gpus)} ({gpu})")

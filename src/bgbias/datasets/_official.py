@@ -10,7 +10,7 @@ from pydantic import Field
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
-from bgbias.files.pictures import hidden
+from bgbias.files.pictures import is_hidden
 from bgbias.settings import Strict, read_yaml
 
 OFFICIAL = read_yaml(Path(__file__).with_name("official.yaml"))
@@ -79,7 +79,7 @@ def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
     found: dict[str, bytes] = {}
-    for member, data in members(archive, lambda n: PurePosixPath(n).name in lists and not hidden(n)):
+    for member, data in members(archive, lambda n: PurePosixPath(n).name in lists and not is_hidden(n)):
         found[PurePosixPath(member).name] = data
         if len(found) == len(lists):
             break  # what follows in an archive may be gigabytes

@@ -140,7 +140,7 @@ def _estimate_remaining(
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
-        record = sealed.of_any_time(node.record(study))
+        record = sealed.read_any(node.record(study))
         if "seconds" in record:
             took, before = paces.get(node.name, (0.0, 0.0))
             paces[node.name] = took + record["seconds"], before + guess

@@ -70,7 +70,7 @@ def _examine(study: Study, deep: bool) -> Iterator[Finding]:
         if is_aside and not sealed.aside(path).exists():
             yield Finding(node, "missing")
             continue
-        certified[node] = record = sealed.of_any_time(path)
+        certified[node] = record = sealed.read_any(path)
         if not outdated.isdisjoint(upstream):
             outdated.add(node)
             yield Finding(node, "behind")
@@ -122,8 +122,8 @@ def accept(study: Study) -> list[str]:
     with graph.share_lookups():
         for node in graph.in_order(study):
             path = node.record(study)
-            record = sealed.of_any_time(path)
-            upstream = [n for n in graph.reads_from(study, node) if sealed.of_any_time(n.record(study))]
+            record = sealed.read_any(path)
+            upstream = [n for n in graph.reads_from(study, node) if sealed.read_any(n.record(study))]
             if not sealed.is_sealed(record) or not accepted.keys() >= set(upstream):
                 continue
             spec = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
@@ -174,7 +174,7 @@ def _set_aside(study: Study, node: Node) -> None:
     path = node.record(study)
     keep = getattr(node.declared, "keep", None)
     if keep:  # what Snakemake deletes before the step runs
-        keep(study, sealed.of_any_time(path), **node.keywords)
+        keep(study, sealed.read_any(path), **node.keywords)
     for name in TOGETHER if node.name in TOGETHER else (node.name,):
         same_job = step(name, **node.keywords)
         for file in [*same_job.outputs(study).values(), same_job.record(study)]:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from bgbias import plugins
 from bgbias.engine.node import StepOutput, Node, step
 from bgbias.files import code
-from bgbias.files.checksums import recorded
+from bgbias.files.checksums import read_recorded
 from bgbias.study.params import Study
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def digest(study: Study, name: str, /, **subject: Any) -> str:
     """A short fingerprint of everything the node reads."""
     return once(
         ("digest", step(name, **subject)),
-        lambda: code.hashed(json.dumps(spec(study, name, **subject), sort_keys=True, default=str)),
+        lambda: code.hash_text(json.dumps(spec(study, name, **subject), sort_keys=True, default=str)),
     )
 
 
@@ -125,7 +125,7 @@ def _maker_digest(study: Study, maker: Node, reader: Node) -> str:
     """
     elsewhere = getattr(maker.declared, "sources_are_elsewhere", None)
     if elsewhere and elsewhere(study, **maker.keywords):
-        before = recorded(reader.record(study)).get(maker.name, "")
+        before = read_recorded(reader.record(study)).get(maker.name, "")
         if known := before.get(maker.of, "") if isinstance(before, dict) else before:
             return str(known)
     return digest(study, maker.name, **maker.keywords)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from bgbias.engine.node import StepOutput, Node, files_of, step
-from bgbias.files.checksums import recorded
+from bgbias.files.checksums import read_recorded
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.named import Named
@@ -90,7 +90,7 @@ def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
     network = plan.backbone(study, name)
     if network.is_fetched:
         return _without_weights(study, name)
-    before = recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
+    before = read_recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
     own = own_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}

@@ -28,7 +28,7 @@ from bgbias.errors import UserError
 from bgbias.files import code, sealed
 from bgbias.files.atomic import remove_leftovers, write_frame, write_json
 from bgbias.files.checksums import forget, sha256
-from bgbias.files.locks import locked
+from bgbias.files.locks import hold_lock
 from bgbias.study import Cell, Study, plan
 
 PACKAGES = (
@@ -74,7 +74,7 @@ def read(path: Path) -> dict[str, Any]:
 def read_current(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
     path = maker.record(study)
-    record = sealed.of_any_time(path) if path.exists() else {}
+    record = sealed.read_any(path) if path.exists() else {}
     if not sealed.is_sealed(record):
         return {}
     return record if record.get("digest") == graph.digest(study, maker.name, **maker.keywords) else {}
@@ -231,7 +231,7 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
 def lock(path: Path, what: str) -> AbstractContextManager[None]:
     """Exclusive right to ``what``, released when the process ends however it ends."""
     wait = "at this moment. Wait for it, or, if it was left over by a killed run: make resume"
-    return locked(path, seconds=0, refusal=f"{what} is being made by process {{}} {wait}")
+    return hold_lock(path, seconds=0, refusal=f"{what} is being made by process {{}} {wait}")
 
 
 def command() -> str:

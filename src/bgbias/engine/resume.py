@@ -15,7 +15,7 @@ from typing import NoReturn
 import psutil
 
 from bgbias.errors import UserError
-from bgbias.files.locks import Taken, locked
+from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.progress import say
 from bgbias.study.params import Study
 
@@ -33,7 +33,7 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
     A Snakemake that is still alive in this folder is not disturbed, nor is another resumption: that is an error which names it.
     """
     # Free again when this process becomes Snakemake, which everybody sees.
-    _held.enter_context(locked(study.files.at("locks", name="resume"), 0, refusal=_at_work("{}")))
+    _held.enter_context(hold_lock(study.files.at("locks", name="resume"), 0, refusal=_at_work("{}")))
     _refuse()
     end(leftovers())
     chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
@@ -56,15 +56,15 @@ def hold_folder() -> None:
     that ends deletes both.
     """
     # Who only looks has it for a moment.
-    _held.enter_context(locked(LOCK, seconds=2.0, refusal=_at_work("{}")))
+    _held.enter_context(hold_lock(LOCK, seconds=2.0, refusal=_at_work("{}")))
 
 
 def state_of_folder() -> str:
     """What stands in the way of a run here, in a sentence: a Snakemake at work, or a lock of one that was killed; else empty."""
     try:
-        with locked(LOCK, seconds=0):
+        with hold_lock(LOCK, seconds=0):
             pass
-    except Taken as error:
+    except LockTimeout as error:
         return _at_work(error.holder)
     if not any(LOCKS.glob("*")):
         return ""

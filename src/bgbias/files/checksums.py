@@ -67,7 +67,7 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
     if wanted and database.exists():
         # All between the first and the last path: thousands of single questions would take longer.
         between = min(wanted), max(wanted)
-        rows = _asked(database, "SELECT * FROM files WHERE path BETWEEN ? AND ?", between)
+        rows = _query(database, "SELECT * FROM files WHERE path BETWEEN ? AND ?", between)
         found = {path: sha for path, identity, sha in rows if wanted.get(path) == identity}
     new = [path for path in wanted if path not in found]
     if (size := sum(files[path].st_size for path in new)) > WORTH_A_WORD:
@@ -79,7 +79,7 @@ def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[byt
             found |= read
             if settled := [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]:
                 rows = [(p, wanted[p], read[p]) for p in settled]
-                _asked(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", *rows)
+                _query(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", *rows)
     return found
 
 
@@ -97,9 +97,11 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     found = dict(walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
     names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
     if root.is_dir():
-        found = {path: stat for path, stat in found.items() if not pictures.hidden(os.fsdecode(names[path]))}
+        found = {
+            path: stat for path, stat in found.items() if not pictures.is_hidden(os.fsdecode(names[path]))
+        }
     elif root.is_file() and root.suffix in (".txt", ".lst"):
-        for line, listed in pictures.listed(root).items():
+        for line, listed in pictures.read_list_file(root).items():
             if listed.is_file():
                 found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
     if only is not None:
@@ -111,7 +113,7 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     return hashlib.sha256(text).hexdigest()[:DIGITS]
 
 
-def known_by(path: Path, database: Path) -> str:
+def content_id(path: Path, database: Path) -> str:
     """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
     if not path.is_file():
         return ""
@@ -123,9 +125,9 @@ def elsewhere(place: str | None) -> bool:
     return bool(place) and "://" not in str(place) and not places.source(str(place)).exists()
 
 
-def recorded(record: Path) -> dict[str, Any]:
+def read_recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
-    return dict(sealed.of_any_time(record).get("spec", {}))
+    return dict(sealed.read_any(record).get("spec", {}))
 
 
 def forget(database: Path | None = None) -> None:
@@ -133,7 +135,7 @@ def forget(database: Path | None = None) -> None:
     _checksum.cache_clear()
     fingerprint.cache_clear()
     if database and database.exists():
-        _asked(database, "DELETE FROM files")
+        _query(database, "DELETE FROM files")
 
 
 def _absolute(path: Path) -> bytes:
@@ -144,7 +146,7 @@ def _identity(stat: os.stat_result) -> str:
     return f"{stat.st_size} {stat.st_mtime_ns} {stat.st_ctime_ns} {stat.st_ino}"
 
 
-def _asked(database: Path, question: str, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+def _query(database: Path, question: str, *rows: tuple[Any, ...]) -> list[tuple[Any, ...]]:
     """The answer to a question with these parameters; of several ``rows`` of them it is asked once for each, to write."""
     try:
         database.parent.mkdir(parents=True, exist_ok=True)

@@ -57,23 +57,23 @@ class Module(NamedTuple):
 @cache
 def modules(*names: str) -> dict[str, str]:
     """The code behind some modules: file, as people call it, to the fingerprint of its content."""
-    return {_label(name): _module(name).fingerprint for name in _followed(names)}
+    return {_label(name): _module(name).fingerprint for name in _follow_imports(names)}
 
 
 @cache
 def fingerprint(*names: str) -> str:
     """The code behind some modules, in 16 hex digits."""
-    return hashed(json.dumps(modules(*names), sort_keys=True))
+    return hash_text(json.dumps(modules(*names), sort_keys=True))
 
 
 @cache
 def libraries(*names: str) -> dict[str, str]:
     """Other people's packages that modules import: name to version, without the build."""
-    imported = {library for name in _followed(names) for library in _module(name).libraries}
+    imported = {library for name in _follow_imports(names) for library in _module(name).libraries}
     return {library: _version(library) for library in sorted(imported)}
 
 
-def hashed(text: str) -> str:
+def hash_text(text: str) -> str:
     """16 hex digits of a text."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -89,7 +89,7 @@ def carries_numbers(name: str) -> bool:
 
 
 @cache
-def _followed(names: tuple[str, ...]) -> tuple[str, ...]:
+def _follow_imports(names: tuple[str, ...]) -> tuple[str, ...]:
     """These modules and all that they import, directly or not, as far as they carry numbers."""
     remembered = len(_memory())
     seen: dict[str, None] = {}
@@ -123,19 +123,19 @@ def _module(name: str) -> Module:
     source, memory = path.read_bytes(), _memory()
     key = hashlib.sha256(READ_BY + str(path).encode() + source).hexdigest()[:32]
     if key not in memory:
-        memory[key] = _parsed(source, name, is_package=path.name == "__init__.py")
+        memory[key] = _parse_source(source, name, is_package=path.name == "__init__.py")
     text, imports, libraries, named = memory[key]
     beside = [path.parent / file for file in named]
     sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in beside if file.is_file()]
-    return Module(hashed("\n".join([text, *sums])) if sums else text, imports, libraries)
+    return Module(hash_text("\n".join([text, *sums])) if sums else text, imports, libraries)
 
 
-def _parsed(source: bytes, name: str, is_package: bool) -> tuple[str, list[str], list[str], list[str]]:
+def _parse_source(source: bytes, name: str, is_package: bool) -> tuple[str, list[str], list[str], list[str]]:
     """A source's fingerprint, its imports of ours and of others, and strings that may name files."""
     tree = ast.parse(source)
     strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     reader = _Reader(name, is_package)
-    text = hashed(_text(reader.visit(tree)))
+    text = hash_text(_text(reader.visit(tree)))
     return text, reader.imports, sorted(reader.libraries), sorted(filter(FILE_NAME.fullmatch, strings))
 
 
@@ -213,25 +213,25 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def visit_Module(self, module: ast.Module) -> ast.AST:
-        worked = [s for s in module.body if not (_defined(s) and _defined(s) <= self._planning)]
+        worked = [s for s in module.body if not (_defined_names(s) and _defined_names(s) <= self._planning)]
         used = {n.id for s in worked for n in ast.walk(s) if isinstance(n, ast.Name)}
-        module.body = [s for s in module.body if s in worked or _defined(s) & used]
+        module.body = [s for s in module.body if s in worked or _defined_names(s) & used]
         return self.generic_visit(module)
 
     def visit_If(self, choice: ast.If) -> ast.AST | list[ast.AST]:
-        if _called(choice.test) == "TYPE_CHECKING":
+        if _last_name(choice.test) == "TYPE_CHECKING":
             return [self.visit(statement) for statement in choice.orelse]
         return self.generic_visit(choice)
 
     def visit_Raise(self, raised: ast.Raise) -> ast.AST:
-        if isinstance(raised.exc, ast.Call) and _called(raised.exc.func).endswith("Error"):
+        if isinstance(raised.exc, ast.Call) and _last_name(raised.exc.func).endswith("Error"):
             raised.exc = raised.exc.func  # its words are for people
         return self.generic_visit(raised)
 
     def visit_Call(self, call: ast.Call) -> ast.AST:
-        if _called(call.func) == "Field":
+        if _last_name(call.func) == "Field":
             call.keywords = [k for k in call.keywords if k.arg != "description"]
-        if _called(call.func) == "add_neck" and call.args and isinstance(call.args[0], ast.Constant):
+        if _last_name(call.func) == "add_neck" and call.args and isinstance(call.args[0], ast.Constant):
             self.imports.append(NECK + str(call.args[0].value))
         return self.generic_visit(call)
 
@@ -269,7 +269,7 @@ class _Reader(ast.NodeTransformer):
             self.imports.append(name)
 
 
-def _defined(statement: ast.stmt) -> set[str]:
+def _defined_names(statement: ast.stmt) -> set[str]:
     """The names that a statement gives something to."""
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
@@ -277,6 +277,6 @@ def _defined(statement: ast.stmt) -> set[str]:
     return {t.id for t in targets if isinstance(t, ast.Name)}
 
 
-def _called(expression: ast.expr) -> str:
+def _last_name(expression: ast.expr) -> str:
     """The last part of a name: ``Field`` of ``pydantic.Field``; empty for what is no name."""
     return getattr(expression, "attr", getattr(expression, "id", ""))

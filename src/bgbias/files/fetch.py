@@ -15,7 +15,7 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.atomic import link_or_copy, replacing, write_text
 from bgbias.files.checksums import checksum, sha256
-from bgbias.files.locks import locked
+from bgbias.files.locks import hold_lock
 from bgbias.files.store import pack
 from bgbias.progress import say
 from bgbias.settings import Strict
@@ -94,7 +94,7 @@ class Desk:
     def pin(self, dataset: str, part: str, file: str, size: int, sha256: str) -> None:
         """Write a file's checksum down, or compare it with the one written down; another one is an error with both."""
         key, facts = (dataset, part, file), (str(size), sha256)
-        with locked(self.lock):
+        with hold_lock(self.lock):
             pinned = self._read()
             if key not in pinned:
                 text = StringIO()
@@ -168,7 +168,7 @@ def fetch(
             tried.append(f"  {source.place}: {error}")
     tried += [f"  {text}" for text in wrong]
     subject = f"{name}/{part}" if part else name
-    called = "" if cure else f": {_wanted(sources).called}"
+    called = "" if cure else f": {_find_source(sources).called}"
     cure = cure or _cure(sources, name, part, desk)
     raise UserError("\n".join([f"{subject}{called} could not be fetched.", *tried, cure]))
 
@@ -179,13 +179,13 @@ def partial_download(target: Path, source: Source) -> Path:
     return target.with_name(f"{target.name}.{place}.download")
 
 
-def _wanted(sources: tuple[Source, ...]) -> Source:
+def _find_source(sources: tuple[Source, ...]) -> Source:
     return next((s for s in sources if s.file), sources[0])
 
 
 def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
     """What a person can do about a file that could not be fetched."""
-    wanted = _wanted(sources)
+    wanted = _find_source(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
     if not (desk and wanted.file):
         where = f"write where it is into params.yaml, under datasets.{name}.options"

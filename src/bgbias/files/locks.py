@@ -14,7 +14,7 @@ from bgbias.progress import say
 SECONDS_BETWEEN_TRIES = 0.1
 
 
-class Taken(TimeoutError):
+class LockTimeout(TimeoutError):
     """Another process has held a lock for too long; ``holder`` is its process number, or "unknown"."""
 
     def __init__(self, path: Path, holder: str, seconds: float) -> None:
@@ -23,10 +23,10 @@ class Taken(TimeoutError):
 
 
 @contextmanager
-def locked(path: Path, seconds: float = math.inf, waiting: str = "", refusal: str = "") -> Iterator[None]:
+def hold_lock(path: Path, seconds: float = math.inf, waiting: str = "", refusal: str = "") -> Iterator[None]:
     """Hold the lock at ``path``, which contains the holder's process number.
 
-    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``Taken``, or a ``UserError`` that says
+    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``LockTimeout``, or a ``UserError`` that says
     ``refusal``, with the holder for its {}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,9 @@ def locked(path: Path, seconds: float = math.inf, waiting: str = "", refusal: st
             lock.acquire(-1 if math.isinf(seconds) else seconds, SECONDS_BETWEEN_TRIES)
     except Timeout as error:
         holder = path.read_text(encoding="utf-8").strip() or "unknown"
-        raise UserError(refusal.replace("{}", holder)) if refusal else Taken(path, holder, seconds) from error
+        raise (
+            UserError(refusal.replace("{}", holder)) if refusal else LockTimeout(path, holder, seconds)
+        ) from error
     except OSError as error:
         raise UserError(
             f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes"

@@ -61,7 +61,7 @@ def is_picture(name: str) -> bool:
 
 def has_suffix(name: str, endings: Collection[str]) -> bool:
     """Whether a name ends so, in capitals or small letters, and is not hidden."""
-    return PurePosixPath(name).suffix.lower() in endings and not hidden(name)
+    return PurePosixPath(name).suffix.lower() in endings and not is_hidden(name)
 
 
 def is_photo(name: str) -> bool:
@@ -69,7 +69,7 @@ def is_photo(name: str) -> bool:
     return has_suffix(name, PICTURES + UNREAD)
 
 
-def hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
     """Whether a file of this name (a path with ``/``), or a folder above it, is one of those that systems add or hide."""
     return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)
 
@@ -77,7 +77,7 @@ def hidden(name: str) -> bool:
 def why_not(name: str) -> str:
     """Why a file of this name is not taken as a picture, and what to do."""
     suffix = PurePosixPath(name).suffix
-    if hidden(name):
+    if is_hidden(name):
         return "hidden, as systems add them: nothing to do"
     if suffix.lower() in UNREAD:
         return f"a photo in a format that is not read here ({suffix}): convert it to JPEG or PNG"
@@ -127,7 +127,7 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             if not is_text(entry.name):
                 left_out[ascii(own)] = NO_TEXT
             elif Path(entry.path).is_dir():
-                if hidden(entry.name):
+                if is_hidden(entry.name):
                     left_out[own] = why_not(own)
                 elif any(f"{place}/".startswith(f"{real}/") for place in above):
                     left_out[own] = "a link back to a folder that it lies in: nothing to do"
@@ -144,14 +144,14 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
     return found, {compose(name): reason for name, reason in left_out.items()}
 
 
-def left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
+def list_left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:
     """What lies below a folder and is neither a picture nor ends as one of ``keep``, each with the reason."""
     files, reasons = walk(folder)
     others = {name: why_not(name) for name in files if not has_suffix(name, (*PICTURES, *keep))}
     return dict(sorted((reasons | others).items()))
 
 
-def listed(path: Path) -> dict[str, Path]:
+def read_list_file(path: Path) -> dict[str, Path]:
     """What the lines of a list name, without empty ones, relative to its folder; a list that is no text is an error."""
     try:
         lines = path.read_text("utf-8").splitlines()

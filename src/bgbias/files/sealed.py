@@ -30,7 +30,7 @@ def read(path: Path) -> Any:
     return found
 
 
-def of_any_time(record: Path) -> dict[str, Any]:
+def read_any(record: Path) -> dict[str, Any]:
     """A record, or the one that was set aside; empty if there is none, or a damaged one, which fits no plan."""
     try:
         return dict(read(record if record.exists() else aside(record)))

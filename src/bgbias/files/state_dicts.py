@@ -115,11 +115,11 @@ def _inner(path: Path, state: dict[Any, Any]) -> str:
     for name in NESTED:
         inner = state.get(name)
         if isinstance(inner, dict) and inner and all(hasattr(tensor, "storage") for tensor in inner.values()):
-            return f"It is a checkpoint of a training, whose weights are its '{name}': {_saved(path, f'[{name!r}]')}"
+            return f"It is a checkpoint of a training, whose weights are its '{name}': {_save_command(path, f'[{name!r}]')}"
     return f"Save a state dict {SAVE}"
 
 
-def _saved(path: Path, part: str, taken: str = "state") -> str:
+def _save_command(path: Path, part: str, taken: str = "state") -> str:
     """The command that saves a part of a checkpoint as weights."""
     target = path.with_name(f"{path.stem}_weights.pth")
     read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
@@ -146,7 +146,7 @@ def difference(
     if prefix is None:
         return told[0] + more
     taken = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
-    return f"all its names begin with '{prefix}'; take that away: {_saved(Path(origin), '', taken)}"
+    return f"all its names begin with '{prefix}'; take that away: {_save_command(Path(origin), '', taken)}"
 
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:

@@ -38,7 +38,7 @@ class MaskPredictor:
             "options": self.params.model_dump(exclude={"weights", *self._module.SPEED}),
             "weights": checksums.sha256(file) if file and file.is_file() else "",
         }
-        return code.hashed(json.dumps(identity, sort_keys=True))
+        return code.hash_text(json.dumps(identity, sort_keys=True))
 
     @property
     def guesses(self) -> str:

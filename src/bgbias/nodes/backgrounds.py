@@ -7,7 +7,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import StepOutput, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import elsewhere, fingerprint, recorded
+from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
@@ -37,7 +37,7 @@ def settings(study: Study, pool: str) -> Settings:
     described = study.backgrounds[pool]
     if described.propose:
         return {"proposal": described.propose.model_dump()}
-    before = recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
+    before = read_recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
     known = study.files.at("known_files")
     return {
         "pools": {

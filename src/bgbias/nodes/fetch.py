@@ -9,7 +9,7 @@ from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Limits, Modules, Settings, step
 from bgbias.files import fetch as fetching
 from bgbias.files import pictures, places, store
-from bgbias.files.checksums import elsewhere, recorded
+from bgbias.files.checksums import elsewhere, read_recorded
 from bgbias.progress import say
 from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of
@@ -30,7 +30,7 @@ def settings(study: Study, dataset: str, part: str) -> Settings:
     sources = sources_of(study, dataset, part)
     planned = identity(sources, study.files.at("known_files"))
     if all(elsewhere(s.place) for s in sources):
-        before = recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
+        before = read_recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
         if _without_listing(before) == _without_listing(planned):
             return {"sources": before}
     return {"sources": planned}
@@ -68,7 +68,7 @@ def fetch(study: Study, dataset: str, part: str) -> None:
                 say(
                     f"{dataset}: {len(others)} photos in {origin} are none of its own, e.g. {others[0]}, and are not taken"
                 )
-        elif not used.remote and origin.is_dir() and (left_out := pictures.left_out(origin, used.keep)):
+        elif not used.remote and origin.is_dir() and (left_out := pictures.list_left_out(origin, used.keep)):
             made.notes["left_out"] = left_out
         made.metrics["megabytes"] = target.stat().st_size / 1e6
 

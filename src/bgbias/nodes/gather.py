@@ -8,7 +8,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Limits, Settings, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import known_by
+from bgbias.files.checksums import content_id
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
@@ -28,7 +28,7 @@ def settings(study: Study, pool: str) -> Settings:
         "lists": {
             role: {
                 "group": source.group,
-                "sha256": known_by(Path(str(source.source)), study.files.at("known_files")),
+                "sha256": content_id(Path(str(source.source)), study.files.at("known_files")),
             }
             for role, source in lists.items()
         }

@@ -13,7 +13,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import recorded
+from bgbias.files.checksums import read_recorded
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.study.params import Study
@@ -57,7 +57,7 @@ def reads(study: Study, dataset: str, masker: str) -> dict[str, StepOutput]:
 
 def settings(study: Study, dataset: str, masker: str) -> Settings:
     """The masker. Its own files, where they are elsewhere, are what they were when the masks were made."""
-    before = recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
+    before = read_recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
     return masker_identity(study, masker, before)
 
 

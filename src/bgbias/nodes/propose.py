@@ -16,7 +16,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.checksums import elsewhere, fingerprint, recorded
+from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
 from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
 from bgbias.study import Study, plan
@@ -47,7 +47,7 @@ def reads(study: Study, pool: str) -> dict[str, StepOutput]:
 def settings(study: Study, pool: str) -> Settings:
     """The folder, by what lies there, what people decided by hand, and the masker."""
     proposal = _proposal(study, pool)
-    before = recorded(study.files.at("propose_record", pool=pool))
+    before = read_recorded(study.files.at("propose_record", pool=pool))
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
     return {
         "source": proposal.source,

@@ -25,7 +25,7 @@ from bgbias.compute.device import threads
 from bgbias.errors import UserError
 from bgbias.files import code
 from bgbias.files.atomic import replacing
-from bgbias.files.locks import locked
+from bgbias.files.locks import hold_lock
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 
@@ -154,7 +154,7 @@ def prepare(
     except _UNREADABLE:  # absent, or damaged as by a power cut
         folder.mkdir(parents=True, exist_ok=True)
     waiting = f"waits for another process, which prepares {label}"
-    with locked(folder / f".{family}.lock", waiting=waiting):
+    with hold_lock(folder / f".{family}.lock", waiting=waiting):
         try:
             return Pictures(path)  # another process has prepared it meanwhile
         except _UNREADABLE:

@@ -13,7 +13,7 @@ from PIL import Image
 
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, is_archive
-from bgbias.files.pictures import PICTURES, has_suffix, hidden, is_readable, locator, stem, why_left
+from bgbias.files.pictures import PICTURES, has_suffix, is_hidden, is_readable, locator, stem, why_left
 from bgbias.photos import coco, hugging_face, tables
 from bgbias.photos.listing import TABLES, Listing, SourcePhoto, around, title
 from bgbias.photos.tables import BY_NAME, NamedColumns
@@ -112,7 +112,7 @@ def _list_dataset(dataset: Any, name: str, place: str, named: NamedColumns) -> L
 
 def _outermost(files: Lookup) -> list[str]:
     """Files that lie in no folder but those around all files."""
-    names = [name for name in files.names if not hidden(name)]
+    names = [name for name in files.names if not is_hidden(name)]
     depth = around(names) if names else 0
     return [name for name in names if len(PurePosixPath(name).parent.parts) == depth]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.checksums import elsewhere, fingerprint, known_by
+from bgbias.files.checksums import elsewhere, fingerprint, content_id
 from bgbias.files.fetch import Source
 from bgbias.study.named import PUBLISHED, Named, find_backbone
 from bgbias.study.params import Study
@@ -126,7 +126,7 @@ def own_weights(study: Study, named: Named, before: str = "") -> str:
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
     """
     own = None if named.is_fetched else weights_file(study, named)
-    return (known_by(own, study.files.at("known_files")) or before) if own else ""
+    return (content_id(own, study.files.at("known_files")) or before) if own else ""
 
 
 def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:

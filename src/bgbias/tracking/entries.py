@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from bgbias.compute.vitals import is_plotted
-from bgbias.files.code import hashed
+from bgbias.files.code import hash_text
 from bgbias.report import html, look, names
 from bgbias.report.columns import NOTHING
 
@@ -129,7 +129,7 @@ class Entry:
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        return hashed(repr(replace(self, history="", vitals="")))
+        return hash_text(repr(replace(self, history="", vitals="")))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:
@@ -183,7 +183,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
 def mark(points: Sequence[Point]) -> str:
     """A fingerprint of points, to tell a curve that has grown from one that began anew."""
     # Not of times, which begin anew where a training is resumed.
-    return hashed(repr([(point.metric, point.value, point.step) for point in points]))
+    return hash_text(repr([(point.metric, point.value, point.step) for point in points]))
 
 
 def _collection(record: dict[str, Any]) -> Collection:
@@ -275,13 +275,13 @@ def description_tags(title: str, metrics: Mapping[str, float], grid: str) -> dic
     values = [html.number(factor * metrics[key], digits) for _, key, factor, digits in measured] or [NOTHING]
     table = [f"| {' | '.join(line)} |" for line in (heads, ["---:"] * len(heads), values)]
     note = "\n".join([f"**{title}**", "", *table, "", _PAGES["about_run"].format(grid=grid)])
-    return {NOTE: note, WRITTEN: hashed(note)}
+    return {NOTE: note, WRITTEN: hash_text(note)}
 
 
 def editable(tags: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """The tags to set on a run that has these already: people edit descriptions and colours in MLflow's pages."""
     theirs = {COLOUR} & before.keys()
-    if NOTE in before and before.get(WRITTEN) != hashed(before[NOTE]):
+    if NOTE in before and before.get(WRITTEN) != hash_text(before[NOTE]):
         theirs |= {NOTE, WRITTEN}
     return {key: value for key, value in tags.items() if key not in theirs}
 

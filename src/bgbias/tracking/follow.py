@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from bgbias.files import sealed
-from bgbias.files.code import hashed
+from bgbias.files.code import hash_text
 from bgbias.tracking import store
 from bgbias.tracking.entries import (
     CELL_PARAMS,
@@ -310,7 +310,7 @@ def _join(chain: list[Entry]) -> Entry:
         node=MODEL_RUN,
         name=title,
         # Of what it was made of first: what is measured of the same model later is added to its run.
-        digest=hashed(f"{MODEL_RUN} {first.digest}"),
+        digest=hash_text(f"{MODEL_RUN} {first.digest}"),
         status=status,
         finished=max(ends) if ends and status != "RUNNING" else None,
         params=params | {"node": MODEL_RUN},

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias.errors import UserError
-from bgbias.files.code import hashed
-from bgbias.files.locks import locked
+from bgbias.files.code import hash_text
+from bgbias.files.locks import hold_lock
 from bgbias.tracking import entries, faults, registry
 from bgbias.tracking.entries import Entry, Point, mark
 
@@ -61,7 +61,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
         from mlflow import MlflowClient
 
         # One writer a store: two would both migrate a fresh database, or both make a step's run.
-        with locked(_lock_of(uri), LOCK_SECONDS):
+        with hold_lock(_lock_of(uri), LOCK_SECONDS):
             _check_unchanged(uri)
             client = MlflowClient(tracking_uri=uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
@@ -258,7 +258,7 @@ def _check_unchanged(uri: str) -> None:
 def _lock_of(uri: str) -> Path:
     if uri.startswith(SQLITE):
         return database(uri).with_name(f"{database(uri).name}.lock")
-    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hashed(uri)}.lock"
+    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hash_text(uri)}.lock"
 
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
