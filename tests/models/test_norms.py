@@ -15,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, load, save
-from bgbias.models.norms import AuxiliaryNorms, batch_norms, folded, known_to_lack, unfold
+from bgbias.models.norms import AuxiliaryNorms, batch_norms, is_folded, known_to_lack, unfold
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -179,13 +179,13 @@ def test_folded_norms_get_statistics_and_compute_what_they_did() -> None:
         len(photos("mobilenet_v2_tf"))
     ).view(-1, 1, 1, 1)
     before = net.features(shown)
-    assert not folded(net)
+    assert not is_folded(net)
     fold(net)
     torch.testing.assert_close(net.features(shown), before, atol=1e-4, rtol=1e-4)
-    assert folded(net)
+    assert is_folded(net)
 
     unfold(net, shown.split(2))
-    assert not folded(net)
+    assert not is_folded(net)
     torch.testing.assert_close(net.features(shown), before, atol=1e-4, rtol=1e-4)
     # By the statistics of the same photos as one batch it computes the same, which it did not before.
     for norm in batch_norms(net):
@@ -195,5 +195,5 @@ def test_folded_norms_get_statistics_and_compute_what_they_did() -> None:
 
 
 def test_networks_that_nobody_trained_are_not_folded_ones() -> None:
-    assert not folded(make("mobilenet_v2_tf"))
-    assert not folded(make("tiny"))  # without batch norm
+    assert not is_folded(make("mobilenet_v2_tf"))
+    assert not is_folded(make("tiny"))  # without batch norm

@@ -170,7 +170,7 @@ def test_a_size_of_photos_that_weights_are_not_for_is_blamed_and_not_the_weights
     with torch.device("meta"):
         trunk = build("mixer_s32_224", img_size=256)
     with pytest.raises(UserError, match=r"right\.safetensors fits .*leave backbones\..*\.img_size .* out"):
-        backbones.fitted(trunk, state, "timm:mixer_s32_224", "right.safetensors")
+        backbones.fit_state(trunk, state, "timm:mixer_s32_224", "right.safetensors")
     other = {"stem.weight": state["stem.proj.weight"]}
     with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):
-        backbones.fitted(trunk, other, "timm:mixer_s32_224", "other.safetensors")
+        backbones.fit_state(trunk, other, "timm:mixer_s32_224", "other.safetensors")

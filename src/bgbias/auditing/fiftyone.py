@@ -18,7 +18,7 @@ from bgbias.images import drawn_masks
 from bgbias.masks.kept import KeptMasks
 from bgbias.masks.policy import as_used
 from bgbias.masks.settings import MaskPolicy
-from bgbias.models.adapters._library import needed
+from bgbias.models.adapters._library import import_extra
 from bgbias.photos.listing import Listing, SourcePhoto
 
 SHARP = MaskPolicy(kind="threshold")
@@ -34,7 +34,7 @@ def dataset(
     left in the cache of this computer, and a photo of neither has no ``object``. ``name``: the dataset's; with
     one it stays in FiftyOne's database. A missing photo, and a name that is taken, are UserErrors.
     """
-    fiftyone = needed("fiftyone", "fiftyone")
+    fiftyone = import_extra("fiftyone", "fiftyone")
     if name and fiftyone.dataset_exists(name):
         raise UserError(
             f"FiftyOne has a dataset '{name}'; give another name, or call fiftyone.delete_dataset('{name}')."

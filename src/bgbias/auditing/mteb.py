@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.auditing import workplace
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import needed
+from bgbias.models.adapters._library import import_extra
 
 CLEAN, CORRUPTED = "clean-0", "random_background-0"
 
@@ -19,8 +19,8 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     photos are the queries. The gallery is the clean photos, each query's own left out; photos of its
     class are right. The main score is MAP@R, 0..1. A folder that lacks a view is a UserError.
     """
-    retrieval = needed("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
-    described = needed("mteb.abstasks.task_metadata", "mteb").TaskMetadata
+    retrieval = import_extra("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
+    described = import_extra("mteb.abstasks.task_metadata", "mteb").TaskMetadata
     exported = Path(folder)
     for file in (exported / workplace.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
@@ -54,7 +54,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
 
 def _split(folder: Path, view: str) -> dict[str, Any]:
     """The queries of a view, the gallery, and who is right, as MTEB's retrieval takes them."""
-    datasets = needed("datasets", "mteb")
+    datasets = import_extra("datasets", "mteb")
     labels = pd.read_csv(folder / workplace.PHOTOS)["class_name"].astype(str)
     ids = [str(row) for row in labels.index]
 

@@ -19,7 +19,7 @@ from bgbias.compute.device import pick
 from bgbias.errors import UserError, name_arguments
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
-from bgbias.models.adapters.reference import beside
+from bgbias.models.adapters.reference import list_references
 from bgbias.photos.listing import Listing
 from bgbias.photos.sources import Source
 from bgbias.photos.tables import NamedColumns
@@ -60,7 +60,7 @@ def prepare(
     for _, load in others:
         load()
     if has_references:
-        references = beside(spec, first)
+        references = list_references(spec, first)
         loads = {**loads, **{name: partial(adapted, name, options) for name in references}}
     elif not others:
         loads = {spec: partial(replace, first)}

@@ -184,7 +184,7 @@ def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) ->
         # timm's own conversions compute with values.
         device = "cpu" if named.variant else "meta"
         state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{named.name}.weights", device)
-        backbones.fitted(trunk, state, named.kind, str(file))
+        backbones.fit_state(trunk, state, named.kind, str(file))
 
 
 def _check_masker(name: str, module: Any, file: Path | None) -> None:

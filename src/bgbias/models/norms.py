@@ -107,7 +107,7 @@ def _norms(network: nn.Module) -> list[nn.Module]:
     return [m for m in network.modules() if isinstance(m, _BatchNorm)]
 
 
-def folded(network: nn.Module) -> bool:
+def is_folded(network: nn.Module) -> bool:
     """Whether all batch norms were folded into convolutions: they add an offset, and count with means of 0 and variances of 1,
     which are no photos' statistics. Normalised by a batch's own, such a network is of no use.
     """

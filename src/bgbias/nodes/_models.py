@@ -64,7 +64,7 @@ def with_statistics(model: EmbeddingModel, album: Album) -> dict[str, str]:
     """
     from bgbias.models import norms
 
-    if not norms.folded(model):
+    if not norms.is_folded(model):
         return {}
     table = album.table("train").keyed("batch norms", STATISTICS)
     views = album.evaluation(table, frozenset(), "train").views([(CLEAN, 0)])

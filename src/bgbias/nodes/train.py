@@ -79,7 +79,7 @@ def cost(study: Study, cell: Cell) -> Cost:
 def train(study: Study, cell: Cell, device: str = "auto") -> None:
     """Train one model. Resumes an interrupted run."""
     from bgbias.models.model import save
-    from bgbias.models.norms import folded
+    from bgbias.models.norms import is_folded
     from bgbias.study.album import Album
     from bgbias.study.training import build_method
     from bgbias.training import loop
@@ -96,7 +96,7 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         how = How(device, settings.precision, study.evaluation.batch_size)
         validate = Validation(shown, plan.selection_condition(study, cell), how)
         method = build_method(study, cell, model, photos.labels)
-        if not model.freeze_batch_norm and folded(model):
+        if not model.freeze_batch_norm and is_folded(model):
             # Whether norms learn is known when the method is there; it may have copied folded ones, and is made anew.
             model = fresh_model(study, cell)
             made.notes |= with_statistics(model, album)

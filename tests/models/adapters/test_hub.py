@@ -16,7 +16,7 @@ from huggingface_hub import constants, hf_hub_download
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import load
-from bgbias.models.adapters._library import asked, reached_or_offline
+from bgbias.models.adapters._library import load_source, reached_or_offline
 
 PAGE = "https://huggingface.co/someone/hers"
 CONTENT = b"weights"
@@ -87,7 +87,7 @@ def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(port: int, tmp_p
         def get() -> str:
             return hf_hub_download("someone/hers", "model.safetensors", cache_dir=tmp_path)
 
-        return Path(asked("hers", PAGE, get)).read_bytes()
+        return Path(load_source("hers", PAGE, get)).read_bytes()
 
     with pytest.raises(UserError, match=f"hers could not be fetched from {PAGE}"):
         fetched()
@@ -100,7 +100,7 @@ def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(port: int, tmp_p
 def test_a_client_of_before_hooks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of huggingface_hub before 1.0."""
     monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
-    assert asked("hers", PAGE, lambda: "loaded") == "loaded"
+    assert load_source("hers", PAGE, lambda: "loaded") == "loaded"
 
 
 def test_nothing_is_left_in_the_client_of_two_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:

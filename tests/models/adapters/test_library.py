@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import asked, named, needed
+from bgbias.models.adapters._library import load_source, check_name, import_extra
 
 PAGE = "https://huggingface.co/someone/hers"
 
@@ -41,28 +41,28 @@ def of_the_hub(kind: type[Exception]) -> Exception:
 )
 def test_errors_of_the_hub_are_told_as_steps(kind: type[Exception], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        asked("hers", PAGE, Mock(side_effect=of_the_hub(kind)))
+        load_source("hers", PAGE, Mock(side_effect=of_the_hub(kind)))
 
 
 def test_a_damaged_file_is_named() -> None:
     with pytest.raises(UserError, match=r"hers could not be loaded: no zip. Make or copy her.onnx again"):
-        asked("hers", "her.onnx", Mock(side_effect=ValueError("no zip")))
+        load_source("hers", "her.onnx", Mock(side_effect=ValueError("no zip")))
 
 
 def test_a_model_that_a_store_does_not_have_is_told_with_the_stores_step() -> None:
     with pytest.raises(UserError, match=r"hers could not be loaded: not found. Name its store."):
-        asked("hers", "models:/hers@best", Mock(side_effect=ValueError("not found")), "Name its store.")
+        load_source("hers", "models:/hers@best", Mock(side_effect=ValueError("not found")), "Name its store.")
 
 
 def test_a_missing_library_is_named_with_its_extra() -> None:
     with pytest.raises(UserError, match=r"no_such_library is not installed: pip install 'bgbias\[models\]'"):
-        needed("no_such_library", "models")
-    assert needed("math", "models").pi > 3
+        import_extra("no_such_library", "models")
+    assert import_extra("math", "models").pi > 3
 
 
 def test_near_names_are_offered_whatever_their_letters_size() -> None:
-    named("ViT-B-32", ["ViT-B-32"], "model", "list")
+    check_name("ViT-B-32", ["ViT-B-32"], "model", "list")
     with pytest.raises(UserError, match=r"no model 'vit-b-32'. Did you mean ViT-B-32\? All of them: list"):
-        named("vit-b-32", ["ViT-B-32", "RN50"], "model", "list")
+        check_name("vit-b-32", ["ViT-B-32", "RN50"], "model", "list")
     with pytest.raises(UserError, match=r"no model 'zzz'. All of them: list"):
-        named("zzz", ["ViT-B-32"], "model", "list")
+        check_name("zzz", ["ViT-B-32"], "model", "list")

@@ -191,7 +191,7 @@ def load(model: object, options: Options | None = None) -> Adapted:
     """
     options = options or Options()
     try:
-        return _loaded(model, options)
+        return _load(model, options)
     except Exception as error:  # of somebody else's code: any kind
         why = str(error).partition(". ")[0]
         for name in ("size", "pooling"):
@@ -199,7 +199,7 @@ def load(model: object, options: Options | None = None) -> Adapted:
             if value is None or f"--{name}" in why:
                 continue
             with suppress(Exception):
-                which = _loaded(model, replace(options, **{name: None})).name  # type: ignore[arg-type]
+                which = _load(model, replace(options, **{name: None})).name  # type: ignore[arg-type]
                 break
         else:
             raise
@@ -208,7 +208,7 @@ def load(model: object, options: Options | None = None) -> Adapted:
         ) from error
 
 
-def _loaded(model: object, options: Options) -> Adapted:
+def _load(model: object, options: Options) -> Adapted:
     if isinstance(model, Adapted):
         if options != Options():
             raise UserError(f"{model.name} was loaded with its options before; leave others out.")
@@ -222,7 +222,7 @@ def _loaded(model: object, options: Options) -> Adapted:
         adapted = adapter.adapt(which, options)
     else:
         adapted = plugins.load("adapters", "python").of_object(model, options)
-    return _tried(_configure(adapted, options))
+    return _try(_configure(adapted, options))
 
 
 def _configure(model: Adapted, options: Options) -> Adapted:
@@ -264,7 +264,7 @@ def _split(spec: str) -> tuple[str, str]:
     return left, right
 
 
-def _tried(model: Adapted) -> Adapted:
+def _try(model: Adapted) -> Adapted:
     """The model, if it gives different vectors for two pictures; without its network, if that has no gradients."""
     side = model.look.size
     views = seeds.generator("adapters").integers(0, 256, (2, side, side, 3), np.uint8)

@@ -36,7 +36,7 @@ GPU = "CUDAExecutionProvider"
 PROVIDERS = {"auto": "CPUExecutionProvider", "cpu": "CPUExecutionProvider", "cuda": GPU}
 
 
-def needed(library: str, extra: str) -> Any:
+def import_extra(library: str, extra: str) -> Any:
     """A library of one of our extras; without it, an error says how to install it."""
     try:
         return importlib.import_module(library)
@@ -46,7 +46,7 @@ def needed(library: str, extra: str) -> Any:
         raise UserError(f"{library} is not installed: pip install 'bgbias[{extra}]'") from error
 
 
-def named(name: str, there: Iterable[str], what: str, command: str) -> None:
+def check_name(name: str, there: Iterable[str], what: str, command: str) -> None:
     """Refuse a name that is not among those that are there; ``command`` lists them."""
     lower = {known.lower(): known for known in there}
     if name in lower.values():
@@ -67,7 +67,7 @@ def folder_or_page(which: str, name: str = "") -> str:
     return PAGE + (name or which)
 
 
-def asked(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE) -> Any:
+def load_source(name: str, source: str, get: Callable[[], Any], offline: str = OFFLINE) -> Any:
     """What ``get`` loads or fetches from ``source``, a page or a file, for the model ``name``; its
     errors say what to do.
 
@@ -87,7 +87,7 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
 
     ``whose`` and ``origin`` name its owner and its file in errors: the library or the GPU is missing, or the file holds no graph.
     """
-    needed("onnxruntime", "onnx")
+    import_extra("onnxruntime", "onnx")
     import onnxruntime  # by this statement its version counts in digests of code
 
     kind, _, number = device.partition(":")
@@ -103,7 +103,9 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     settings.intra_op_num_threads = threads()
     # Without TF32, so that both devices compute the same.
     chosen = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
-    session = asked(whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[chosen]))
+    session = load_source(
+        whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[chosen])
+    )
     # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
     if provider not in session.get_providers():
         raise UserError(

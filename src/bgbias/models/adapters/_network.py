@@ -36,7 +36,7 @@ ACTIVATIONS = re.compile("GELU|ELU|ReLU|SiLU|Swish|Mish")
 OPENAI = {"input_resolution", "context_length", "vocab_size"}
 
 
-def adapted(
+def adapt_network(
     name: str,
     network: Any,
     preparation: Preparation,
@@ -74,7 +74,7 @@ def adapted(
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
-        return torch.cat([pooled(network(part), how)[0] for part in parts]).float()
+        return torch.cat([pool(network(part), how)[0] for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
@@ -83,7 +83,7 @@ def adapted(
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output, words = pooled(attempted(name, side, lambda: network(seen(_batch(black, device)))), how)
+        output, words = pool(attempt(name, side, lambda: network(seen(_batch(black, device)))), how)
     lines = (preparation.told(), embedding or words, *told)
     others = {
         options: partial(vectors, normalise=normalise)
@@ -96,7 +96,7 @@ def adapted(
     )
 
 
-def attempted(name: str, side: int, run: Callable[[], Any]) -> Any:
+def attempt(name: str, side: int, run: Callable[[], Any]) -> Any:
     """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
     remedy = " If it was made for another size, give --size."
     with failing(f"{name} fails on a picture of {side} x {side} pixels", remedy):
@@ -108,7 +108,7 @@ def _batch(views: np.ndarray, device: str) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
 
 
-def pooled(output: Any, how: str | None) -> tuple[Tensor, str]:
+def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean); and what
     they are, in words.
     """

@@ -16,13 +16,20 @@ from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, Adapted, Options
 from bgbias.models.adapters._calls import AloneCheck
-from bgbias.models.adapters._library import OFFLINE_FOLDER, PAGE, asked, folder_or_page, named, needed
-from bgbias.models.adapters._network import attempted
+from bgbias.models.adapters._library import (
+    OFFLINE_FOLDER,
+    PAGE,
+    load_source,
+    folder_or_page,
+    check_name,
+    import_extra,
+)
+from bgbias.models.adapters._network import attempt
 from bgbias.models.adapters._preparation import (
     Preparation,
     image_processor,
     normalising_alone,
-    of_processor,
+    read_processor,
     usual,
 )
 
@@ -36,10 +43,12 @@ def adapt_sentence_transformers(which: str, options: Options) -> Adapted:
 
     Their image processor says what is seen of a photo, and normalises it.
     """
-    library = needed("sentence_transformers", "sentence-transformers")
+    library = import_extra("sentence_transformers", "sentence-transformers")
     source = folder_or_page(which, "" if "/" in which else f"sentence-transformers/{which}")
     name, device = f"sentence-transformers:{which}", pick(options.device)
-    model = asked(name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER)
+    model = load_source(
+        name, source, lambda: library.SentenceTransformer(which, device=device), OFFLINE_FOLDER
+    )
     return sentence_transformer(model, Options(), name)
 
 
@@ -63,9 +72,9 @@ def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
         with normalising_alone(processor):
             return model.encode(pillow(views), batch_size=len(views), show_progress_bar=False)
 
-    preparation = of_processor(processor, name, Options())
+    preparation = read_processor(processor, name, Options())
     told = f"embedding: its encode() ({', '.join(type(module).__name__ for module in model)})"
-    return adapted(name, embed, preparation, told, str(model.device))
+    return adapt_pictures(name, embed, preparation, told, str(model.device))
 
 
 def adapt_mteb(which: str, options: Options) -> Adapted:
@@ -74,15 +83,15 @@ def adapt_mteb(which: str, options: Options) -> Adapted:
     They are given pictures in batches, as MTEB's image tasks make them. Where they have an image processor of transformers,
     it says what is seen of a photo; else they prepare the pictures themselves.
     """
-    library = needed("mteb", "mteb")
+    library = import_extra("mteb", "mteb")
     name, device = f"mteb:{which}", pick(options.device)
     known = {meta.name: meta for meta in library.get_model_metas()}
-    named(which, known, "model of MTEB", LISTING)
+    check_name(which, known, "model of MTEB", LISTING)
     if "image" not in known[which].modalities:
         raise UserError(
             f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
         )
-    model = asked(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE_CACHE)
+    model = load_source(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE_CACHE)
     return mteb_encoder(model, replace(options, device="auto"), name)
 
 
@@ -90,7 +99,7 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
     """An encoder at hand, where it lies: by ``get_image_embeddings``, which most have, or by ``encode`` alone."""
     options.at_home(str(getattr(model, "device", "a device of its own")), name)
     if (ask := getattr(model, "get_image_embeddings", None)) is None:
-        task = needed("mteb", "mteb").get_task(TASK)
+        task = import_extra("mteb", "mteb").get_task(TASK)
         ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
     processor = image_processor(model)
     told = "embedding: its image embeddings"
@@ -99,13 +108,13 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
         told += ", for which it prepares these pictures itself"
     else:
         options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
-        preparation = of_processor(processor, name, options)
+        preparation = read_processor(processor, name, options)
 
     def embed(views: list[np.ndarray]) -> Any:
         with normalising_alone(processor):
             return ask(_Batches([{"image": pillow(views)}]), show_progress_bar=False)
 
-    return adapted(name, embed, preparation, told)
+    return adapt_pictures(name, embed, preparation, told)
 
 
 class _Batches(list[dict[str, Any]]):
@@ -114,7 +123,7 @@ class _Batches(list[dict[str, Any]]):
     dataset = SimpleNamespace(features={"image": None})
 
 
-def adapted(
+def adapt_pictures(
     name: str,
     embed: Callable[[list[np.ndarray]], Any],
     preparation: Preparation,
@@ -127,7 +136,7 @@ def adapted(
     def vectors(views: np.ndarray) -> np.ndarray:
         return as_array(embed(list(views)))
 
-    found = attempted(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
+    found = attempt(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
     if found.ndim != 2 or len(found) != 1:
         raise UserError(
             f"{name} gave {list(found.shape)} for a list of one picture, not a vector of each: [1, D]."

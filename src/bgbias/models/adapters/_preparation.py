@@ -67,11 +67,11 @@ class Preparation:
         found = {}
         for mean, std in OTHER_COLOURS:
             of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
-            found[f"--mean {of_mean} --std {of_std}"] = normalised(mean, std)
+            found[f"--mean {of_mean} --std {of_std}"] = normalise_colours(mean, std)
         return found
 
 
-def normalised(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
+def normalise_colours(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
     """That of libraries whose colours are in 0..1 before they are normalised."""
     (r, g, b), (of_r, of_g, of_b) = map(float, mean), map(float, std)
     return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
@@ -103,10 +103,10 @@ def usual(options: Options, size: int | None = None, normalises_itself: bool = F
     unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
     guessed = tuple(name for name in unsaid if name not in options.given())
     source = "ImageNet defaults, because the model specifies none"
-    return replace(prepared(Preparation(look, normalise, source), options), guessed=guessed)
+    return replace(apply_options(Preparation(look, normalise, source), options), guessed=guessed)
 
 
-def prepared(own: Preparation, options: Options) -> Preparation:
+def apply_options(own: Preparation, options: Options) -> Preparation:
     """A preparation with what ``options`` say in its place; another size keeps the share of the photo that is seen."""
     look, normalise = own.look, own.normalise
     size = options.size or look.size
@@ -121,14 +121,14 @@ def prepared(own: Preparation, options: Options) -> Preparation:
     )
     if normalise is not None and (options.mean or options.std):
         mean, std = _colours(normalise)
-        chosen = normalised(options.mean or mean, options.std or std)
+        chosen = normalise_colours(options.mean or mean, options.std or std)
         normalise = replace(chosen, order=normalise.order)
     changed = [f"--{name}" for name in options.given() if name in LOOKS | NORMALISES]
     source = f"{own.source}; given: {', '.join(changed)}" if changed else own.source
     return Preparation(look, normalise, source)
 
 
-def of_processor(processor: Any, name: str, options: Options) -> Preparation:
+def read_processor(processor: Any, name: str, options: Options) -> Preparation:
     """The processor's, with what ``options`` say in its place.
 
     A photo of noise goes through both: where they differ by more than rounding, which a look cannot express (borders, tiles,
@@ -147,7 +147,7 @@ def of_processor(processor: Any, name: str, options: Options) -> Preparation:
             f"{name}: {type(processor).__name__} does more to photos than {look} and normalising, so that this would be another"
             " model. Write a function that prepares pictures itself, and name it: --model file.py:function."
         )
-    return prepared(Preparation(look, normalise, f"{type(processor).__name__} of transformers"), options)
+    return apply_options(Preparation(look, normalise, f"{type(processor).__name__} of transformers"), options)
 
 
 def image_processor(model: Any) -> Any:

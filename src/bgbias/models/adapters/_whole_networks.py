@@ -13,8 +13,8 @@ from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked, load_graph, named, needed
-from bgbias.models.adapters._network import adapted
+from bgbias.models.adapters._library import load_source, load_graph, check_name, import_extra
+from bgbias.models.adapters._network import adapt_network
 from bgbias.models.adapters._preparation import Preparation, square, usual
 
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
@@ -42,8 +42,8 @@ def adapt_torchscript(which: str, options: Options) -> Adapted:
             f"{which} is {kind or 'of an unknown kind'}, no TorchScript. Weights go with the name of their network:"
             f" --model timm:resnet50 --weights {which}."
         )
-    network = asked(f"torchscript:{which}", which, lambda: torch.jit.load(path, map_location="cpu"))
-    return adapted(which, network, usual(options), options)
+    network = load_source(f"torchscript:{which}", which, lambda: torch.jit.load(path, map_location="cpu"))
+    return adapt_network(which, network, usual(options), options)
 
 
 def adapt_exported(which: str, options: Options) -> Adapted:
@@ -53,7 +53,7 @@ def adapt_exported(which: str, options: Options) -> Adapted:
     It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
     """
     path = _present(which)
-    program: Any = asked(f"exported:{which}", which, lambda: torch.export.load(path))
+    program: Any = load_source(f"exported:{which}", which, lambda: torch.export.load(path))
     entries = set(program.graph_signature.user_inputs)
     shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in entries]
     if len(shapes) != 1 or len(shapes[0]) != 4:
@@ -62,7 +62,7 @@ def adapt_exported(which: str, options: Options) -> Adapted:
         )
     batch, _, *sides = (side if isinstance(side, int) else None for side in shapes[0])
     preparation = usual(options, _side(sides, options, which))
-    return adapted(which, program.module(), preparation, options, batch=batch)
+    return adapt_network(which, program.module(), preparation, options, batch=batch)
 
 
 def adapt_onnx(which: str, options: Options) -> Adapted:
@@ -114,7 +114,7 @@ def adapt_tflite(which: str, options: Options) -> Adapted:
     ImageNet. The embedding is the last tensor that is named after pooling, in real numbers;
     ``tflite:model.tflite#AvgPool/AvgPool`` names another one.
     """
-    library = needed("ai_edge_litert.interpreter", "tflite")
+    library = import_extra("ai_edge_litert.interpreter", "tflite")
     file, _, tensor = which.partition("#")
     _present(file)
     options.refuse_precision(which)
@@ -128,7 +128,7 @@ def adapt_tflite(which: str, options: Options) -> Adapted:
         interpreter.allocate_tensors()
         return interpreter
 
-    model = asked(f"tflite:{which}", file, read)
+    model = load_source(f"tflite:{which}", file, read)
     inputs = model.get_input_details()
     shape = inputs[0]["shape"].tolist()
     if len(inputs) != 1 or len(shape) != 4 or shape[3] != 3:
@@ -187,7 +187,7 @@ def _find_layer(model: Any, tensor: str, file: str) -> dict[str, Any]:
     """The tensor of this name, or the last one that is named after pooling."""
     tensors = {one["name"]: one for one in model.get_tensor_details() if one["shape"].size in (2, 4)}
     if tensor:
-        named(tensor, tensors, f"tensor in {file}:", ", ".join(list(tensors)[-8:]))
+        check_name(tensor, tensors, f"tensor in {file}:", ", ".join(list(tensors)[-8:]))
         return tensors[tensor]
     for name, details in reversed(tensors.items()):
         is_vector = details["shape"][:-1].prod() == 1 < details["shape"][-1]
@@ -211,7 +211,9 @@ def _without_gradients(
     def network(x: Tensor) -> Tensor:
         return torch.from_numpy(run(x.numpy()))
 
-    return replace(adapted(name, network, preparation, replace(options, device="cpu"), **more), network=None)
+    return replace(
+        adapt_network(name, network, preparation, replace(options, device="cpu"), **more), network=None
+    )
 
 
 MEMBERS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,9 @@ from typing import Any
 from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import PAGE, asked, named, needed, silence
-from bgbias.models.adapters._network import adapted, fill, guess_activation
-from bgbias.models.adapters._preparation import Preparation, normalised, prepared, square
+from bgbias.models.adapters._library import PAGE, load_source, check_name, import_extra, silence
+from bgbias.models.adapters._network import adapt_network, fill, guess_activation
+from bgbias.models.adapters._preparation import Preparation, normalise_colours, apply_options, square
 from bgbias.models.backbones.timm import (
     converted,
     create,
@@ -51,7 +51,7 @@ def adapt_timm(which: str, options: Options) -> Adapted:
         more |= input_size(which, options.size)
         if options.weights is None and not published_config(which).has_weights:
             raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
-    network = asked(name, source, lambda: create(which, options.weights is None, **more))
+    network = load_source(name, source, lambda: create(which, options.weights is None, **more))
     told: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
         told = fill(network, options.weights, name, lambda state: converted(network, state))
@@ -87,7 +87,7 @@ def _timm_adapted(
     is_clip = "_clip" in str(known.get("architecture")) and bool(known.get("num_classes"))
     if is_clip and "_ft_" not in str(known.get("tag")):
         told = (*told, UNPROJECTED)
-    return adapted(name, network, preparation, options, told, embedding, guesses=guesses)
+    return adapt_network(name, network, preparation, options, told, embedding, guesses=guesses)
 
 
 def adapt_torchvision(which: str, options: Options) -> Adapted:
@@ -99,11 +99,11 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
     from torchvision import models
 
     architecture, _, tag = which.partition("/")
-    named(architecture, models.list_models(module=models), "classifier of torchvision", CLASSIFIERS)
+    check_name(architecture, models.list_models(module=models), "classifier of torchvision", CLASSIFIERS)
     published = models.get_model_weights(architecture)
     if tag:
         tags = [w.name for w in published]
-        named(tag, tags, f"weights of {architecture}", " ".join(tags))
+        check_name(tag, tags, f"weights of {architecture}", " ".join(tags))
     weights: Any = published[tag] if tag else published.DEFAULT
     # As torchvision builds these two for weights that it publishes; ``transform_input`` normalises once more inside.
     has_auxiliary = architecture in ("inception_v3", "googlenet")
@@ -111,7 +111,9 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
     network = models.get_model(architecture, weights=None, **more)
     name = f"torchvision:{which}"
     if options.weights is None:
-        state = asked(name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True))
+        state = load_source(
+            name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True)
+        )
         network.load_state_dict(state)
         told: tuple[str, ...] = (f"weights: {weights}, as published ({weights.url})",)
         _without_classifier(network, name)
@@ -124,7 +126,7 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
     source, colours = f"torchvision's transforms of {weights}", (transforms.mean, transforms.std)
     preparation = _prepared(name, options, source, (size, size), look, colours)
     embedding = "embedding: what the last layer, the classifier, is given"
-    return adapted(name, network, preparation, options, told, embedding)
+    return adapt_network(name, network, preparation, options, told, embedding)
 
 
 def _without_classifier(network: Any, name: str) -> None:
@@ -149,7 +151,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
 
     The embedding is ``encode_image``; photos are prepared as the weights' own configuration says.
     """
-    open_clip = needed("open_clip", "open-clip")
+    open_clip = import_extra("open_clip", "open-clip")
     name, is_published = f"open_clip:{which}", options.weights is None
     place, tag = which, ""
     told: tuple[str, ...] = ()
@@ -181,7 +183,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
         )
 
     with silence():
-        model = asked(name, source, create)
+        model = load_source(name, source, create)
     if options.weights is not None:
         told = (
             *fill(model.visual, options.weights, name, lambda state: _as_of_the_tower(model, state)),
@@ -212,7 +214,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     preparation = _prepared(
         name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
     )
-    return adapted(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
+    return adapt_network(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
 
 
 def _tower_of_tag(
@@ -222,10 +224,10 @@ def _tower_of_tag(
     import open_clip
 
     architecture, _, tag = which.partition("/")
-    named(architecture, open_clip.list_models(), "model of OpenCLIP", TOWERS)
+    check_name(architecture, open_clip.list_models(), "model of OpenCLIP", TOWERS)
     tags = open_clip.list_pretrained_tags_by_model(architecture)
     if tag:
-        named(tag, tags, f"pretrained tag of {architecture}", " ".join(tags))
+        check_name(tag, tags, f"pretrained tag of {architecture}", " ".join(tags))
     elif is_published:
         raise UserError(
             f"{name} does not say which weights: open_clip:{architecture}/<tag> of {' '.join(tags) or 'none'}."
@@ -274,7 +276,7 @@ def _prepared(
         raise UserError(
             f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
         )
-    return prepared(Preparation(look, normalised(*colours), source), options)
+    return apply_options(Preparation(look, normalise_colours(*colours), source), options)
 
 
 MEMBERS: dict[str, dict[str, Any]] = {

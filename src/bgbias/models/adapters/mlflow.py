@@ -14,7 +14,7 @@ import yaml
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked, needed
+from bgbias.models.adapters._library import load_source, import_extra
 
 TAKES = "an address of MLflow's, as models:/<name>@<alias>"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}
@@ -25,13 +25,15 @@ EXPORTED = "data/model.pt2"
 
 def adapt(which: str, options: Options) -> Adapted:
     """The model by the kind that MLflow saved it as; where it is fetched to a folder, that is gone afterwards."""
-    library = needed("mlflow", "workflow")
+    library = import_extra("mlflow", "workflow")
     with tempfile.TemporaryDirectory() as fetched:
         folder = Path(which)
         if not folder.is_dir():
             get = library.artifacts.download_artifacts
             folder = Path(
-                asked(f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched), STORE)
+                load_source(
+                    f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched), STORE
+                )
             )
         return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
 
@@ -53,7 +55,7 @@ def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapte
     elif (folder / EXPORTED).is_file():
         kind, file = "exported", EXPORTED
     elif "pytorch" in flavors:
-        network = asked(
+        network = load_source(
             f"mlflow:{which}", which, lambda: library.pytorch.load_model(str(folder), map_location="cpu")
         )
         adapted: Adapted = plugins.load("adapters", "python").of_object(network, options, f"mlflow:{which}")

@@ -22,7 +22,7 @@ from bgbias.compute.lazy import torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, _network, _pictures
 from bgbias.models.adapters._calls import failing
-from bgbias.models.adapters._library import named, reached_or_offline
+from bgbias.models.adapters._library import check_name, reached_or_offline
 from bgbias.models.adapters._preparation import usual
 
 TAKES = "file.py:function or module:function"
@@ -36,20 +36,24 @@ def adapt(which: str, options: Options) -> Adapted:
         raise UserError(f"'{which}' names no function; write {TAKES}.")
     file = Path(place).resolve() if place.endswith(".py") else None
     folder = file.parent if file else Path.cwd()
-    with _beside(folder):
-        code = _of_file(Path(place)) if file else _told(place, lambda: importlib.import_module(place))
+    with _import_from(folder):
+        code = (
+            _load_file(Path(place))
+            if file
+            else _call_user_code(place, lambda: importlib.import_module(place))
+        )
         public = [n for n in vars(code) if not n.startswith("_") and callable(getattr(code, n))]
         if not hasattr(code, name):
-            named(name, public, f"function in {place}:", ", ".join(public) or "none")
-        made = _made(getattr(code, name), which)
+            check_name(name, public, f"function in {place}:", ", ".join(public) or "none")
+        made = _make(getattr(code, name), which)
         if inspect.isfunction(made):
-            made = _beside(folder)(made)  # it may import what lies beside it when it is called
+            made = _import_from(folder)(made)  # it may import what lies beside it when it is called
         return of_object(made, options, which)
 
 
 def is_module(name: str) -> bool:
     """Whether a module of this name can be imported, from the folder that we are in too."""
-    with _beside(Path.cwd()):
+    with _import_from(Path.cwd()):
         try:
             return bool(name) and importlib.util.find_spec(name) is not None
         except (ImportError, ValueError, AttributeError):
@@ -69,7 +73,7 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
         # Not hers: it changes its device and its mode.
         network = copy.deepcopy(model)
         told = () if options.weights is None else _network.fill(network, options.weights, name)
-        return _network.adapted(name, network, usual(options), options, told)
+        return _network.adapt_network(name, network, usual(options), options, told)
     # Texts have an encode() of their own.
     encode = None if isinstance(model, str) else getattr(model, "encode", None)
     if callable(encode) and "task_metadata" in inspect.signature(encode).parameters:
@@ -89,10 +93,10 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     else:
         embed, what = model, "what it returns"
     words = f"embedding: {what}; the code is given these pictures, and prepares them itself"
-    return _pictures.adapted(name, embed, usual(options, normalises_itself=True), words)
+    return _pictures.adapt_pictures(name, embed, usual(options, normalises_itself=True), words)
 
 
-def _made(thing: Any, which: str) -> Any:
+def _make(thing: Any, which: str) -> Any:
     """The model itself: what a function or class without arguments returns, else the thing."""
     is_encoder = hasattr(thing, "encode") and not inspect.isclass(thing)
     if is_encoder or isinstance(thing, torch.nn.Module) or not callable(thing):
@@ -103,7 +107,7 @@ def _made(thing: Any, which: str) -> Any:
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if not required:
-        made = _told(which, thing)
+        made = _call_user_code(which, thing)
         if made is None:
             raise UserError(f"{which} returns nothing; it must return the model.")
         return made
@@ -115,7 +119,7 @@ def _made(thing: Any, which: str) -> Any:
     return thing
 
 
-def _of_file(path: Path) -> ModuleType:
+def _load_file(path: Path) -> ModuleType:
     """The module in a file, as it stands now: executed once, an edited file again. Nothing that was
     compiled before is taken: that may be of the same second, and of another text.
     """
@@ -128,14 +132,14 @@ def _of_file(path: Path) -> ModuleType:
         module = sys.modules[name] = ModuleType(name)
         module.__file__ = str(path)
         try:
-            _told(str(path), lambda: exec(compile(code, str(path), "exec"), vars(module)))
+            _call_user_code(str(path), lambda: exec(compile(code, str(path), "exec"), vars(module)))
         except UserError:
             del sys.modules[name]
             raise
     return sys.modules[name]
 
 
-def _told(where: str, run: Callable[[], Any]) -> Any:
+def _call_user_code(where: str, run: Callable[[], Any]) -> Any:
     """What somebody's code gives; an error in it is told with file and line. Nothing compiled is written into her folder."""
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
@@ -146,7 +150,7 @@ def _told(where: str, run: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _beside(folder: Path) -> Iterator[None]:
+def _import_from(folder: Path) -> Iterator[None]:
     """The folder on the path of modules, as if its code had been started there; not afterwards."""
     before = list(sys.path)
     sys.path.insert(0, str(folder))

@@ -44,7 +44,7 @@ def adapt(which: str, options: Options) -> Adapted:
     return replace(model, name=name, guesses=(), alternatives={})
 
 
-def beside(spec: str, model: Adapted) -> list[str]:
+def list_references(spec: str, model: Adapted) -> list[str]:
     """The references to compare a model with: the histogram, and the model itself if it has weights that
     can be shuffled.
     """

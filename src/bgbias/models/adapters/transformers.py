@@ -17,9 +17,9 @@ from typing import Any
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import asked, folder_or_page, needed, silence
-from bgbias.models.adapters._network import adapted, attempted, fill, pooled
-from bgbias.models.adapters._preparation import Preparation, of_processor, usual
+from bgbias.models.adapters._library import load_source, folder_or_page, import_extra, silence
+from bgbias.models.adapters._network import adapt_network, attempt, fill, pool
+from bgbias.models.adapters._preparation import Preparation, read_processor, usual
 
 OF = "transformers"
 OFFLINE = "Fetch it where there is a network, or say what it would: --size, --mean and --std."
@@ -31,11 +31,11 @@ PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 
 def adapt(which: str, options: Options) -> Adapted:
     """The model in float32, whatever precision it was saved in; the code of others is not executed."""
-    needed("transformers", "transformers")
+    import_extra("transformers", "transformers")
     name = f"transformers:{which}"
     source = folder_or_page(which)
     with silence():
-        network, told = asked(name, source, lambda: _created(which, name, options))
+        network, told = load_source(name, source, lambda: _created(which, name, options))
         told = told or (f"weights: as published ({source})",)
         return _adapted(network, _preparation(which, network, name, options), name, options, told)
 
@@ -92,12 +92,12 @@ def _preparation(which: str, network: Any, name: str, options: Options) -> Prepa
         return usual(options, _side(network))
     get = partial(transformers.AutoImageProcessor.from_pretrained, which, backend="pil")
     try:
-        processor = asked(f"The image processor of {name}", folder_or_page(which), get, OFFLINE)
+        processor = load_source(f"The image processor of {name}", folder_or_page(which), get, OFFLINE)
     except UserError:
         if {"size", "mean", "std"} <= set(options.given()):
             return usual(options)
         raise
-    return of_processor(processor, name, options)
+    return read_processor(processor, name, options)
 
 
 def _side(network: Any) -> int | None:
@@ -116,7 +116,7 @@ def _adapted(
     if side != _side(network) and "interpolate_pos_encoding" in asks:
         more["interpolate_pos_encoding"] = True
     network.eval()
-    run, embedding = attempted(name, side, lambda: _embedding(network, options.pooling, side, more))
+    run, embedding = attempt(name, side, lambda: _embedding(network, options.pooling, side, more))
 
     class Embedding(nn.Module):
         def __init__(self) -> None:
@@ -126,7 +126,7 @@ def _adapted(
         def forward(self, x: Tensor) -> Tensor:
             return run(pixel_values=x, **more)
 
-    return adapted(name, Embedding(), preparation, options, told, embedding)
+    return adapt_network(name, Embedding(), preparation, options, told, embedding)
 
 
 def _embedding(
@@ -150,8 +150,8 @@ def _embedding(
     if how is None and output.last_hidden_state.ndim == 3:
         own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
         how = "cls" if own & CLASS_TOKENS else "mean"
-    _, words = pooled(output.last_hidden_state, how)
-    return lambda **given: pooled(tower(**given).last_hidden_state, how)[0], words + unprojected
+    _, words = pool(output.last_hidden_state, how)
+    return lambda **given: pool(tower(**given).last_hidden_state, how)[0], words + unprojected
 
 
 def _vectors(output: Any) -> Any:

@@ -87,10 +87,10 @@ def load(trunk: nn.Module, file: Path, backbone: str) -> None:
             f" {'`published`, to have it fetched, or ' if _is_published(backbone) else ''}null to start from random weights."
         )
     state = state_dicts.read_state_dict(file, f"params.yaml: {key}")
-    trunk.load_state_dict(fitted(trunk, state, backbone, str(file)), strict=True)
+    trunk.load_state_dict(fit_state(trunk, state, backbone, str(file)), strict=True)
 
 
-def fitted(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> dict[str, Tensor]:
+def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> dict[str, Tensor]:
     """A state dict in the trunk's own names; shapes alone (torch's device ``meta``) do. One that does not fit is an error,
     which calls it ``origin``.
     """
@@ -128,7 +128,7 @@ def _fits_as_trained(trunk: nn.Module, state: dict[str, Tensor], backbone: str, 
     if shapes == own:
         return False
     with suppress(UserError):
-        fitted(usual, state, backbone, origin)
+        fit_state(usual, state, backbone, origin)
         return True
     return False
 

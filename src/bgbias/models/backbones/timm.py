@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import PAGE, named
+from bgbias.models.adapters._library import PAGE, check_name
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
@@ -138,10 +138,12 @@ def published_config(variant: str) -> Any:
     from timm.models import get_pretrained_cfg
 
     name, _, tag = variant.partition(".")
-    named(name, timm.list_models(), "model of timm", 'python -c "import timm; print(*timm.list_models())"')
+    check_name(
+        name, timm.list_models(), "model of timm", 'python -c "import timm; print(*timm.list_models())"'
+    )
     if tag:
         tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
-        named(tag, tags, f"tag of {name}", " ".join(tags))
+        check_name(tag, tags, f"tag of {name}", " ".join(tags))
     return get_pretrained_cfg(variant)
 
 
