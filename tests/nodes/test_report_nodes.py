@@ -39,10 +39,10 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
 ) -> None:
     with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
         table.table(study, "table3")
-    for name in tables.wanted(study):
+    for name in tables.enabled_tables(study):
         table.table(study, name)
     first, second, third = (
-        pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.wanted(study)
+        pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.enabled_tables(study)
     )
     shared = [
         "method",
@@ -63,7 +63,7 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
     paths = {
         c: study.files.at("train_record", **c.wildcards) for c in plan.cells(study) if plan.trains(study, c)
     }
-    found = costs.by_model(paths, study.train.iterations_per_epoch).set_index("method")
+    found = costs.costs_by_model(paths, study.train.iterations_per_epoch).set_index("method")
     assert found.index.tolist() == ["plain", "bgaugment"]
     row = found.loc["bgaugment"]
     peak = max(r["peak_memory_mb"] for r in records)
@@ -113,7 +113,7 @@ def test_backbones_as_they_come_end_in_tables_and_figures(
     study = load(tmp_path, raw)
     for node in graph.in_order(study):
         nodes.work(study, [node], **({"device": "cpu"} if node.name in ("embed", "segment", "masks") else {}))
-    assert tables.wanted(study) == ("table1", "table4")
+    assert tables.enabled_tables(study) == ("table1", "table4")
     assert freshness.lacking(freshness.examine(study)) is None
     table.show(study)
     assert "Table 1 (" in capsys.readouterr().out

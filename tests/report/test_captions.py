@@ -137,7 +137,7 @@ def test_a_caption_explains_the_columns_that_are_printed_and_no_others(
     assert said("{{ spreads() }}", several, columns) == f"{draws}; {seeds}."
     assert said("{{ spreads() }}", one, columns) == f"{draws}."
     assert said("{{ spreads() }}", one.assign(sd_draws=math.nan), columns) == ""
-    assert [c.head for c in words.printed(one, columns)] == ["± draws"]
+    assert [c.head for c in words.select_printed(one, columns)] == ["± draws"]
 
 
 def test_a_template_is_part_of_the_code_of_the_file_that_fills_it() -> None:

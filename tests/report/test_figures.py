@@ -25,7 +25,7 @@ from bgbias.report.figures._maps import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
 from bgbias.report.figures.photos import figure_photos
-from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted
+from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted_queries
 from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
 from bgbias.results.rows import MODEL
@@ -271,7 +271,7 @@ def test_change_is_wanted_where_a_method_is_trained_beside_plain(
 ) -> None:
     raw = described(tmp_path)
     raw["grids"]["small"]["cells"][0] |= {"methods": methods, "pretrained": True}
-    assert ("change" in every_figure.wanted(load(tmp_path, raw))) == wanted
+    assert ("change" in every_figure.enabled_figures(load(tmp_path, raw))) == wanted
 
 
 def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:
@@ -415,6 +415,6 @@ def test_a_query_is_shown_whose_mask_can_be_trusted() -> None:
     )
     ids = ["a", "b", "c", "d", "unmasked"]
     usable = np.array([True, True, True, True, False])
-    assert trusted(usable, ids, masks).tolist() == [True, False, False, True, False]
+    assert trusted_queries(usable, ids, masks).tolist() == [True, False, False, True, False]
     bad = np.array([False, True, True, False, False])
-    assert trusted(bad, ids, masks).tolist() == bad.tolist()
+    assert trusted_queries(bad, ids, masks).tolist() == bad.tolist()

@@ -171,7 +171,7 @@ def test_without_embeddings_the_page_says_what_is_not_here(finished: Project, tm
     study = params.load(other.folder / "params.yaml", "smoke")
     (other.folder / gone).unlink()
     with contextlib.chdir(other.folder):
-        text = grid_page.made(study)
+        text = grid_page.render(study)
     assert f"Nothing can be shown: {gone} is not on this machine." in text
     assert "The queries that lose most" not in text
 
@@ -446,15 +446,15 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     masks = pd.DataFrame({"image_id": names, "clarity": [0.2, 0.95, 0.85, 0.84, np.nan, 1.0]})
     photos = SimpleNamespace(table=ImageTable(frame))
     of: Any = [queries.AskedModel("", cast(Any, None), levels)], photos, {0: "class"}
-    shown = queries.shown(*of, queries.unsure(masks), 3)
+    shown = queries.select_example_queries(*of, queries.unsure(masks), 3)
     assert (shown["worst"], shown["doubtful"]) == (["b", "c", "e"], ["a", "d"])
-    assert shown["random"] == queries.shown(*of, frozenset(), 3)["random"]
-    assert list(queries.shown(*of, frozenset(), 3)) == ["worst", "random"]
+    assert shown["random"] == queries.select_example_queries(*of, frozenset(), 3)["random"]
+    assert list(queries.select_example_queries(*of, frozenset(), 3)) == ["worst", "random"]
     # Who loses nothing is none of those that lose most, however many there is room for.
-    every = queries.shown(*of, frozenset(), 12)
+    every = queries.select_example_queries(*of, frozenset(), 12)
     assert (every["worst"], sorted(every["random"])) == (names[:-1], names)
     unmoved = [queries.AskedModel("", cast(Any, None), levels.assign(random_background=1.0))]
-    assert list(queries.shown(unmoved, *of[1:], frozenset(), 3)) == ["random"]
+    assert list(queries.select_example_queries(unmoved, *of[1:], frozenset(), 3)) == ["random"]
 
 
 def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:

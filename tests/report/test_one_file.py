@@ -112,7 +112,7 @@ def raw_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
-    assert tables.wanted(study) == ("table1", "table2", "table3", "table99")
+    assert tables.enabled_tables(study) == ("table1", "table2", "table3", "table99")
     new = step("table", table="table99")
     assert new in graph.in_order(study)
     assert graph.reads_from(study, new) == [step("index", dataset="squares")]
@@ -130,7 +130,7 @@ def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
 
 
 def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None:
-    order = figures.wanted(study)
+    order = figures.enabled_figures(study)
     assert order[:4] == ("photos", "masks", "photo_bar", "retrieval")
     assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table99")]
     data_nodes(study)
@@ -144,7 +144,7 @@ def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None
     )
     raw = described(tmp_path)
     raw["grids"]["other"] = raw["grids"]["small"]
-    assert "photo_bar" not in figures.wanted(load(tmp_path, raw, "other"))
+    assert "photo_bar" not in figures.enabled_figures(load(tmp_path, raw, "other"))
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
@@ -158,7 +158,7 @@ def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
     with pytest.raises(
         UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
     ):
-        tables.wanted(study)
+        tables.enabled_tables(study)
 
 
 def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
@@ -171,7 +171,7 @@ def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
 
 def test_the_page_says_what_each_table_and_figure_is() -> None:
     modules = [plugins.load(family, n) for family in ("tables", "figures") for n in plugins.names(family)]
-    said = [tables.about(module) for module in modules]
+    said = [tables.describe(module) for module in modules]
     assert all(text.endswith(".") for text in said)
     assert len(set(said)) == len(said) == 27
 

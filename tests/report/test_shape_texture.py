@@ -77,7 +77,7 @@ def test_shares_are_over_classes_and_seeds() -> None:
 
 def test_chance_is_the_share_of_others_of_the_class() -> None:
     """Of 7 photos, a query's own and its donor's left out: of a class of 3 there are 2 among 5, of one of 4 3 among 5."""
-    assert shape_texture.by_chance(np.array([4, 4, 4, 6, 6, 6, 6])) == pytest.approx({4: 0.4, 6: 0.6})
+    assert shape_texture.chance_levels(np.array([4, 4, 4, 6, 6, 6, 6])) == pytest.approx({4: 0.4, 6: 0.6})
     of_class = {label: 0.1 * (label % 2) for label in range(8)}
     table = shape_texture.table(queries(), chance={"toy": of_class})
     assert table["chance"].tolist() == pytest.approx([5, 5])
@@ -150,8 +150,8 @@ def test_from_photos_to_table_and_figure(tmp_path: Path) -> None:
         embed.embed(small, cell, "cpu")
         score.score(small, cell)
     collect.collect(small)
-    assert "table14" in tables.wanted(small)
-    assert "shape_share" in figures.wanted(small)
+    assert "table14" in tables.enabled_tables(small)
+    assert "shape_share" in figures.enabled_figures(small)
     table_node.table(small, "table14")
     figure.figure(small, "shape_share")
     made = formats.read(small.files.at("table_csv", table="table14"))
@@ -175,7 +175,7 @@ def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
         "objects": moco | {"negatives": "surroundings", "alpha": 1},
     }
     made = study(tmp_path, **more)
-    found = shape_texture.learned(made)
+    found = shape_texture.pretraining_columns(made)
     assert {name: tuple(of.values()) for name, of in found.items()} == {
         "bare": ("none", 0.0, "bare"),
         "three": ("patches", 3, "bare"),

@@ -24,7 +24,7 @@ def record(*seconds: float, **more: Any) -> dict[str, Any]:
 def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     # The second epoch sought environments: 150 steps took 15 s with that.
     more = {"device": "cpu (1 thread)", "peak_memory_mb": 1000.0, "metrics": {"peak_gpu_memory_mb": 2000.0}}
-    found = costs.of_training(record(2.0, 10.0, 3.0, **more), iterations=50)
+    found = costs.training_costs(record(2.0, 10.0, 3.0, **more), iterations=50)
     assert found == pytest.approx(
         {
             "cost_seconds_a_step": 0.1,
@@ -39,7 +39,7 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
 
 
 def test_what_an_older_record_does_not_tell_is_unknown() -> None:
-    found = costs.of_training({}, iterations=50)
+    found = costs.training_costs({}, iterations=50)
     assert found.pop("cost_device") == "unknown"
     assert all(math.isnan(value) for value in found.values())
     assert len(found) == 5
@@ -57,11 +57,11 @@ def trainings(tmp_path: Path) -> dict[Cell, Path]:
 
 
 def test_a_models_costs_are_set_beside_plains(tmp_path: Path) -> None:
-    found = costs.by_model(trainings(tmp_path), iterations=10).set_index("method")
+    found = costs.costs_by_model(trainings(tmp_path), iterations=10).set_index("method")
     assert found["cost_seconds_a_step"].to_dict() == pytest.approx({"plain": 1.0, "bgaugment": 2.0})
     assert found["cost_times_plain"].to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
     cured = {c: p for c, p in trainings(tmp_path).items() if c.method != "plain"}
-    assert costs.by_model(cured, iterations=10)["cost_times_plain"].isna().all()
+    assert costs.costs_by_model(cured, iterations=10)["cost_times_plain"].isna().all()
 
 
 def test_whoever_trained_beside_other_work_is_not_called_cheap(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_whoever_trained_beside_other_work_is_not_called_cheap(tmp_path: Path) -
         written = record(seconds, seconds, **kept)
         written["epoch_seconds"]["train_processor_seconds"] = [processor, processor]
         sealed.write(paths[cell], written)
-    found = costs.by_model(paths, iterations=10).set_index("method")["cost_times_plain"]
+    found = costs.costs_by_model(paths, iterations=10).set_index("method")["cost_times_plain"]
     assert found.to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
 
 
@@ -85,7 +85,7 @@ def test_where_seconds_alone_are_known_uneven_epochs_have_no_ratio(tmp_path: Pat
         cell = Cell("toy", "tiny", "contrastive", method, 0)
         paths[cell] = tmp_path / f"{method}.json"
         sealed.write(paths[cell], record(*seconds, **kept))
-    assert costs.by_model(paths, iterations=10)["cost_times_plain"].isna().all()
+    assert costs.costs_by_model(paths, iterations=10)["cost_times_plain"].isna().all()
 
 
 def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_there_were(
@@ -96,7 +96,7 @@ def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_th
     kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
     for path, seconds in zip(paths.values(), ([90.0] * 2, [60.0] * 4), strict=True):
         sealed.write(path, record(*seconds, **kept))
-    (row,) = costs.by_model(paths, iterations=10).to_dict("records")
+    (row,) = costs.costs_by_model(paths, iterations=10).to_dict("records")
     assert row["cost_seconds_a_step"] == 6
     assert row["cost_training_minutes"] == 3
 
@@ -106,4 +106,4 @@ def test_a_damaged_record_is_not_read(tmp_path: Path) -> None:
     path = paths[Cell("toy", "tiny", "contrastive", "plain", 1)]
     path.write_text(path.read_text().replace("11.0", "11.1"))
     with pytest.raises(UserError, match=r"plain/1\.json cannot be read \(damaged"):
-        costs.by_model(paths, iterations=10)
+        costs.costs_by_model(paths, iterations=10)

@@ -255,7 +255,9 @@ def _with_classes(
     return replace(
         audit,
         findings=found,
-        queries=asking.shown([asked], photos, {n: short[name] for n, name in names.items()}, unsure),
+        queries=asking.select_example_queries(
+            [asked], photos, {n: short[name] for n, name in names.items()}, unsure
+        ),
         portraits=asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos),
         first=measured.first_found(embeddings),
         pictures=measured.pictures(found, photos),

@@ -26,7 +26,7 @@ from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.photos.examination import TURNED_MASKS
 from bgbias.report import html, maps
-from bgbias.report.html.pictures import inside, outlined
+from bgbias.report.html.pictures import inside, outline
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
 from bgbias.results.rows import records
@@ -194,10 +194,10 @@ def _page(audit: AuditResult, files: Sequence[str]) -> str:
         "files": files,
         "samples": Attribution().samples,
         "maps": [
-            {"photo": inside(outlined(m.photo, m.mask), SMALL), "map": inside(_colour(m), SMALL), "of": m}
+            {"photo": inside(outline(m.photo, m.mask), SMALL), "map": inside(_colour(m), SMALL), "of": m}
             for m in audit.looks.maps
         ],
-        "doubtful": [{"picture": inside(outlined(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
+        "doubtful": [{"picture": inside(outline(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
     }
     return html.render("audit.html", values | _parts_of_labelled(audit))
 

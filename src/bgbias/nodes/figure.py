@@ -16,12 +16,12 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    return [{"figure": name} for name in figures.wanted(study)]
+    return [{"figure": name} for name in figures.enabled_figures(study)]
 
 
 def reads(study: Study, figure: str) -> dict[str, StepOutput]:
     """What the figure shows; one that the grid does not have is an error."""
-    wanted = figures.wanted(study)
+    wanted = figures.enabled_figures(study)
     if figure not in wanted:
         raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(wanted)}.")
     return figures.load(figure).reads(study)

@@ -70,7 +70,7 @@ def published_number(name: str, digits: int) -> Callable[[Row], str]:
 
     def text(row: Row) -> str:
         value, spread = row[f"published_{name}"], row[f"published_{name}_sd"]
-        shown = rounded(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
+        shown = format_number(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
         return f"({shown})" if isinstance(row[f"published_{name}_differs"], str) else shown
 
     return text
@@ -83,12 +83,12 @@ def significant(column: str) -> Callable[[Row], str]:
         value = row[column]
         # A curve's seconds are rounded: of a very short epoch nothing is left.
         digits = 1 - math.floor(math.log10(value)) if value > 0 else 3
-        return rounded(value, max(0, digits))
+        return format_number(value, max(0, digits))
 
     return text
 
 
-def printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
+def select_printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     """The columns of a table that is printed by ``columns``, without those about which it has nothing to say."""
     known = [
         column
@@ -99,7 +99,7 @@ def printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
 
 
-def rounded(value: float, digits: int = 1, sign: bool = False) -> str:
+def format_number(value: float, digits: int = 1, sign: bool = False) -> str:
     """A number with a true minus sign, and none before zero; a dash where there is none."""
     if math.isnan(value):
         return NOTHING
@@ -108,5 +108,7 @@ def rounded(value: float, digits: int = 1, sign: bool = False) -> str:
 
 def with_interval(value: float, low: float, high: float, digits: int, sign: bool = False) -> str:
     """A number and its interval, if it has one."""
-    text = rounded(value, digits, sign)
-    return text if math.isnan(low) else f"{text} [{rounded(low, digits)}, {rounded(high, digits)}]"
+    text = format_number(value, digits, sign)
+    return (
+        text if math.isnan(low) else f"{text} [{format_number(low, digits)}, {format_number(high, digits)}]"
+    )

@@ -102,7 +102,7 @@ def _known(models: list[Row], name: str) -> list[Estimate]:
     return [estimate for estimate in estimates if not math.isnan(estimate.value)]
 
 
-def of_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
+def compare_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBlock]:
     """The comparisons of a finished grid, from its tables by their names."""
     levels, compared = read["table1"], read.get("table3", pd.DataFrame(columns=MODEL))
     # Of models of several folds side by side Table 1 has differences, too.

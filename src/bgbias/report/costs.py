@@ -43,25 +43,25 @@ def passes(study: Study) -> dict[str, float]:
     return found
 
 
-def spent(study: Study) -> tuple[pd.DataFrame, str]:
+def tabulate_costs(study: Study) -> tuple[pd.DataFrame, str]:
     """A row a model, and how to read it; no rows where no training's record is here."""
     trained = {c: step("train", cell=c).record(study) for c in plan.trained(study)}
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
         return pd.DataFrame(), ""
-    table = names.in_order(by_model(here, study.train.iterations_per_epoch))
+    table = names.in_order(costs_by_model(here, study.train.iterations_per_epoch))
     values = {"devices": dict.fromkeys(table["cost_device"]), "photos": study.train.batch_size}
     return table, " ".join(prose.paragraphs("costs.j2", values))
 
 
-def told(study: Study) -> str:
+def format_costs(study: Study) -> str:
     """The same as text; empty where nothing is known."""
-    table, legend = spent(study)
+    table, legend = tabulate_costs(study)
     return formats.plain(table, COLUMNS, textwrap.wrap(legend, WIDTH)) if legend else ""
 
 
-def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
-    """One row a model, over its seeds and folds: the columns of ``of_training``, on which device, and steps by those of the
+def costs_by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
+    """One row a model, over its seeds and folds: the columns of ``training_costs``, on which device, and steps by those of the
     same loss's plain training.
 
     ``trainings``: the record of each. Of seconds a step the least of the trainings is taken, which other work on the machine
@@ -70,7 +70,8 @@ def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
     either model differ by more than ``STEADY``, so that nobody knows what else ran.
     """
     rows = [
-        cell.wildcards | of_training(records.read(record), iterations) for cell, record in trainings.items()
+        cell.wildcards | training_costs(records.read(record), iterations)
+        for cell, record in trainings.items()
     ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "min",
@@ -87,7 +88,7 @@ def by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
     return found.assign(cost_times_plain=found.pop("compared") / of_plain)
 
 
-def of_training(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
+def training_costs(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
     """Of one training: the seconds of all epochs by their steps, ``iterations`` each, so that what a method does between steps,
     in every epoch or in some, is shared out among all, without validation; how many ``epochs`` there were; the largest memory of
     the process and on the GPU, in GB (10^9 bytes). What the record does not tell is NaN.

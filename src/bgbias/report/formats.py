@@ -18,7 +18,7 @@ import yaml
 from bgbias.errors import UserError
 from bgbias.files import atomic
 from bgbias.report import names, prose, tables
-from bgbias.report.columns import Column, Row, printed
+from bgbias.report.columns import Column, Row, select_printed
 from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
 
@@ -74,17 +74,17 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
 
 def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     """The caption, then one Markdown table for each dataset and backbone, what is better than plain in bold."""
-    columns = printed(table, tables.load(name).COLUMNS)
+    columns = select_printed(table, tables.load(name).COLUMNS)
     parts = [caption.replace("__", r"\_\_")]  # file names such as __init__.py are not in bold
     for heading, rows in _sections(table, columns):
         lines = [
             [label, *(_shown(text, bold, IN_MARKDOWN) for text, bold in entries)] for label, entries in rows
         ]
-        parts.append(f"### {heading}\n\n{ruled(['', *(c.head for c in columns)], lines)}")
+        parts.append(f"### {heading}\n\n{format_markdown(['', *(c.head for c in columns)], lines)}")
     return "\n\n".join(parts) + "\n"
 
 
-def ruled(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int = 1) -> str:
+def format_markdown(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int = 1) -> str:
     """A Markdown table; columns behind the first ``left`` ones hold numbers, and are set right."""
     head = list(heads)
     every: list[Iterable[object]] = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
@@ -121,7 +121,7 @@ def html_rows(table: pd.DataFrame, chosen: Sequence[Column]) -> str:
 
 
 def _sheet(table: pd.DataFrame, chosen: Sequence[Column]) -> dict[str, Any]:
-    columns = printed(table, chosen)
+    columns = select_printed(table, chosen)
     return {"columns": columns, "sections": _sections(table, columns)}
 
 
@@ -137,7 +137,7 @@ def show(table: pd.DataFrame, name: str) -> str:
 
 def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) -> str:
     """The same of a table, a row a model, that is no file of the report's."""
-    columns = [c for c in printed(table, chosen) if c.terminal]
+    columns = [c for c in select_printed(table, chosen) if c.terminal]
     sections = _sections(table, columns)
     every = [row for _, rows in sections for row in rows]
     labels = max(len(label) for label, _ in every)

@@ -78,18 +78,20 @@ def write(study: Study) -> Path:
             f" snakemake --cores all --config grid={study.grid} (bgbias status --grid {study.grid} says what is out of date)"
         )
     path = study.files.at("table_csv", table="table1").parent / "report.html"
-    atomic.write_text(path, made(study))
+    atomic.write_text(path, render(study))
     return path
 
 
-def made(study: Study) -> str:
+def render(study: Study) -> str:
     """The page."""
-    read = {name: formats.read(study.files.at("table_csv", table=name)) for name in tables.wanted(study)}
-    blocks = list(comparisons.of_grid(study, read))
-    photos = list(grid_photos.of_grid(study, blocks))
+    read = {
+        name: formats.read(study.files.at("table_csv", table=name)) for name in tables.enabled_tables(study)
+    }
+    blocks = list(comparisons.compare_grid(study, read))
+    photos = list(grid_photos.list_photos(study, blocks))
     leaks = {own.dataset: own.leak for own in photos}
     headline, more = comparisons.verdict(blocks)
-    spent, legend = costs.spent(study)
+    spent, legend = costs.tabulate_costs(study)
     report = records(pd.read_csv(study.files.at("mask_report")))
     masks = prose.fill_macro(TEMPLATE, "masks", report=report, policy=study.mask_policy)
     values: dict[str, Any] = {
@@ -126,7 +128,7 @@ def made(study: Study) -> str:
 
 
 def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
-    drawn = figures.wanted(study)
+    drawn = figures.enabled_figures(study)
     placed = {name for _, some, shown in SECTIONS.values() for name in (*some, *shown)}
     rest = [name for name in read if name not in placed], [name for name in drawn if name not in placed]
     every = {COMPARED: ("Methods compared", *rest), **SECTIONS}
@@ -134,7 +136,7 @@ def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str,
         printed = [_table(study, table) for table in some if table in read]
         pictures = [
             _inside(study.files.at("figure_png", figure=figure).read_bytes())
-            | {"about": tables.about(figures.load(figure))}
+            | {"about": tables.describe(figures.load(figure))}
             for figure in shown
             if figure in drawn
         ]
@@ -148,7 +150,7 @@ def _table(study: Study, name: str) -> dict[str, Any]:
     caption, _, rest = text.partition("</style>")[2].partition("<div>")
     return {
         "name": names.table(name),
-        "about": tables.about(tables.load(name)),
+        "about": tables.describe(tables.load(name)),
         "caption": caption,
         "body": _body(rest.partition("</div>")[0]),
     }
@@ -181,7 +183,7 @@ def _inside(png: bytes) -> dict[str, Any]:
 
 def _caveats(table: pd.DataFrame) -> list[str]:
     """What a reader of the verdict must know at once."""
-    trained = table[names.trained(table["method"])]
+    trained = table[names.is_trained(table["method"])]
     counted = trained if len(trained) else table
     return prose.fill_macro(
         TEMPLATE,
@@ -258,7 +260,7 @@ def _methods(study: Study, table: pd.DataFrame) -> str:
     """A paragraph for a paper."""
     cells = plan.trained(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
-    trained = table[names.trained(table["method"])]
+    trained = table[names.is_trained(table["method"])]
     seeds = names.how_many(trained, "seeds", "seed") if cells else ""
     return _sentence(
         "methods", study=study, datasets=datasets, cells=cells, seeds=seeds, fewest_seeds=FEWEST_SEEDS

@@ -13,7 +13,7 @@ from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources
-from bgbias.report.columns import Row, rounded
+from bgbias.report.columns import Row, format_number
 from bgbias.report.comparisons import BLOCK, LossBlock
 from bgbias.report.queries import AskedModel, ShownQuery
 from bgbias.results import leak
@@ -31,7 +31,7 @@ Field = tuple[bool, bool]
 class DatasetPhotos:
     """Of a dataset what is shown of its photos: in the comparison (``title``) in which plain training loses most.
 
-    ``queries`` by their kind (``queries.shown``), and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
+    ``queries`` by their kind (``queries.select_example_queries``), and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
     name; ``missing``: the first file that is not on this machine, and because of which nothing is shown.
     """
 
@@ -44,14 +44,14 @@ class DatasetPhotos:
     missing: str = ""
 
 
-def of_grid(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos]:
+def list_photos(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPhotos]:
     """Dataset by dataset."""
     by_dataset: dict[str, list[LossBlock]] = {}
     for block in blocks:
         by_dataset.setdefault(block.of[0], []).append(block)
     count = max(FEWEST, queries.QUERIES // len(by_dataset))
     for own in by_dataset.values():
-        yield _of_dataset(study, losing_most(own), count)
+        yield _list_dataset(study, losing_most(own), count)
 
 
 def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
@@ -71,7 +71,7 @@ def _trained(block: LossBlock) -> list[Row]:
     return [m for m in block.models if m["method"] not in names.NOT_TRAINED] or block.models
 
 
-def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
+def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     dataset, backbone, _ = block.of
     first = _first(block)
     others = [model for model in _trained(block) if model is not first]
@@ -103,7 +103,7 @@ def _of_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
         dataset,
         block.title,
         draws + seeds * (first["seeds"] > 1),
-        queries.shown(models, photos, of_label, unsure, count),
+        queries.select_example_queries(models, photos, of_label, unsure, count),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
         leak.of(photos),
     )
@@ -141,7 +141,7 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
             for title, some in drops.items():
                 there = [model for model in some if (model["relative_drop_low"] > 0) == leans]
                 if len(some) == len(there) == 1:
-                    parts.append(f"{title} {rounded(there[0]['relative_drop'], 0)} %")
+                    parts.append(f"{title} {format_number(there[0]['relative_drop'], 0)} %")
                 elif there:
                     parts.append(f"{title} ({len(there)} of {len(some)} cases)")
             if parts:

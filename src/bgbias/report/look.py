@@ -43,7 +43,7 @@ def colour(method: str) -> str:
     if length:
         return _mixed(colour(alone), BLACK)
     family = names.family(method)
-    place = names.place("methods", family)
+    place = names.find_rank("methods", family)
     known = place < len(PALETTE)
     base = PALETTE[int(place)] if known else OTHERS[sum((family or method).encode()) % len(OTHERS)]
     if family and "+" in method:

@@ -10,7 +10,7 @@ import numpy as np
 
 from bgbias.images import contact_sheet
 from bgbias.report import look
-from bgbias.report.columns import rounded
+from bgbias.report.columns import format_number
 
 if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
@@ -71,7 +71,7 @@ def _draw(axes: look.Axes, picture: Picture) -> None:
     if picture.mask is not None and picture.mask.min() < 0.5 <= picture.mask.max():
         axes.contour(picture.mask, levels=[0.5], colors=["white"], linewidths=[picture.line])
     if picture.score is not None:
-        text = "no score" if np.isnan(picture.score) else rounded(picture.score, 2)
+        text = "no score" if np.isnan(picture.score) else format_number(picture.score, 2)
         box = {"boxstyle": "round,pad=0.28", "fc": picture.colour, "ec": "none", "alpha": 0.92}
         white = {"fontsize": 7, "weight": "bold", "color": "white"}
         look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", **white)
@@ -83,14 +83,14 @@ def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
     import matplotlib
 
     grey = photo.astype(np.float64) @ [0.299, 0.587, 0.114] / 255
-    values = np.clip(at_size(np.asarray(attribution, dtype=np.float64), photo), 0, 1)
+    values = np.clip(enlarge(np.asarray(attribution, dtype=np.float64), photo), 0, 1)
     coloured = matplotlib.colormaps[MAP](values)[..., :3]
     # Some of the map's black where nothing is attributed: zero is not the same as no map.
     weight = 0.55 + 0.45 * values[..., None]
     return np.clip((1 - weight) * grey[..., None] + weight * coloured, 0, 1)
 
 
-def at_size(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
+def enlarge(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
     """A map [h, w] at the photo's size, by nearest pixels: maps are shown as they are."""
     rows, columns = (np.arange(n) * m // n for n, m in zip(photo.shape[:2], values.shape, strict=True))
     return values[np.ix_(rows, columns)]

@@ -37,8 +37,8 @@ def settings(study: Study) -> dict[str, Any]:
     cells = plan.cells(study)
     known = {
         "datasets": {c.dataset: dataset(c.dataset) for c in cells},
-        "losses": {c.loss: (loss(c.loss), str(place("losses", c.loss))) for c in cells},
-        "methods": {c.method: (method(c.method), str(place("methods", family(c.method)))) for c in cells},
+        "losses": {c.loss: (loss(c.loss), str(find_rank("losses", c.loss))) for c in cells},
+        "methods": {c.method: (method(c.method), str(find_rank("methods", family(c.method)))) for c in cells},
     }
     return {"names": known}
 
@@ -112,7 +112,7 @@ def family(method_name: str) -> str:
     return max(files, key=len, default="") or next(naming, "")
 
 
-def place(of: str, file: str) -> float:
+def find_rank(of: str, file: str) -> float:
     """Where a file of the losses or methods says that its rows stand; behind all others if it does not, or is not there."""
     return getattr(plugins.load(of, file), "PLACE", math.inf) if plugins.known(of, file) else math.inf
 
@@ -136,7 +136,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
     return added if below_plain else f"{loss(loss_name)} {added}"
 
 
-def trained(methods: pd.Series) -> pd.Series:
+def is_trained(methods: pd.Series) -> pd.Series:
     """Which of these were trained, whatever cure without training is on top of them."""
     return ~methods.str.partition("+")[0].isin(NOT_TRAINED)
 
@@ -147,14 +147,14 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun if number == 1 else plural}"
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
 def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
     """``3 seeds``, or ``1–3 seeds`` where rows differ; backbones' own features have none."""
-    counted = trained(table["method"])
+    counted = is_trained(table["method"])
     numbers = table.loc[counted if counted.any() else ~counted, column]
     low, high = int(numbers.min()), int(numbers.max())
     return count(high, noun) if low == high else f"{low:,}–{count(high, noun)}"
@@ -162,7 +162,7 @@ def how_many(table: pd.DataFrame, column: str, noun: str) -> str:
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows in the paper's order: datasets and backbones as they come, plain before its cures."""
-    losses = sorted(rows["loss"].unique(), key=lambda name: place("losses", name))
+    losses = sorted(rows["loss"].unique(), key=lambda name: find_rank("losses", name))
     ranks = {
         "dataset": _ranks(rows["dataset"]),
         "backbone": _ranks(rows["backbone"]),
@@ -178,7 +178,7 @@ def _method_ranks(names: Iterable[str]) -> dict[str, int]:
     """Entries stand below their file's own row, models of several folds below those of one."""
 
     def where(name: str) -> float:
-        return math.inf if "+" in name else place("methods", family(name)) + 0.5 * (family(name) != name)
+        return math.inf if "+" in name else find_rank("methods", family(name)) + 0.5 * (family(name) != name)
 
     split = {name: side_by_side(name) for name in names}
     ranks = _ranks([*FIRST, *sorted((alone for alone, _ in split.values()), key=where)])

@@ -95,7 +95,7 @@ def pages_with(question: str) -> str:
 
 def markdown(frame: pd.DataFrame, left: int = 1) -> str:
     """A table as it is shown; columns behind the first ``left`` ones hold numbers, and are set right."""
-    return formats.ruled(frame.columns, frame.to_numpy().tolist(), left) + "\n"
+    return formats.format_markdown(frame.columns, frame.to_numpy().tolist(), left) + "\n"
 
 
 def table(grid: str, name: str) -> str:
@@ -129,7 +129,7 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
         label = [LABELS[MODEL[i]](model[i]) for i in labels]
         lines.append(label + [entries[model].get(head, words.NOTHING) for head in heads])
     titles = ["training" if MODEL[i] == "method" else MODEL[i] for i in labels]
-    return formats.ruled(titles + heads, lines, len(labels)) + "\n"
+    return formats.format_markdown(titles + heads, lines, len(labels)) + "\n"
 
 
 def number(grid: str, name: str, row: str, column: str, digits: int, kind: Kind = words.interval) -> str:

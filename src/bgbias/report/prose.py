@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bgbias.report import names
-from bgbias.report.columns import rounded, with_interval
+from bgbias.report.columns import format_number, with_interval
 from bgbias.results.rows import of_row
 from bgbias.results.uncertainty import Estimate
 
@@ -62,11 +62,11 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
         "dataset": names.dataset,
         "loss": names.loss,
         "method": names.method,
-        "listed": names.listed,
+        "listed": names.join_words,
         "estimate": of_row,
         "interval": lambda of, digits: with_interval(of.value, of.low, of.high, digits),
         "percent": _percent,
-        "rounded": rounded,
+        "rounded": format_number,
     }
     environment.tests["bounded"] = lambda number: not math.isnan(number.low)
     environment.tests["known"] = lambda value: not math.isnan(value)
@@ -80,5 +80,5 @@ def _environment() -> Environment:
 
 def _percent(share: Estimate, digits: int = 0, sign: str = " %") -> str:
     """A share of 0..1 in percent, its interval behind the sign."""
-    value, *ends = (rounded(100 * number, digits) for number in (share.value, share.low, share.high))
+    value, *ends = (format_number(100 * number, digits) for number in (share.value, share.low, share.high))
     return f"{value}{sign}" + ("" if math.isnan(share.low) else f" [{', '.join(ends)}]")

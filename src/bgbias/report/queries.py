@@ -65,7 +65,7 @@ class ShownQuery:
     answers: tuple[Answer, ...]
 
 
-def shown(
+def select_example_queries(
     models: Sequence[AskedModel],
     photos: EvaluationPhotos,
     names: Mapping[int, str],

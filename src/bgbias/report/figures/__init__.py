@@ -15,7 +15,7 @@ Planning imports every file: matplotlib, torch and OpenCV are imported by the fu
 from types import ModuleType
 
 from bgbias import plugins
-from bgbias.report.tables import wanted_by
+from bgbias.report.tables import is_enabled
 from bgbias.study.params import Study
 
 SHARED = {
@@ -25,10 +25,10 @@ SHARED = {
 }
 
 
-def wanted(study: Study) -> tuple[str, ...]:
+def enabled_figures(study: Study) -> tuple[str, ...]:
     """The grid's figures in their order."""
     names = sorted(plugins.names("figures"), key=lambda name: (load(name).PLACE, name))
-    return tuple(name for name in names if wanted_by(load(name), study))
+    return tuple(name for name in names if is_enabled(load(name), study))
 
 
 def load(name: str) -> ModuleType:

@@ -66,7 +66,7 @@ def figure(
 
 def figure_change(table: pd.DataFrame) -> look.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
-    methods = table[names.trained(table["method"]) & (table["method"] != PLAIN)]
+    methods = table[names.is_trained(table["method"]) & (table["method"] != PLAIN)]
     known = methods[methods["corrupted_difference"].notna()]
     rows = methods if known.empty else known
     called = rows["method"].map(names.method)

@@ -11,7 +11,7 @@ from bgbias.engine import inputs
 from bgbias.images.contact_sheet import INK
 from bgbias.report import look, names, sources
 from bgbias.report.figures import _shown as shown
-from bgbias.report.maps import Picture, at_size, overlay, sheet
+from bgbias.report.maps import Picture, enlarge, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -58,7 +58,7 @@ def pictures(
     attribution map [h, w] in 0..1 and its score (NaN: none).
     """
     soft = np.asarray(mask, dtype=np.float64)
-    alpha = at_size(soft / 255 if mask.dtype == np.uint8 else soft, photo)
+    alpha = enlarge(soft / 255 if mask.dtype == np.uint8 else soft, photo)
     inside = look.square(alpha)
     # Everything around the object is dimmed.
     lit = np.clip(photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)

@@ -158,7 +158,9 @@ def _shape_share(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) ->
 
 def _has_alphas(study: Study) -> bool:
     """Whether there are pretrainings that differ in alpha, and pictures that tell shape from texture."""
-    return shape_texture.wanted(study) and any(_series(pd.DataFrame(shape_texture.learned(study).values())))
+    return shape_texture.wanted(study) and any(
+        _series(pd.DataFrame(shape_texture.pretraining_columns(study).values()))
+    )
 
 
 MEMBERS: dict[str, dict[str, Any]] = {

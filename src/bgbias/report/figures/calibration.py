@@ -60,7 +60,7 @@ def figure_calibration(
     """
     from matplotlib.ticker import MaxNLocator
 
-    rows = table[table["dataset"].isin(list(correlations)) & names.trained(table["method"])].copy()
+    rows = table[table["dataset"].isin(list(correlations)) & names.is_trained(table["method"])].copy()
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
     if rows["correlation"].nunique() < 2:
         raise UserError(

@@ -48,7 +48,7 @@ def draw(study: Study) -> look.Figure:
             row = cell.method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     assert usable is not None  # plain comes first
-    usable = trusted(usable, photos.table.ids, read_mask_table(read["mask_table"].path(study)))
+    usable = trusted_queries(usable, photos.table.ids, read_mask_table(read["mask_table"].path(study)))
     query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
     photo = photos.photo(query)
     asked = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
@@ -61,7 +61,7 @@ def draw(study: Study) -> look.Figure:
     return figure_retrieval(rows)
 
 
-def trusted(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame) -> np.ndarray:
+def trusted_queries(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame) -> np.ndarray:
     """The usable queries on whose mask a picture can rest, clear and large; else all of them."""
     areas, unsure = masks.set_index("image_id")["area"], queries.unsure(masks)
     good = np.array([i not in unsure and areas.get(i, 0) >= SMALLEST for i in ids])

@@ -11,8 +11,8 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from bgbias.report import prose
-from bgbias.report.columns import rounded as number
-from bgbias.report.html.pictures import inside, outlined, url
+from bgbias.report.columns import format_number as number
+from bgbias.report.html.pictures import inside, outline, url
 
 TEMPLATES = Path(__file__).parent / "templates"
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -25,7 +25,7 @@ def render(template: str, values: dict[str, object]) -> str:
         "as_url": url,
         "inside": inside,
         "number": number,
-        "outlined": outlined,
+        "outlined": outline,
         "in_percent": lambda share, digits=1: number(100 * share, digits),
         # Of a long name, behind which it may go on in the next line.
         "pieces": partial(re.split, r"(?<=[/_.])"),

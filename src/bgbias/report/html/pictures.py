@@ -29,7 +29,7 @@ def url(data: bytes, kind: str = "image/jpeg") -> str:
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
-def outlined(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def outline(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """A photo uint8 [H, W, 3] with the line around its mask uint8 [H, W], which parts it at one half; uint8 [H, W, 3]."""
     inner = Image.fromarray(np.where(mask > 127, np.uint8(255), np.uint8(0)))
     width = 2 * max(1, round(max(mask.shape) / 224)) + 1

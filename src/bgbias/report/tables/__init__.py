@@ -28,17 +28,17 @@ from bgbias.errors import UserError
 from bgbias.study.params import Study
 
 
-def wanted(study: Study) -> tuple[str, ...]:
+def enabled_tables(study: Study) -> tuple[str, ...]:
     """The grid's tables by their printed names, in the order of their numbers: ``table1``, ``table2``, ..."""
-    return tuple(name for name, table in _by_name().items() if wanted_by(table, study))
+    return tuple(name for name, table in _by_name().items() if is_enabled(table, study))
 
 
-def wanted_by(file: ModuleType, study: Study) -> bool:
+def is_enabled(file: ModuleType, study: Study) -> bool:
     """Whether a grid has what the file of a table or a figure makes."""
     return not hasattr(file, "wanted") or bool(file.wanted(study))
 
 
-def about(file: ModuleType) -> str:
+def describe(file: ModuleType) -> str:
     """What a table or a figure shows, for people: its ``ABOUT``, or the first paragraph of its docstring."""
     return getattr(file, "ABOUT", " ".join((file.__doc__ or "").partition("\n\n")[0].split()))
 

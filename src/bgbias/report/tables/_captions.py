@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from bgbias.report import names, prose
-from bgbias.report.columns import Column, printed
+from bgbias.report.columns import Column, select_printed
 from bgbias.results import published, uncertainty
 from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_SEEDS, STARRED_CLASSES, STARRED_SEEDS
 from bgbias.study.params import Study
@@ -36,7 +36,7 @@ def from_template(
     """
 
     def caption(study: Study, table: pd.DataFrame, excluded: Mapping[str, int]) -> str:
-        trained = table.loc[names.trained(table["method"]), "seeds"]
+        trained = table.loc[names.is_trained(table["method"]), "seeds"]
         few_classes = table["classes"].between(FEWEST_CLASSES, STARRED_CLASSES, inclusive="left")
         few_seeds = table["seeds"].between(FEWEST_SEEDS, STARRED_SEEDS, inclusive="left")
         values = {
@@ -45,7 +45,7 @@ def from_template(
             "table": table,
             "uncertainty": uncertainty,
             "how_many": partial(names.how_many, table),
-            "heads": {column.head for column in printed(table, columns)},
+            "heads": {column.head for column in select_printed(table, columns)},
             "excluded": [f"{names.dataset(name)} {n:,}" for name, n in excluded.items() if n],
             "least_seeds": int(trained.min()) if len(trained) else FEWEST_SEEDS,
             "most_seeds": int(trained.max()) if len(trained) else FEWEST_SEEDS,

@@ -43,7 +43,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(queries, shares, rows.levels(study))
 
 
-def of_queries(own: pd.DataFrame, model: rows.Model) -> rows.Values:
+def crossed_values(own: pd.DataFrame, model: rows.Model) -> rows.Values:
     """Of one model's crossed queries: the expected worst of each number of tries, as far as there are so many backgrounds, in
     ``worst_<k>`` and ``worst_all``, and ``cosine``.
     """
@@ -89,7 +89,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines = []
     for model, own in sources.models(queries):
-        values = of_queries(own, model)
+        values = crossed_values(own, model)
         row = rows.heading(own, values, "objects")
         row["backgrounds"] = own["background"].nunique()
         row |= rows.shares(values, [name for name in values.columns if name != "cosine"])

@@ -94,7 +94,7 @@ def table(
             for model, own in sources.models(scores)
         },
         **{
-            probe: {model: probes.named(own, model, probe) for model, own in sources.models(probed)}
+            probe: {model: probes.probe_values(own, model, probe) for model, own in sources.models(probed)}
             for probe in probes.PROBES
         },
     }

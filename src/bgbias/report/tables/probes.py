@@ -60,7 +60,7 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     """
     lines: list[dict[str, Any]] = []
     for model, own in sources.models(probed):
-        of_probes = {name: named(own, model, name) for name in PROBES}
+        of_probes = {name: probe_values(own, model, name) for name in PROBES}
         first = of_probes["linear"]
         row = rows.heading(own, first, "photos")
         for name, values in of_probes.items():
@@ -71,7 +71,7 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     return rows.of_models(lines)
 
 
-def named(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
+def probe_values(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
     parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}

@@ -40,7 +40,7 @@ reads = sources.reading("all_queries", "mask_report", photos=True)
 
 def settings(study: Study) -> dict[str, Any]:
     """The rule of selection, and which negatives backbones were kept away from as they learned without labels."""
-    return sentences.selection(study) | {"learned": learned(study)}
+    return sentences.selection(study) | {"learned": pretraining_columns(study)}
 
 
 def wanted(study: Study) -> bool:
@@ -48,7 +48,7 @@ def wanted(study: Study) -> bool:
     return CONDITION in study.evaluation.conditions
 
 
-def learned(study: Study) -> dict[str, dict[str, Any]]:
+def pretraining_columns(study: Study) -> dict[str, dict[str, Any]]:
     """Of each backbone that is pretrained here its ``negatives``, their ``alpha``, and ``alike``: the first backbone that differs
     from it in these alone, which may be itself.
     """
@@ -75,11 +75,11 @@ def _negatives(params: Any) -> str:
 def make(study: Study) -> pd.DataFrame:
     queries = sources.queries(study, [*rows.OF_QUERIES, rows.PRECISION_AT_1, OF_DONOR])
     photos = sources.test_splits(study)
-    chance = {d: by_chance(split.labels) for d, split in photos.items() if split.given is None}
-    return table(queries, learned(study), chance)
+    chance = {d: chance_levels(split.labels) for d, split in photos.items() if split.given is None}
+    return table(queries, pretraining_columns(study), chance)
 
 
-def by_chance(labels: np.ndarray) -> dict[int, float]:
+def chance_levels(labels: np.ndarray) -> dict[int, float]:
     """How often the first of a random order is of a query's class, 0..1, for each class of photos with these ``labels`` [N]: of
     all photos but the query's own and its donor's, which is of another class.
     """
@@ -92,8 +92,8 @@ def table(
     learned: Mapping[str, dict[str, Any]] | None = None,
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 14 from queries.parquet; ``learned`` as the function of this
-    name gives it, ``chance`` as ``by_chance`` does of each dataset.
+    """Table 14 from queries.parquet; ``pretraining_columns`` as the function of this
+    name gives it, ``chance`` as ``chance_levels`` does of each dataset.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
     ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
