@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import progress, seeds
-from bgbias.results.rows import Values, retrieved
+from bgbias.results.rows import Values, retrieval_values
 from bgbias.results.uncertainty import SIGNIFICANT, Statistic, change_of_relative_drop, difference
 from bgbias.study import plan
 from bgbias.study.params import load
@@ -38,7 +38,7 @@ def trained(params: Path) -> Iterator[Values]:
         queries = pd.concat(
             [pd.read_parquet(params.parent / study.files.at("queries", **c.wildcards)) for c in own["cell"]]
         )
-        yield retrieved(queries, model)
+        yield retrieval_values(queries, model)
 
 
 def pairs(of: Values, deal: int) -> Iterator[tuple[Values, Values]]:

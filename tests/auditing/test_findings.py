@@ -83,7 +83,7 @@ def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, foun
 
 def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: findings.Findings) -> None:
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
-    values = rows.retrieved(queries, ("a", "b", "c", "pretrained"))
+    values = rows.retrieval_values(queries, ("a", "b", "c", "pretrained"))
     drops = found.drops.set_index(["setting", "unit"])
     for setting, name in ((SYMMETRIC, "corrupted"), (QUERY_ONLY, "query_only")):
         expected = values.estimate(["clean", name], rows.difference)

@@ -203,7 +203,7 @@ def test_places_of_unequal_size_and_difficulty_count_alike(sizes):
     for sees in ("background", "object"):
         embeddings = of_a_model(collection(sizes), (0.3, 1.2, 0.6)[: len(sizes[0])], sees, rng)
         found = scores.score_queries(embeddings, {}).assign(seed=0, **named)
-        across = places.of_model(found, model)
+        across = places.compare_places(found, model)
         if sees == "background":
             assert across.carried.value == pytest.approx(1, abs=0.05)
         else:

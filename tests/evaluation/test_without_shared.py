@@ -136,9 +136,9 @@ def test_backgrounds_that_tell_nothing_of_classes_cost_nothing_as_classes_backgr
     embeddings = Embeddings([f"{n:03d}" for n in ROWS], LABELS, usable, views, donors)
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
     names = {n: (setting, n) for n in ("mixed_same", "mixed_rand", "random_background")}
-    values = rows.seen(queries, ("a", "b", "none", "pretrained"), names)
+    values = rows.values_for_views(queries, ("a", "b", "none", "pretrained"), names)
     left_in = scores.score_queries(Embeddings(embeddings.ids, LABELS, usable, views), {}).assign(seed=0)
-    naive = rows.seen(left_in, ("a", "b", "none", "pretrained"), names)
+    naive = rows.values_for_views(left_in, ("a", "b", "none", "pretrained"), names)
     for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
         lost = values.estimate([name, "random_background"], uncertainty.difference)
         assert lost.low < 0 < lost.high
@@ -166,8 +166,8 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
     embeddings = Embeddings(ids, labels, np.ones(len(labels), bool), views, donors)
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
     model = ("a", "b", "none", "pretrained")
-    values = decomposition.matched(queries, model, setting, decomposition.PATH)
-    pair = decomposition.matched(queries, model, "query", decomposition.GAP)
+    values = decomposition.matched_values(queries, model, setting, decomposition.PATH)
+    pair = decomposition.matched_values(queries, model, "query", decomposition.GAP)
     found = decomposition.steps(values) | {"gap": pair.estimate(decomposition.GAP, uncertainty.difference)}
     for step, estimate in found.items():
         nobody = size == 2 and (setting == "query" or step == "gap")

@@ -30,8 +30,8 @@ def bold(of_methods: dict[str, np.ndarray]) -> list[str]:
     lines: list[dict[str, Any]] = []
     for model, values in models.items():
         more = values.against(rows.plain_of(models, model), ["map"])
-        lines.append(rows.named(model) | rows.tested("map_difference", more, 100))
-    table = rows.corrected(pd.DataFrame(lines), ["map_difference"]).to_dict("records")
+        lines.append(rows.name_columns(model) | rows.tested("map_difference", more, 100))
+    table = rows.correct_p_values(pd.DataFrame(lines), ["map_difference"]).to_dict("records")
     return [row["method"] for row in table if COLUMN.is_bold(row)]
 
 

@@ -13,7 +13,7 @@ import bgbias
 from bgbias.errors import UserError
 from bgbias.report import formats
 from bgbias.report.tables import decomposition
-from bgbias.results.decomposition import PATH, STEPS, by_chance
+from bgbias.results.decomposition import PATH, STEPS, chance_levels
 
 
 def test_steps_add_up_to_the_drop_and_are_differences_of_levels() -> None:
@@ -76,7 +76,7 @@ def test_a_missing_draw_is_told() -> None:
 
 def test_chance_is_the_mean_over_random_orders() -> None:
     labels = np.array([0] * 3 + [1] * 5 + [2] * 2 + [3])
-    told = by_chance(labels)
+    told = chance_levels(labels)
     random = np.random.default_rng(0)
     for label in (0, 1, 2):
         own = int((labels == label).sum()) - 1

@@ -11,7 +11,7 @@ from handmade_results import CURED, PLAIN, study
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OTHERS
-from bgbias.results.rows import Values, of_each_seed, plain_of, retrieved
+from bgbias.results.rows import Values, tabulate_seeds, plain_of, retrieval_values
 from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
@@ -99,7 +99,7 @@ def test_a_backbone_that_every_seed_pretrained_anew_has_its_seeds() -> None:
 def test_a_statistic_of_several_columns_takes_mine_and_then_theirs() -> None:
     _, queries = study({("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED})
     plain, cured = (
-        retrieved(rows, ("sop", "bn_inception", "contrastive", method))
+        retrieval_values(rows, ("sop", "bn_inception", "contrastive", method))
         for method, rows in (
             (m, queries[queries["method"] == m].reset_index(drop=True)) for m in ("plain", "bgaugment")
         )
@@ -153,7 +153,7 @@ def test_a_method_is_compared_with_plain_of_its_loss_and_length() -> None:
 
 def test_each_trainings_levels_and_drop() -> None:
     results, _ = study()
-    found = of_each_seed(results).set_index(["method", "seed"])
+    found = tabulate_seeds(results).set_index(["method", "seed"])
     expected = {("plain", 0): (50, 35, 30), ("plain", 1): (60, 35, 100 * (1 - 35 / 60))}
     expected |= {("bgaugment", seed): (50, 45, 10) for seed in (0, 1)}
     assert len(found) == 4
@@ -161,6 +161,6 @@ def test_each_trainings_levels_and_drop() -> None:
         assert found.loc[key, ["clean", "corrupted", "relative_drop"]].tolist() == pytest.approx(numbers)
     # A seed's folds are one training each, and the seed has their mean.
     folds = {"0": PLAIN[0], "0-fold1": PLAIN[1]}
-    (row,) = of_each_seed(study({("contrastive", "plain"): folds})[0]).to_dict("records")
+    (row,) = tabulate_seeds(study({("contrastive", "plain"): folds})[0]).to_dict("records")
     assert (row["seed"], row["clean"]) == (0, pytest.approx(55))
     assert row["relative_drop"] == pytest.approx(100 * (1 - 35 / 55))

@@ -265,7 +265,7 @@ def _with_classes(
         surely=slices.surely_masked(found.photos, properties),
         # What a person drew is the object, however small.
         better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
-        leak=leak.of(photos),
+        leak=leak.measure_leak(photos),
         mask_range=_mask_range(audit, prepared, found.queries),
         sessions=sessions.compare(embeddings, [known.get(i, "") for i in embeddings.ids]) if known else None,
     )

@@ -21,8 +21,8 @@ from bgbias.evaluation.metrics import OTHERS
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
 from bgbias.results.places import AcrossPlaces
-from bgbias.results.places import of_model as across_places
-from bgbias.results.rows import MAP_AT_R, Values, seen, views_in
+from bgbias.results.places import compare_places as across_places
+from bgbias.results.rows import MAP_AT_R, Values, values_for_views, views_in
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.study.cell import PRETRAINED
 
@@ -61,9 +61,9 @@ def compute_findings(
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
     apart = (*LENT, *mask_range.CONDITIONS)
     shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
-    verdict = seen(queries, MODEL, views_in(QUERY_ONLY, shown))
+    verdict = values_for_views(queries, MODEL, views_in(QUERY_ONLY, shown))
     photos = _photos(verdict, names)
-    chance = decomposition.by_chance(embeddings.labels, embeddings.given)
+    chance = decomposition.chance_levels(embeddings.labels, embeddings.given)
     return Findings(
         _levels(queries, shown),
         _steps(queries),
@@ -108,7 +108,7 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = seen(queries, MODEL, views_in(setting, shown), metric, others)
+            values = values_for_views(queries, MODEL, views_in(setting, shown), metric, others)
             for condition in shown:
                 named = {"setting": setting, "condition": condition, "metric": metric}
                 found = interval(_known(values, [condition], values.estimate([condition])))
@@ -122,7 +122,7 @@ def _levels(queries: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
 def _steps(queries: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
-        values = decomposition.matched(queries, MODEL, setting, PATH)
+        values = decomposition.matched_values(queries, MODEL, setting, PATH)
         for name, estimate in decomposition.steps(values).items():
             lines.append({"setting": setting, "step": name} | interval(_known(values, PATH, estimate)))
     return pd.DataFrame(lines)
@@ -131,7 +131,7 @@ def _steps(queries: pd.DataFrame) -> pd.DataFrame:
 def _drops(queries: pd.DataFrame) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
-        values = seen(queries, MODEL, views_in(setting, ends))
+        values = values_for_views(queries, MODEL, views_in(setting, ends))
         for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             found = values.estimate(ends, of)
             lines.append({"setting": setting, "unit": unit} | interval(found) | {"p": found.p})

@@ -17,7 +17,7 @@ from bgbias.auditing.masker import Masks
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY
 from bgbias.masks.quality import THRESHOLD
 from bgbias.results import uncertainty
-from bgbias.results.rows import Model, seen, views_in
+from bgbias.results.rows import Model, values_for_views, views_in
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 EITHER, BOTH = "either_mask", "both_masks"
@@ -56,7 +56,7 @@ def compute_mask_range(
     queries: pd.DataFrame, model: Model, second: str, agreement: float, object_share: float
 ) -> MaskRange:
     """From the rows of ``scores.score_queries``."""
-    values = seen(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
+    values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
     either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
     known = not np.isnan(object_share)
     at_share = partial(_drop_at, share=object_share)

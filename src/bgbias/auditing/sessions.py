@@ -12,7 +12,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.whole_gallery import rank_among
 from bgbias.photos.given import QueryGallerySplit
 from bgbias.results import uncertainty
-from bgbias.results.rows import seen, views_in
+from bgbias.results.rows import values_for_views, views_in
 from bgbias.results.uncertainty import Estimate
 
 
@@ -49,7 +49,7 @@ def compare(embeddings: Embeddings, names: Sequence[str]) -> AcrossSessions | No
     views = {view: of for view, of in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
     others = replace(embeddings, views=views, donors={}, given=apart, places=None)
     queries = scores.score_queries(others, {}).assign(seed=0)
-    values = seen(queries, MODEL, views_in(QUERY_ONLY, [CLEAN, RANDOM_BACKGROUND]))
+    values = values_for_views(queries, MODEL, views_in(QUERY_ONLY, [CLEAN, RANDOM_BACKGROUND]))
     known = ~np.isnan(values.columns[CLEAN][0])
     if not known.any():
         return None

@@ -10,7 +10,7 @@ import pandas as pd
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.report import names, prose
 from bgbias.report.columns import Row
-from bgbias.results.rows import MAP_AT_R, MODEL, of_row, records
+from bgbias.results.rows import MAP_AT_R, MODEL, read_estimate, records
 from bgbias.results.uncertainty import FEWEST_SEEDS, Estimate
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -59,7 +59,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
     helping: dict[Effects, list[str]] = {}
     for title, own in of_methods.items():
-        corrupted, clean, drop = ([of_row(model, name) for model in own] for name in CHANGES)
+        corrupted, clean, drop = ([read_estimate(model, name) for model in own] for name in CHANGES)
         does = Effects(
             len(own) if len(losing) > 1 else 1,
             sum(change.is_below for change in drop),
@@ -72,7 +72,7 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     of_queries.sort(key=lambda drop: -drop.value)
     values = {
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
-        "losing": [(block.title, of_row(plain, "relative_drop")) for block, plain in losing],
+        "losing": [(block.title, read_estimate(plain, "relative_drop")) for block, plain in losing],
         "unshown": [block.title for block in unshown],
         "tried": len(of_methods),
         "helping": [title for title in of_methods if any(title in titles for titles in helping.values())],
@@ -98,7 +98,7 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[
 
 
 def _known(models: list[Row], name: str) -> list[Estimate]:
-    estimates = (of_row(model, name) for model in models)
+    estimates = (read_estimate(model, name) for model in models)
     return [estimate for estimate in estimates if not math.isnan(estimate.value)]
 
 
@@ -148,8 +148,8 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
     losing, unshown = _losing(blocks)
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
-        gaining = [model for model in compared if of_row(model, "corrupted_difference").is_above]
-        reducing = [model for model in compared if of_row(model, "relative_drop_change").is_below]
+        gaining = [model for model in compared if read_estimate(model, "corrupted_difference").is_above]
+        reducing = [model for model in compared if read_estimate(model, "relative_drop_change").is_below]
         best = max(gaining or reducing, key=lambda model: model["corrupted"], default=None)
         yield from prose.fill_macro(
             TEMPLATE,
@@ -168,7 +168,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
 def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """Whether plain models lose more where masks are worst."""
     quality = records(read.get("table10", pd.DataFrame()))
-    of_models = {tuple(row[key] for key in MODEL): of_row(row, "drop_more") for row in quality}
+    of_models = {tuple(row[key] for key in MODEL): read_estimate(row, "drop_more") for row in quality}
     for block in blocks:
         difference = of_models.get((*block.of, PLAIN))
         if difference and not math.isnan(difference.value):
@@ -180,7 +180,7 @@ def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     own = cures[(cures[BLOCK] == list(block.of)).all(axis=1) & cures["method"].str.startswith(f"{PLAIN}+")]
     if own.empty:
         return []
-    gaining = own[[of_row(row, "corrupted_gain").is_above for row in records(own)]]
+    gaining = own[[read_estimate(row, "corrupted_gain").is_above for row in records(own)]]
     best = []
     if len(gaining):
         # What brings most back may cost more than it brings, where little changes.

@@ -105,7 +105,7 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
         draws + seeds * (first["seeds"] > 1),
         queries.select_example_queries(models, photos, of_label, unsure, count),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
-        leak.of(photos),
+        leak.measure_leak(photos),
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bgbias.report import names
 from bgbias.report.columns import format_number, with_interval
-from bgbias.results.rows import of_row
+from bgbias.results.rows import read_estimate
 from bgbias.results.uncertainty import Estimate
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
         "loss": names.loss,
         "method": names.method,
         "listed": names.join_words,
-        "estimate": of_row,
+        "estimate": read_estimate,
         "interval": lambda of, digits: with_interval(of.value, of.low, of.high, digits),
         "percent": _percent,
         "rounded": format_number,

@@ -21,7 +21,7 @@ from bgbias.report.columns import NOTHING, Number
 from bgbias.report.names import NOT_TRAINED
 from bgbias.report.pages import OF_SEEDS
 from bgbias.results.publication import SEEDS
-from bgbias.results.rows import MODEL, Model, of_row, records
+from bgbias.results.rows import MODEL, Model, read_estimate, records
 from bgbias.results.uncertainty import CONFIDENCE
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN, side_by_side
@@ -150,7 +150,7 @@ def _distance(number: Number, row: Mapping[str, Any], again: Mapping[str, Any]) 
     if number.column not in again or number.column in COUNTS:
         return math.inf
     # The longer half of each interval, since it ends where a number can go no further.
-    estimates = [of_row(of, number.column) for of in (row, again)]
+    estimates = [read_estimate(of, number.column) for of in (row, again)]
     halves = [max(one.value - one.low, one.high - one.value) for one in estimates]
     if math.isnan(halves[0]):
         return math.nan

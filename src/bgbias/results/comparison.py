@@ -90,7 +90,8 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
     own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
     values = {
-        name: rows.seen(frame, ("photos", name, "none", "pretrained"), VIEWS) for name, frame in own.items()
+        name: rows.values_for_views(frame, ("photos", name, "none", "pretrained"), VIEWS)
+        for name, frame in own.items()
     }
     lines = [_line(name, values[name], own[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
@@ -119,7 +120,7 @@ def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
         line |= rows.interval(level, values.estimate([level]), 1)
     line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
     if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
-        matched = decomposition.matched(frame, values.model, QUERY_ONLY, PATH)
+        matched = decomposition.matched_values(frame, values.model, QUERY_ONLY, PATH)
         steps = decomposition.steps(matched)
         for step in decomposition.STEPS:
             line |= rows.interval(step, steps[step], 1)
@@ -143,7 +144,11 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
         drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
         pair: dict[str, Any] = {"model": name, "other": other_name}
         lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
-    return rows.corrected(pd.DataFrame(lines), ["changed", "drop"], within=()) if lines else pd.DataFrame()
+    return (
+        rows.correct_p_values(pd.DataFrame(lines), ["changed", "drop"], within=())
+        if lines
+        else pd.DataFrame()
+    )
 
 
 def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
@@ -167,7 +172,7 @@ def differences(pairs: pd.DataFrame, best: str) -> dict[str, Estimate]:
     """
     found = {}
     for row in rows.records(pairs):
-        more = rows.of_row(row, "changed")
+        more = rows.read_estimate(row, "changed")
         if row["other"] == best:
             found[row["model"]] = more
         elif row["model"] == best:

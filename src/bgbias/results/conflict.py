@@ -13,7 +13,7 @@ from bgbias.results.uncertainty import Estimate
 CONDITION = "mixed_rand"
 
 
-def decided(asked: pd.DataFrame, model: Model, own: str, donor: str) -> Values:
+def decision_rates(asked: pd.DataFrame, model: Model, own: str, donor: str) -> Values:
     """Columns of these names: the share of a query's draws in which its nearest photo is of its own class, and of its donor's.
 
     ``asked``: one model's rows of ``scores.score_queries`` in one condition, with the column ``OF_DONOR``.
@@ -36,4 +36,4 @@ def estimate(queries: pd.DataFrame, model: Model) -> Estimate:
     ``queries``: one model's rows of ``scores.score_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
-    return decided(asked, model, "object", "background").estimate(["background", "object"], share)
+    return decision_rates(asked, model, "object", "background").estimate(["background", "object"], share)

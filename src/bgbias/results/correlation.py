@@ -23,11 +23,11 @@ def spearman(first: Sequence[float] | np.ndarray, second: Sequence[float] | np.n
     return round(float(rho), 12)  # the same order gives 1, not nearly 1
 
 
-def beside(table: pd.DataFrame, scores: pd.Series, levels: pd.DataFrame) -> pd.DataFrame:
+def add_correlations(table: pd.DataFrame, scores: pd.Series, levels: pd.DataFrame) -> pd.DataFrame:
     """A table of models with ``rho`` and ``rho_models``, the same for all of a dataset and backbone: how well ``scores`` of
     trainings, by the model's four names and seed, tell their relative drop, and of how many trainings.
 
-    ``levels``: the drops, as ``rows.of_each_seed`` has them. The scores of a seed's folds are averaged.
+    ``levels``: the drops, as ``rows.tabulate_seeds`` has them. The scores of a seed's folds are averaged.
     """
     own = scores.rename("score").reset_index()
     own["seed"] = [seed_and_fold(run)[0] for run in own["seed"]]

@@ -25,12 +25,12 @@ DROP = "drop"
 OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
-def matched(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
+def matched_values(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
     """MAP@R of one model, from its rows of ``scores.score_queries``, in conditions of these names, in galleries that lack the same
     photos in each.
     """
     views = rows.views_in(setting, names)
-    return rows.seen(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
+    return rows.values_for_views(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])
 
 
 def steps(values: Values) -> dict[str, Estimate]:
@@ -44,7 +44,7 @@ def steps(values: Values) -> dict[str, Estimate]:
     }
 
 
-def by_chance(labels: np.ndarray, given: QueryGallerySplit | None = None) -> dict[int, float]:
+def chance_levels(labels: np.ndarray, given: QueryGallerySplit | None = None) -> dict[int, float]:
     """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
     classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
     """

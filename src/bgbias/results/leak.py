@@ -38,13 +38,13 @@ class Leak:
         return self.more.low > 0
 
 
-def of(photos: EvaluationPhotos) -> Leak | None:
+def measure_leak(photos: EvaluationPhotos) -> Leak | None:
     """Of the photos with a trusted mask; None if none of them has another one of its class."""
     rows = photos.trusted
     labels, ids = photos.table.labels[rows], [photos.table.ids[row] for row in rows]
     if len(np.unique(labels)) == len(labels):
         return None
-    vectors = np.stack([described(photos.clean(i), photos.mask(i)) for i in ids])
+    vectors = np.stack([describe_background(photos.clean(i), photos.mask(i)) for i in ids])
     # Walls that are the same are in no order: not in that of their classes.
     vectors = vectors + TIES * seeds.generator("background alone").standard_normal(vectors.shape, np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -61,7 +61,7 @@ def of(photos: EvaluationPhotos) -> Leak | None:
     return Leak(float(np.nanmean(chance)), more)
 
 
-def described(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def describe_background(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """What lies outside of a mask uint8 [S, S] in a photo uint8 [S, S, 3]: square roots of two histograms, of colours in CIELAB
     and of the directions of edges by their strength, float32 of unit length, so that the cosine of two is the mean of their
     Bhattacharyya coefficients (Bhattacharyya 1943). What is covered to the last pixel is grey.

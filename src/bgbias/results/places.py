@@ -60,8 +60,8 @@ def share_of_background(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
 
 
 def values_for_views(queries: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str]]) -> Values:
-    """``rows.seen`` of settings of places, each query's values times its weight; NaN unless it has all of them."""
-    values = rows.seen(queries, model, views)
+    """``rows.values_for_views`` of settings of places, each query's values times its weight; NaN unless it has all of them."""
+    values = rows.values_for_views(queries, model, views)
     known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
     places = queries.dropna(subset=[PLACE]).groupby("image_id")[PLACE].first()
     weight = np.full(len(known), np.nan)
@@ -72,7 +72,7 @@ def values_for_views(queries: pd.DataFrame, model: Model, views: Mapping[str, tu
     return replace(values, columns=columns, of_others=of_others)
 
 
-def of_model(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
+def compare_places(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
     """Of one model, from its rows of ``scores.score_queries``; None without places, and where no query has anybody to find."""
     if SAME_PLACE not in set(queries["setting"]):
         return None

@@ -1,6 +1,6 @@
 """Results of the project's own grids that its pages show: what a finished run gave, and how it was made.
 
-``docs/results/<grid>/`` holds the report's tables in full precision, ``seeds.csv`` (``rows.of_each_seed``), the figures that
+``docs/results/<grid>/`` holds the report's tables in full precision, ``seeds.csv`` (``rows.tabulate_seeds``), the figures that
 pages show, and ``made.json``: commit, date, machine, minutes, libraries, a digest of each section of the settings, and the
 captions of the tables. Whether code has changed since is what git says.
 """

@@ -88,7 +88,7 @@ def number(rows: pd.DataFrame, *keys: str, folds: int = 1) -> PublishedNumber:
     return PublishedNumber(float(row["value"]), float(row["sd"]), str(row["source"]), differs)
 
 
-def beside(
+def paper_columns(
     name: str, row: dict[str, Any], known: pd.DataFrame | None, model: Model, metric: str, condition: str
 ) -> dict[str, Any]:
     """The paper's number beside the column ``name`` of ``row``, where it came from, and, if it compares, ours minus theirs."""

@@ -35,7 +35,7 @@ SEEDLESS = (PRETRAINED, CENTRE)  # with one seed, of which nothing was drawn
 NEXT = "Complete the grid: snakemake --cores all"
 
 
-def named(model: Model) -> dict[str, Any]:
+def name_columns(model: Model) -> dict[str, Any]:
     """A row's first columns."""
     return dict(zip(MODEL, model, strict=True))
 
@@ -52,18 +52,18 @@ def heading(
     """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes, of those ``which`` count."""
     classes = values.classes[which]
     sizes = {counted: len(classes), "classes": len(set(classes))}
-    return named(values.model) | repetitions(own, values.model) | sizes
+    return name_columns(values.model) | repetitions(own, values.model) | sizes
 
 
-def of_models(
+def tabulate_models(
     lines: list[dict[str, Any]], within: Sequence[str] = tuple(MODEL[:-1]), names: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A table of these rows, each p in it (or of ``names`` alone) ``corrected`` among rows that are alike ``within`` these
+    """A table of these rows, each p in it (or of ``names`` alone) ``correct_p_values`` among rows that are alike ``within`` these
     columns; without the column ``folds`` where no model has several.
     """
     table = pd.DataFrame(lines)
     every = [str(column).removesuffix("_p") for column in table if str(column).endswith("_p")]
-    table = corrected(table, every if names is None else names, within)
+    table = correct_p_values(table, every if names is None else names, within)
     return table if (table["folds"] > 1).any() else table.drop(columns="folds")
 
 
@@ -104,7 +104,7 @@ def tested(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
     return interval(name, estimate, scale) | {f"{name}_p": estimate.p}
 
 
-def of_row(row: Mapping[str, Any], name: str) -> Estimate:
+def read_estimate(row: Mapping[str, Any], name: str) -> Estimate:
     """The estimate in a row's columns ``name``, its ends and, as its p, ``name_p_holm``; NaN where it has none."""
     return Estimate(*(row.get(f"{name}{end}", math.nan) for end in ("", "_low", "_high", "_p_holm")))
 
@@ -119,7 +119,7 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(column): value for column, value in row.items()} for row in table.to_dict("records")]
 
 
-def corrected(
+def correct_p_values(
     table: pd.DataFrame, names: Sequence[str], within: Sequence[str] = tuple(MODEL[:-1])
 ) -> pd.DataFrame:
     """A table with ``<name>_p_holm`` beside each ``<name>_p``: corrected among the rows that are alike in the columns ``within``
@@ -239,13 +239,13 @@ class Values:
         return self._estimate(mine + theirs, mine_of_others + theirs_of_others, of)
 
 
-def retrieved(rows: pd.DataFrame, model: Model) -> Values:
+def retrieval_values(rows: pd.DataFrame, model: Model) -> Values:
     """MAP@R of one model's ``rows`` of queries.parquet: ``clean``, ``corrupted`` (query and gallery) and ``query_only``."""
     both = {"clean": (SYMMETRIC, CLEAN), "corrupted": (SYMMETRIC, CORRUPTED)}
-    return seen(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)})
+    return values_for_views(rows, model, both | {"query_only": (QUERY_ONLY, CORRUPTED)})
 
 
-def seen(
+def values_for_views(
     rows: pd.DataFrame,
     model: Model,
     views: Mapping[str, tuple[str, str]],
@@ -264,7 +264,7 @@ def seen(
 
 
 def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """``views`` for ``seen`` of conditions in one setting. Clean queries in the clean gallery belong to both settings, and are
+    """``views`` for ``values_for_views`` of conditions in one setting. Clean queries in the clean gallery belong to both settings, and are
     written as symmetric.
     """
     return {name: (SYMMETRIC if name == CLEAN else setting, name) for name in names}
@@ -278,7 +278,7 @@ def plain_of(of_models: Mapping[Model, Values], model: Model) -> Values | None:
     return of_models.get((*model[:-1], PLAIN + model[-1].removeprefix(alone)))
 
 
-def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:
+def tabulate_seeds(results: pd.DataFrame) -> pd.DataFrame:
     """MAP@R of every training, in percent, from the tidy results: the model's names, ``seed``, ``clean``, ``corrupted`` (means
     over draws, and over a seed's folds) and ``relative_drop``.
     """
@@ -291,5 +291,5 @@ def of_each_seed(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def levels(study: Study) -> pd.DataFrame:
-    """Each training of a finished grid (``of_each_seed``)."""
-    return of_each_seed(read_csv(study.files.at("results")))
+    """Each training of a finished grid (``tabulate_seeds``)."""
+    return tabulate_seeds(read_csv(study.files.at("results")))

@@ -53,7 +53,7 @@ def figure_calibration(
 ) -> look.Figure:
     """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
-    Left, the relative drop with its interval, and that of each training of ``seeds`` (``rows.of_each_seed``); right, clean and
+    Left, the relative drop with its interval, and that of each training of ``seeds`` (``rows.tabulate_seeds``); right, clean and
     corrupted MAP@R. A loss run
     at one correlation only is a point without a line. ``correlations`` gives the correlation of every toy
     dataset in the table; others are left out. Raises UserError if fewer than two correlations remain.

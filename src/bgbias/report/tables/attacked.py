@@ -97,9 +97,9 @@ def table(
             settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
             views = {column: (setting, view) for column, setting in settings.items()}
             named = model if view == CLEAN else (*model[:3], f"{model[3]}+{view}")
-            row = rows.named(named) | rows.repetitions(own, model)
+            row = rows.name_columns(named) | rows.repetitions(own, model)
             precision, mean_precision, recall = (
-                rows.seen(of_view, model, views, value, others)
+                rows.values_for_views(of_view, model, views, value, others)
                 for value, others in ((PRECISION_AT_1, ""), (MAP_AT_R, OTHERS), (RECALL_AT_4, ""))
             )
             compared.setdefault(view, {})[model] = mean_precision
@@ -123,9 +123,9 @@ def table(
                 row[f"{name}_sd_seeds"] = uncertainty.sd_over_seeds(of_all[:, None])
             row["cost"] = costs.get("/".join(model), math.nan) if view == CLEAN else math.nan
             for name, metric in PUBLISHED.items():
-                row |= published.beside(name, row, known, model, metric, view)
+                row |= published.paper_columns(name, row, known, model, metric, view)
             lines.append(row | {"view": view})
-    return rows.of_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
+    return rows.tabulate_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
 
 
 def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:

@@ -91,9 +91,9 @@ def table(
             row |= _spread(variant, scores[variant].to_numpy().T)
             gain = values.against(rows.plain_of(compared, model), [variant])
             row |= rows.tested(f"{variant}_gain", gain, 1)
-        row |= published.beside("ref", row, known, model, "attribution_score", rows.CLEAN)
+        row |= published.paper_columns("ref", row, known, model, "attribution_score", rows.CLEAN)
         lines.append(row)
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:

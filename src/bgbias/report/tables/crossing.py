@@ -76,7 +76,7 @@ def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
 
 
 def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
-    """Table 6 from all cells' crossed.parquet and shares.csv with the cells' names, and ``rows.of_each_seed``.
+    """Table 6 from all cells' crossed.parquet and shares.csv with the cells' names, and ``rows.tabulate_seeds``.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``objects``, ``classes``,
     ``backgrounds``; ``worst_1``, ``worst_5``, ``worst_20`` (as far as there are so many) and ``worst_all``, the expected MAP@R in
@@ -100,7 +100,7 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
         lines.append(row)
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
-    return correlation.beside(rows.of_models(lines), not_objects, levels)
+    return correlation.add_correlations(rows.tabulate_models(lines), not_objects, levels)
 
 
 caption = sentences.from_template("crossing.j2")

@@ -92,7 +92,7 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
             took = {column: known[*model, name][column] for column in MEASURED}
             lines.append(row | took | {"index": INDEX[of_index[name]]})
-    made = rows.of_models(lines, within=(*rows.MODEL[:-1], "of"))
+    made = rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "of"))
     return made.drop(columns="of").fillna({"index": NOTHING})
 
 
@@ -102,7 +102,7 @@ def _values(
     views: Mapping[str, tuple[str, str]],
     across: Mapping[str, tuple[str, str]],
 ) -> rows.Values:
-    values = rows.seen(own, model, views)
+    values = rows.values_for_views(own, model, views)
     if not across:
         return values
     of_places = places.values_for_views(own, model, across)
@@ -114,7 +114,7 @@ def _values(
 
 
 def _row(values: rows.Values) -> dict[str, Any]:
-    row = rows.named(values.model)
+    row = rows.name_columns(values.model)
     row |= {"queries": len(values.queries), "classes": len(set(values.classes))}
     for name in values.columns:
         row |= rows.interval(name, values.estimate([name]), 100)

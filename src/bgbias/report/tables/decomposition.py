@@ -14,7 +14,7 @@ from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
-from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, by_chance, matched, steps
+from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, chance_levels, matched_values, steps
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -55,7 +55,7 @@ def make(study: Study) -> pd.DataFrame:
     shown = study.evaluation.conditions
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
     queries = sources.queries(study, [*OF_QUERIES, *more])
-    chance = {d: by_chance(s.labels, s.given) for d, s in sources.test_splits(study).items()}
+    chance = {d: chance_levels(s.labels, s.given) for d, s in sources.test_splits(study).items()}
     return table(queries, shown, plan.cells(study), chance)
 
 
@@ -81,7 +81,7 @@ def table(
     alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, PATH)
+        values = matched_values(own, model, rows.SYMMETRIC, PATH)
         row = rows.heading(own, values, "queries")
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
@@ -89,18 +89,18 @@ def table(
         for name, condition in OF_PLACING.items():
             if condition in shown:
                 both = ("own_inpainted", condition)
-                placed = rows.seen(own, model, rows.views_in(rows.SYMMETRIC, both))
+                placed = rows.values_for_views(own, model, rows.views_in(rows.SYMMETRIC, both))
                 row |= rows.interval(name, placed.estimate(both, uncertainty.difference), 100)
         if alone:
-            row |= rows.shares(rows.seen(own, model, alone), alone)
+            row |= rows.shares(rows.values_for_views(own, model, alone), alone)
         if set(GAP) <= set(shown):
-            pair = matched(own, model, rows.QUERY_ONLY, GAP)
+            pair = matched_values(own, model, rows.QUERY_ONLY, GAP)
             row |= rows.interval("gap", pair.estimate(GAP, uncertainty.difference), 100)
             row |= rows.share("cue_conflict", conflict.estimate(own, model))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 caption = sentences.from_template("decomposition.j2")

@@ -19,7 +19,7 @@ from bgbias.report.columns import NOTHING, Column, against_plain, interval
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
 from bgbias.results import rows, uncertainty
-from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched
+from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched_values
 from bgbias.results.thirds import in_thirds
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -95,10 +95,10 @@ def table(
     sources.refuse_missing(queries, cells)
     lines = []
     for model, own in sources.models(queries):
-        values = matched(own, model, rows.SYMMETRIC, PATH)
+        values = matched_values(own, model, rows.SYMMETRIC, PATH)
         row = rows.heading(own, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
-    return rows.of_models(lines, within=())
+    return rows.tabulate_models(lines, within=())
 
 
 def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:

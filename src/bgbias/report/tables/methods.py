@@ -18,7 +18,7 @@ from bgbias.report.columns import Column, against_plain, number
 from bgbias.report.costs import passes
 from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables.retrieval import DIFFERENCES
-from bgbias.results.rows import MODEL, Model, corrected, named, retrieved, tested
+from bgbias.results.rows import MODEL, Model, correct_p_values, name_columns, retrieval_values, tested
 from bgbias.study import plan
 from bgbias.study.cell import side_by_side
 from bgbias.study.methods import ON_REPLACED
@@ -89,7 +89,7 @@ def table(
     )
     over = pd.DataFrame(_over_bgaugment(rows, queries))
     if len(over):
-        rows = corrected(rows.merge(over, on=MODEL, how="left"), [f"{name}{OVER}" for name in LEVELS])
+        rows = correct_p_values(rows.merge(over, on=MODEL, how="left"), [f"{name}{OVER}" for name in LEVELS])
     if costs:
         rows["cost"] = rows[MODEL].agg("/".join, axis=1).map(costs)
     return rows
@@ -102,8 +102,8 @@ def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[
     for model in models:
         alone = (*model[:3], names.BGAUGMENT)
         if model[-1].endswith(ON_REPLACED) and alone in models:
-            mixed, replaced = (retrieved(of_models.get_group(m), m) for m in (model, alone))
-            row = named(model)
+            mixed, replaced = (retrieval_values(of_models.get_group(m), m) for m in (model, alone))
+            row = name_columns(model)
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", mixed.against(replaced, [name]), 100)
             yield row

@@ -62,11 +62,11 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
             name = row["model"]
             frame = frames[name]
             model = (str(dataset), name, str(frame["loss"].iloc[0]), PRETRAINED)
-            line = rows.named(model) | {"seeds": frame["seed"].nunique(), "queries": row["queries"]}
+            line = rows.name_columns(model) | {"seeds": frame["seed"].nunique(), "queries": row["queries"]}
             line |= {"classes": frame["label"].nunique(), "is_on_front": row["is_on_front"]}
             for level in (*comparison.LEVELS, "drop", *decomposition.STEPS):
                 if level in row:
-                    line |= rows.interval(level, rows.of_row(row, level), 100)
+                    line |= rows.interval(level, rows.read_estimate(row, level), 100)
             difference = against.get(name, comparison.NO_DIFFERENCE)
             line |= rows.interval("against_best", difference, 100)
             line["against_best_p_holm"] = difference.p

@@ -46,9 +46,9 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     """
     lines, of_models = [], {}
     for model, own in sources.models(queries):
-        if found := places.of_model(own, model):
+        if found := places.compare_places(own, model):
             of_models[model] = places.values_for_views(own, model, places.LEVELS)
-            row = rows.named(model) | rows.repetitions(own, model)
+            row = rows.name_columns(model) | rows.repetitions(own, model)
             row |= {"queries": found.queries, "classes": found.classes}
             for name in ESTIMATES:
                 row |= rows.interval(name, getattr(found, name), 100)
@@ -61,7 +61,7 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
             "No dataset of the grid has a class that was seen in two places, of which Table 16 speaks. Add a column 'place' to a"
             " dataset of kind table, or take class_here and class_there out of evaluation.conditions in params.yaml."
         )
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 caption = sentences.from_template("places.j2")

@@ -88,7 +88,7 @@ def table(
     value.
     """
     values: dict[str, dict[rows.Model, rows.Values]] = {
-        "retrieval": {model: rows.retrieved(own, model) for model, own in sources.models(queries)},
+        "retrieval": {model: rows.retrieval_values(own, model) for model, own in sources.models(queries)},
         "attribution": {
             model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
             for model, own in sources.models(scores)
@@ -103,7 +103,7 @@ def table(
         if model not in against:
             continue
         other = (model[0], against[model], *model[2:])
-        row = rows.named(model) | rows.repetitions(own, model)
+        row = rows.name_columns(model) | rows.repetitions(own, model)
         retrieved, before = (values["retrieval"][one] for one in (model, other))
         row |= {"seeds": len(retrieved.paired_seeds(before)) or 1, "classes": len(set(retrieved.classes))}
         row["against"] = other[1]
@@ -112,7 +112,7 @@ def table(
             more = mine.against(theirs, columns, of) if mine else uncertainty.UNKNOWN
             row |= rows.tested(name, more, scale)
         lines.append(row)
-    return rows.of_models(lines, within=("dataset", "loss", "method"))
+    return rows.tabulate_models(lines, within=("dataset", "loss", "method"))
 
 
 caption = sentences.from_template("pretrainings.j2", COLUMNS)

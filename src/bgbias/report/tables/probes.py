@@ -68,7 +68,7 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
                 row |= rows.share(f"{name}_{view}", values.estimate([view]))
             row |= rows.interval(f"{name}_drop", values.estimate([*VIEWS], uncertainty.relative_drop), 100)
         lines.append(row)
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 def probe_values(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:

@@ -59,10 +59,13 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
     for model, own in sources.models(queries):
-        precision = rows.seen(own, model, VIEWS, AP, AP_OTHERS)
+        precision = rows.values_for_views(own, model, VIEWS, AP, AP_OTHERS)
         has_match = np.isfinite(precision.columns[rows.CLEAN][0])
         row = rows.heading(own, precision, "queries", has_match)
-        for name, values in (("map", precision), ("cmc_1", rows.seen(own, model, VIEWS, CMC[0], ""))):
+        for name, values in (
+            ("map", precision),
+            ("cmc_1", rows.values_for_views(own, model, VIEWS, CMC[0], "")),
+        ):
             compared[name][model] = values
             row |= rows.share(name, values.estimate([rows.CLEAN]))
             row |= rows.share(f"{name}_corrupted", values.estimate([rows.CORRUPTED]))
@@ -71,11 +74,11 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
         drop = precision.estimate([rows.CLEAN, rows.CORRUPTED], uncertainty.relative_drop)
         row |= rows.interval("relative_drop", drop, 100)
         for name in (*CMC[1:], *SINGLE_SHOT):
-            row[name] = 100 * rows.seen(own, model, VIEWS, name, "").estimate([rows.CLEAN]).value
+            row[name] = 100 * rows.values_for_views(own, model, VIEWS, name, "").estimate([rows.CLEAN]).value
         for name, metric in (("map", AP), ("cmc_1", CMC[0])):
-            row |= published.beside(name, row, known, model, metric, rows.CLEAN)
+            row |= published.paper_columns(name, row, known, model, metric, rows.CLEAN)
         lines.append(row)
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 caption = sentences.from_template("reidentification.j2")

@@ -82,9 +82,9 @@ def table(
     for model, own in sources.models(results):
         if model not in by_model.groups:
             raise UserError(f"{'/'.join(model)} has scores but no values a query. {rows.NEXT}")
-        values = rows.retrieved(by_model.get_group(model), model)
+        values = rows.retrieval_values(by_model.get_group(model), model)
         compared[model] = values
-        row = rows.named(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
+        row = rows.name_columns(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.
         row = _estimates(values, rows.plain_of(compared, model)) | row
         if not math.isclose(row["drop"], row["clean"] - row["corrupted"], abs_tol=TOLERANCE):
@@ -93,10 +93,10 @@ def table(
                 f" {row['drop']:.4f} in queries.parquet: they are not of the same run. {rows.NEXT}"
             )
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
-            row |= published.beside(name, row, known, model, rows.MAP_AT_R, condition)
-        row |= published.beside("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
+            row |= published.paper_columns(name, row, known, model, rows.MAP_AT_R, condition)
+        row |= published.paper_columns("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row | {"length": side_by_side(model[-1])[1]})
-    return rows.of_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
+    return rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
 def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:

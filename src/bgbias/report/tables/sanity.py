@@ -46,7 +46,7 @@ def make(study: Study) -> pd.DataFrame:
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
-    """Table 8 from all cells' sanity.csv with the cells' names, and ``rows.of_each_seed``.
+    """Table 8 from all cells' sanity.csv with the cells' names, and ``rows.tabulate_seeds``.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``images``, ``classes``; the mean scores of
     ``KINDS`` and ``over_all``, the model's minus that of its copy that forgot all; ``faithful_<kind>`` of ``JUDGED`` and
@@ -68,7 +68,7 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
         row |= rows.tested("over_all", over_all, 1) | rows.tested("faithful_over_centre", over_centre, 1)
         lines.append(row)
     own_scores = values[values["kind"] == "model"].groupby([*rows.MODEL, "seed"])["score"].mean()
-    return correlation.beside(rows.of_models(lines, within=()), own_scores, levels)
+    return correlation.add_correlations(rows.tabulate_models(lines, within=()), own_scores, levels)
 
 
 caption = sentences.from_template("sanity.j2")

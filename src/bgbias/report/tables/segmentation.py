@@ -69,7 +69,7 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
             for name, other in others.items():
                 row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)
-    return rows.of_models(lines, names=[f"{task}_gain" for task in TASKS])
+    return rows.tabulate_models(lines, names=[f"{task}_gain" for task in TASKS])
 
 
 caption = sentences.from_template(

@@ -109,7 +109,7 @@ def table(
         raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
     for model, own in sources.models(asked):
-        values = conflict.decided(own, model, "shape", "texture")
+        values = conflict.decision_rates(own, model, "shape", "texture")
         row = rows.heading(own, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
         both = ["shape", "texture"]
@@ -122,7 +122,7 @@ def table(
             of_seed = [column[at] for column in values.columns.values()]
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, conflict.share).value
         lines.append(row)
-    return rows.of_models(lines)
+    return rows.tabulate_models(lines)
 
 
 caption = sentences.from_template("shape_texture.j2", COLUMNS)
