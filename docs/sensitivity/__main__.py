@@ -223,7 +223,7 @@ def tables() -> dict[str, str]:
 def of_toys() -> tuple[Path, ...]:
     """All variants of the toys' masks, and how high their models stand with each masker."""
     toys = params.load(grid=GRID)
-    cells = [c for c in plan.trained(toys) if c.dataset in DATASETS and c.method in METHODS]
+    cells = [c for c in plan.trained_models(toys) if c.dataset in DATASETS and c.method in METHODS]
     found = measured(toys, cells, VARIANTS)
     drops(found).to_csv(ROOT / TABLE, index=False)
     keep_levels(found)
@@ -233,7 +233,7 @@ def of_toys() -> tuple[Path, ...]:
 def of_birds() -> tuple[Path, ...]:
     """How high the birds' models stand with each of two maskers."""
     birds = params.load(grid=BIRDS)
-    keep_levels(measured(birds, plan.trained(birds), (FOUND, CUT)))
+    keep_levels(measured(birds, plan.trained_models(birds), (FOUND, CUT)))
     return (RANKS,)
 
 

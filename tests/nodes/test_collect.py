@@ -70,7 +70,7 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(tmp_
         run(study, cell, "attribute")
     collect.collect(study)
     scores = pd.read_parquet(study.files.at("all_attribution"))
-    found = attribution.table(scores, cells=plan.attributed(study)).set_index("method")
+    found = attribution.table(scores, cells=plan.attributed_models(study)).set_index("method")
     assert set(found.index) == {"plain", "pretrained"}
     # They are asked by the features that retrieval takes, and not by a random layer on them.
     model = fresh_model(study, bare).eval()

@@ -93,7 +93,7 @@ def test_models_of_one_network_see_training_photos_once(
 
     for cell in (CELL, replace(CELL, dataset="again")):
         assert readers(study, cell) == {CELL.name}
-        assert set(plan.photographed(study, cell)) == {cell.dataset, "bare", "stl"}
+        assert set(plan.list_datasets(study, cell)) == {cell.dataset, "bare", "stl"}
     untrained = replace(CELL, dataset="again", method="untrained")
     assert readers(study, untrained) == {untrained.name}  # under an embedding layer of its own
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned", "pixels"]}

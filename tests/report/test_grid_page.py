@@ -117,7 +117,7 @@ def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins
     raw["grids"]["small"]["cells"][0]["losses"] = ["contrastive"]
     study = load(tmp_path, raw)
     with contextlib.chdir(tmp_path):
-        for cell in plan.trained(study):
+        for cell in plan.trained_models(study):
             path = study.files.at("history", **cell.wildcards)
             path.parent.mkdir(parents=True, exist_ok=True)
             name = "val_map_at_r" if cell.method == "plain" else "val_corrupted_map_at_r"

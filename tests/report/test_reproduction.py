@@ -158,7 +158,7 @@ def test_a_row_is_made_with_the_plain_one_that_it_is_compared_with(demo: Study) 
     for method in NOT_TRAINED[1:]:
         row = repeat.row_of(birds, ("cub50", "mobilenet_v2_tf", "none", method))
         assert {c.method for c in plan.cells(row)} <= {"pretrained", method}
-        assert not plan.trained(row)
+        assert not plan.trained_models(row)
     folds = load(Path("params.yaml"), "dcml_tables")
     row = repeat.row_of(folds, ("cub200", "bn_inception", "cosface", "dcml_code+512d"))
     assert {c.method for c in plan.cells(row)} == {"plain", "plain+512d", "dcml_code", "dcml_code+512d"}

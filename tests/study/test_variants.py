@@ -55,8 +55,8 @@ def swept(raw: dict[str, Any], sweep: Any, **block: Any) -> dict[str, Any]:
 def test_a_name_says_its_settings_and_no_two_names_say_the_same(
     name: str, alone: str, changed: dict[str, Any]
 ) -> None:
-    assert variants.parsed(name) == (alone, changed)
-    assert variants.named(alone, changed) == name
+    assert variants.parse_name(name) == (alone, changed)
+    assert variants.format_name(alone, changed) == name
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_name_says_its_settings_and_no_two_names_say_the_same(
 )
 def test_a_name_that_could_be_spelled_in_another_way_or_be_anything_else_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=r"is no variant|is too long"):
-        variants.parsed(name)
+        variants.parse_name(name)
 
 
 def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: 
     cells = plan.checked_cells(study)
     assert [(c.loss, c.method) for c in cells] == list(product(losses, methods))
     assert len({graph.digest(study, "train", cell=cell) for cell in cells}) == len(cells)
-    trained, last = plan.trained_as(study, cells[-1]), cells[-1]
+    trained, last = plan.study_for_cell(study, cells[-1]), cells[-1]
     assert (trained.train.lr, plan.loss_params(trained, last).neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
     method = plan.method(trained, last)
     assert (method.params().noise, method.replaces) == (2.5, True)

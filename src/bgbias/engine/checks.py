@@ -21,7 +21,7 @@ from bgbias.evaluation import probes
 from bgbias.files.atomic import write_text
 from bgbias.models import backbones
 from bgbias.study import Study, plan
-from bgbias.study.named import Named
+from bgbias.study.named import NamedEntry
 from bgbias.study.sources import network_of, weights_file
 
 Network = TypeVar("Network")
@@ -150,7 +150,7 @@ def check_weights(study: Study, node: Node) -> None:
     write_text(memory, "\n".join([*passed, verdict]))
 
 
-def _network_of(study: Study, node: Node) -> Named | None:
+def _network_of(study: Study, node: Node) -> NamedEntry | None:
     """The network that the node starts from; None if it starts from none."""
     subject = node.keywords
     if node.name == "weights":
@@ -170,7 +170,7 @@ def _network_of(study: Study, node: Node) -> Named | None:
     return None
 
 
-def _check_backbone(named: Named, file: Path | None, frozen: tuple[str, ...]) -> None:
+def _check_backbone(named: NamedEntry, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.training import loop
 

@@ -7,8 +7,8 @@ from bgbias.engine.node import StepOutput, Node, files_of, step
 from bgbias.files.checksums import read_recorded
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
-from bgbias.study.named import Named
-from bgbias.study.sources import own_weights, parts_of
+from bgbias.study.named import NamedEntry
+from bgbias.study.sources import hash_weights, parts_of
 
 
 def photos(dataset: str) -> dict[str, StepOutput]:
@@ -55,7 +55,7 @@ def truth(study: Study, dataset: str) -> dict[str, StepOutput]:
     return files_of(step("index", dataset=dataset), "truth")
 
 
-def weights(network: Named) -> dict[str, StepOutput]:
+def weights(network: NamedEntry) -> dict[str, StepOutput]:
     """The fetched weights that a network starts from; nothing where they are random or a file of one's own."""
     return files_of(step("weights", owner=network.owner), "weights") if network.is_fetched else {}
 
@@ -91,7 +91,7 @@ def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
     if network.is_fetched:
         return _without_weights(study, name)
     before = read_recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    own = own_weights(study, network, before)
+    own = hash_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
 

@@ -94,7 +94,7 @@ class Node:
 
     def study(self, study: Study) -> Study:
         """The study as it is for this node, which may work on a model that is trained in its own way."""
-        return plan.trained_as(study, self.cell) if self.cell else study
+        return plan.study_for_cell(study, self.cell) if self.cell else study
 
     def reads(self, study: Study) -> dict[str, "Made"]:
         """Role to file: what the node reads; nothing if its file does not say."""

@@ -168,7 +168,7 @@ class Rules:
 
     def methods(self, asked: bool) -> str:
         """The methods of the grid's models that are asked where they look, or all others, as Snakemake constrains a wildcard."""
-        names = "|".join(sorted({re.escape(cell.method) for cell in plan.attributed(self.study)}))
+        names = "|".join(sorted({re.escape(cell.method) for cell in plan.attributed_models(self.study)}))
         return f"(?:{names or '(?!)'})" if asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
 
     def _is_forced(self, node: Node, forced: Collection[str]) -> bool:

@@ -61,7 +61,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     asked = study.attacked
-    chosen = plan.asked(study, "attacked", "attacks", "names no attacks")
+    chosen = plan.require_setting(study, "attacked", "attacks", "names no attacks")
     with records.node(study, step("attack", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)

@@ -36,7 +36,7 @@ def reads(study: Study) -> dict[str, StepOutput]:
     for cell in plan.cells(study):
         for output in ("scores", "queries"):
             read[f"{output} {cell.name}"] = StepOutput(step("score", cell=cell), output)
-    for cell in plan.attributed(study):
+    for cell in plan.attributed_models(study):
         read[f"attribution {cell.name}"] = StepOutput(step("attribute", cell=cell), "attribution")
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
@@ -64,7 +64,7 @@ def collect(study: Study) -> None:
             pd.read_csv(
                 files.at("attribution", **c.wildcards), keep_default_na=False, na_values={"score": [""]}
             ).assign(**c.wildcards)
-            for c in plan.attributed(study)
+            for c in plan.attributed_models(study)
         ]
         made.write("results", together(scores))
         with replacing(made.outputs["all_queries"]) as temporary:

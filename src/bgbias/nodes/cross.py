@@ -44,7 +44,7 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation import crossing, embeddings
     from bgbias.models.inference import for_inference
 
-    count = plan.asked(study, "crossing", "objects", "crosses nothing")
+    count = plan.require_setting(study, "crossing", "objects", "crosses nothing")
     with records.node(study, step("cross", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device))
         model = for_inference(model)

@@ -84,7 +84,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation.seen import masked_views, views_of
     from bgbias.models.inference import for_inference
 
-    names = plan.asked(study, "cures", "names", "names no cures")
+    names = plan.require_setting(study, "cures", "names", "names no cures")
     with records.node(study, step("cure", cell=cell)) as made:
         model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
         model = for_inference(model)

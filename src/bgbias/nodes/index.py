@@ -83,7 +83,7 @@ def index(study: Study, dataset: str) -> None:
                     f"{dataset} has no readable photo ({len(seen.left_out)} were left out); see the lines above."
                 )
             # Archives list files in any order; all that follows goes by class, then by name.
-            given = plan.given(study, dataset)
+            given = plan.has_query_split(study, dataset)
             _check_given(rows, given, dataset)
             placed = PLACE if any(row["place"] for row in rows) else ()
             frame = pd.DataFrame(rows, columns=[*COLUMNS, *(GIVEN if given else ()), *placed])

@@ -9,7 +9,7 @@ from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
 from bgbias.study import Study, plan
-from bgbias.study.named import Named
+from bgbias.study.named import NamedEntry
 
 SUBJECT = ("backbone", "dataset", "run")
 WHERE = "pretrained/{backbone}/{dataset}/seed{run}"
@@ -98,7 +98,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
 
 
-def _named(study: Study, backbone: str) -> Named:
+def _named(study: Study, backbone: str) -> NamedEntry:
     named = plan.pretraining(study, backbone)
     if named is None:
         raise UserError(

@@ -34,7 +34,7 @@ def probe(study: Study, cell: Cell) -> None:
     """Fit linear probes and nearest neighbours. On a model's embeddings of clean photos; others are classified."""
     from bgbias.evaluation import embeddings, probes
 
-    folds = plan.asked(study, "probes", "folds", "asks for no probes")
+    folds = plan.require_setting(study, "probes", "folds", "asks for no probes")
     with records.node(study, step("probe", cell=cell)) as made:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:

@@ -60,7 +60,7 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.score import score_photo
     from bgbias.attribution.smoothgrad import attribute_photos
 
-    count = plan.asked(study, "sanity", "images", "doubts no scores")
+    count = plan.require_setting(study, "sanity", "images", "doubts no scores")
     with records.node(study, step("sanity", cell=cell)) as made:
         device = made.on(device)
         model, album, _ = open_model(study, cell, device)

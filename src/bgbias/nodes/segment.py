@@ -51,7 +51,7 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.segmentation.one_shot import segment_photos
 
     settings = study.segmentation
-    count = plan.asked(study, "segmentation", "episodes", "asks for no segmentation")
+    count = plan.require_setting(study, "segmentation", "episodes", "asks for no segmentation")
     with records.node(study, step("segment", cell=cell)) as made:
         device = made.on(device)
         model, album, how = open_model(study, cell, device)

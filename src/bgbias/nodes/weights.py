@@ -10,9 +10,9 @@ from bgbias.engine.forecast import MODEL_BYTES, Cost
 from bgbias.engine.node import Modules, Settings, step
 from bgbias.errors import UserError
 from bgbias.files import fetch
-from bgbias.study.named import Named
+from bgbias.study.named import NamedEntry
 from bgbias.study.params import Study
-from bgbias.study.sources import Published, network_of, published
+from bgbias.study.sources import PublishedWeights, network_of, find_published
 
 SUBJECT = ("owner",)
 OUTPUTS = {
@@ -27,7 +27,7 @@ def subjects(study: Study, owner: str) -> list[dict[str, str]]:
 
 
 def settings(study: Study, owner: str) -> Settings:
-    return published(study, owner).identity
+    return find_published(study, owner).identity
 
 
 def uses(study: Study, owner: str) -> Modules:
@@ -43,7 +43,7 @@ def weights(study: Study, owner: str) -> None:
     """Fetch, verify and convert a network's weights. A copy in data/downloads is taken first."""
     from bgbias.files import state_dicts
 
-    wanted = published(study, owner)
+    wanted = find_published(study, owner)
     with records.node(study, step("weights", owner=owner)) as made:
         target = made.outputs["weights"]
         unfinished = target.with_name(f"{target.name}.unfinished")
@@ -53,7 +53,9 @@ def weights(study: Study, owner: str) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _state(downloads: Path, wanted: Published, unfinished: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _state(
+    downloads: Path, wanted: PublishedWeights, unfinished: Path
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by their published names, and where they are from."""
     network = wanted.network
     here = next((downloads / name for name in wanted.files if (downloads / name).is_file()), None)
@@ -83,7 +85,7 @@ def _state(downloads: Path, wanted: Published, unfinished: Path) -> tuple[dict[s
     return _read(file, network), used.model_dump(exclude_defaults=True)
 
 
-def _read(file: Path, network: Named) -> dict[str, Tensor]:
+def _read(file: Path, network: NamedEntry) -> dict[str, Tensor]:
     is_masker = network.family == "maskers"
     if is_masker and hasattr(network.module, "network"):
         from bgbias.masks.saliency import published_state

@@ -36,8 +36,8 @@ COLUMNS = (
 def passes(study: Study) -> dict[str, float]:
     """Passes of a step for each trained model, a way back counting as two, by plain training's."""
     found = {}
-    for cell in plan.trained(study):
-        chosen, size = plan.method(study, cell), plan.trained_as(study, cell).train.batch_size
+    for cell in plan.trained_models(study):
+        chosen, size = plan.method(study, cell), plan.study_for_cell(study, cell).train.batch_size
         there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
         found[cell.name.rpartition("/")[0]] = (there + 2 * back) / (3 * size)
     return found
@@ -45,7 +45,7 @@ def passes(study: Study) -> dict[str, float]:
 
 def tabulate_costs(study: Study) -> tuple[pd.DataFrame, str]:
     """A row a model, and how to read it; no rows where no training's record is here."""
-    trained = {c: step("train", cell=c).record(study) for c in plan.trained(study)}
+    trained = {c: step("train", cell=c).record(study) for c in plan.trained_models(study)}
     here = {cell: record for cell, record in trained.items() if record.exists()}
     if not here:
         return pd.DataFrame(), ""

@@ -240,7 +240,7 @@ def _options(options: Mapping[str, Any]) -> str:
 
 def _same_backgrounds(study: Study) -> str:
     """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
-    replacing = (c for c in plan.trained(study) if plan.method(study, c).needs >= REPLACING)
+    replacing = (c for c in plan.trained_models(study) if plan.method(study, c).needs >= REPLACING)
     named = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
     alike = sorted(name for name in named if _of_one_kind(study.backgrounds[name]))
     return _sentence("same_backgrounds", alike=alike) if alike else ""
@@ -258,7 +258,7 @@ def _of_one_kind(pools: Backgrounds) -> bool:
 
 def _methods(study: Study, table: pd.DataFrame) -> str:
     """A paragraph for a paper."""
-    cells = plan.trained(study)
+    cells = plan.trained_models(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
     trained = table[names.is_trained(table["method"])]
     seeds = names.how_many(trained, "seeds", "seed") if cells else ""
@@ -272,7 +272,7 @@ def _histories(study: Study) -> pd.DataFrame:
     that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
     """
     found = []
-    for cell in plan.trained(study):
+    for cell in plan.trained_models(study):
         path = step("train", cell=cell).file(study, "history")
         if path.exists():
             history = pd.read_csv(path)

@@ -21,7 +21,7 @@ from bgbias.study import plan
 from bgbias.study.cell import NO_LOSS, PLAIN, PRETRAINED, UNTRAINED, side_by_side
 from bgbias.study.methods import ON_REPLACED
 from bgbias.study.params import Study
-from bgbias.study.variants import OF_TRAINING, Value, parsed
+from bgbias.study.variants import OF_TRAINING, Value, parse_name
 
 if TYPE_CHECKING:
     import pandas as pd  # which commands that print no table do without
@@ -59,7 +59,7 @@ def dataset(name: str) -> str:
 def loss(name: str) -> str:
     """A loss in words, e.g. ``Multi Similarity``; with another setting ``Contrastive, neg margin 0.3``."""
     titles = {NO_LOSS: "No training"} | _titles("losses")
-    alone, changed = parsed(name)
+    alone, changed = parse_name(name)
     return _with(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
 
 
@@ -70,7 +70,7 @@ def method(name: str) -> str:
     alone, length = side_by_side(name)
     if length:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
-    whole, changed = parsed(name)
+    whole, changed = parse_name(name)
     first, *on_top = (_method(part) for part in whole.split("+"))
     return " + ".join([_with(first, changed), *on_top])
 
@@ -129,7 +129,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
         return f"{row(loss_name, alone, below_plain)}, {length}-d, {FOLDS} folds"
     if method_name.partition("+")[0] in NOT_TRAINED:
         return method(method_name)
-    whole, changed = parsed(method_name)
+    whole, changed = parse_name(method_name)
     if whole == PLAIN:
         return _with(loss(loss_name), changed)
     added = f"+ {method(method_name if changed else whole.removeprefix(f'{PLAIN}+'))}"

@@ -146,7 +146,7 @@ def birth(study: Study) -> dict[str, Any]:
 
 def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
-    cells, trained = plan.cells(study), plan.trained(study)
+    cells, trained = plan.cells(study), plan.trained_models(study)
     learned = filter(None, (plan.pretraining(study, cell.backbone) for cell in cells))
     pretrainings = {named.name: named for named in learned}
     names = [*plan.datasets(study), *filter(None, (n.params().dataset for n in pretrainings.values()))]

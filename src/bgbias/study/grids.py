@@ -106,9 +106,9 @@ class Block(Strict):
 
 def _variants(name: str, swept: Mapping[str, Values]) -> Iterator[str]:
     """A name for each combination of values; the name itself if there are none."""
-    alone, said = variants.parsed(name)
+    alone, said = variants.parse_name(name)
     for values in product(*swept.values()):
-        yield variants.named(alone, said | dict(zip(swept, values, strict=True)))
+        yield variants.format_name(alone, said | dict(zip(swept, values, strict=True)))
 
 
 def _changed(section: str) -> Any:

@@ -9,14 +9,14 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.study.named import Entries, Named
+from bgbias.study.named import Entries, NamedEntry
 from bgbias.training.methods import REPLACING
 
 ON_REPLACED = "+bgaugment"
 
 
 @dataclass(frozen=True)
-class NamedMethod(Named):
+class NamedMethod(NamedEntry):
     """A method as a cell names it. ``replaces``: its photos get other backgrounds before it sees them."""
 
     replaces: bool

@@ -39,7 +39,7 @@ def entry_of(entries: Mapping[str, Entry], what: str, name: str) -> Entry:
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedEntry:
     """An entry of params.yaml. ``family``: of plug-ins; ``kind``: its file's name, with a variant if there is one."""
 
     family: str
@@ -95,7 +95,7 @@ class Named:
 
 
 @dataclass(frozen=True)
-class NamedBackbone(Named):
+class NamedBackbone(NamedEntry):
     """A backbone as a cell names it. ``pretraining``: an entry of ``pretrainings``, or nothing."""
 
     pretraining: str = ""
@@ -129,10 +129,10 @@ def find_backbone(entries: Entries, name: str) -> NamedBackbone:
     return NamedBackbone("backbones", name, kind, options, pretraining)
 
 
-def find_pretraining(entries: Entries, name: str) -> Named:
+def find_pretraining(entries: Entries, name: str) -> NamedEntry:
     """What a name means; ``entries``: the section ``pretrainings``. One that is not there, or says no kind, is an error."""
     options = dict(entry_of(entries, "pretraining", name))
     if "kind" not in options:
         there = ", ".join(plugins.names("pretraining"))
         raise UserError(f"params.yaml: pretrainings.{name} needs a `kind`; there are: {there}.")
-    return Named("pretraining", name, str(options.pop("kind")), options)
+    return NamedEntry("pretraining", name, str(options.pop("kind")), options)

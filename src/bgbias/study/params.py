@@ -23,7 +23,7 @@ from bgbias.settings import Strict, read_yaml, validate
 from bgbias.study import methods as named_methods
 from bgbias.study import variants
 from bgbias.study.grids import Block, Grid, Sweep, Values
-from bgbias.study.named import Named, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import NamedEntry, entry_of, find_backbone, find_pretraining
 from bgbias.study.paths import Paths, Roots, check_names
 from bgbias.training.settings import Train
 
@@ -108,17 +108,17 @@ class Study(Shared):
         """The patterns of this study's artefacts."""
         return Paths(self.paths, self.grid)
 
-    def dataset(self, name: str) -> Named:
+    def dataset(self, name: str) -> NamedEntry:
         """The file and the options of a dataset; one that params.yaml lacks is an error."""
         described = entry_of(self.datasets, "dataset", name)
-        return Named("datasets", name, described.kind, described.options)
+        return NamedEntry("datasets", name, described.kind, described.options)
 
-    def masker(self, name: str) -> Named:
+    def masker(self, name: str) -> NamedEntry:
         """The file and the options of a masker; one that params.yaml lacks is an error."""
         described = entry_of(self.maskers, "masker", name)
-        return Named("maskers", name, described.kind, described.options)
+        return NamedEntry("maskers", name, described.kind, described.options)
 
-    def masker_of(self, dataset: str) -> Named:
+    def masker_of(self, dataset: str) -> NamedEntry:
         """The file and the options of a dataset's own masker."""
         return self.masker(self.datasets[dataset].masker)
 
@@ -233,7 +233,7 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
     """A loss's settings for a dataset: of its column, name, kind or ``default``, and its name."""
-    loss, changed = variants.own(loss)
+    loss, changed = variants.split_name(loss)
     known = study.losses.get(loss, {})
     described = study.datasets[dataset]
     for column in (described.losses, dataset, described.kind, "default"):
@@ -250,7 +250,7 @@ def _check_options(study: Study, path: Path) -> None:
         for column, values in study.losses[loss].items():
             validate(plugins.load("losses", loss).Params, values, path, f"losses.{loss}.{column}")
     _check_columns(study, path)
-    entries: Iterator[Named] = chain(
+    entries: Iterator[NamedEntry] = chain(
         map(study.dataset, study.datasets),
         map(study.masker, study.maskers),
         (find_backbone(study.backbones, name) for name in study.backbones),
@@ -293,7 +293,7 @@ def _check_names(study: Study, path: Path) -> None:
 
     for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
-            check(field, variants.parsed(name)[0] if field == "losses" else name, getattr(study, field))
+            check(field, variants.parse_name(name)[0] if field == "losses" else name, getattr(study, field))
     for name in dict.fromkeys(n for block in study.cells for n in block.backbones if n in study.backbones):
         if pretraining := find_backbone(study.backbones, name).pretraining:
             check(f"backbones.{name}.pretraining", pretraining, study.pretrainings)
@@ -301,7 +301,7 @@ def _check_names(study: Study, path: Path) -> None:
                 check(f"pretrainings.{pretraining}.dataset", dataset, study.datasets)
     known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
-        alone, _ = variants.parsed(name)
+        alone, _ = variants.parse_name(name)
         check("methods", entry := alone.removesuffix(named_methods.ON_REPLACED), known)
         if entry in known:
             named_methods.find(study.methods, alone)

@@ -19,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import Named, NamedBackbone, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import NamedEntry, NamedBackbone, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train
@@ -96,8 +96,8 @@ def _side_by_side(study: Study) -> str:
 def checked_cells(study: Study) -> tuple[Cell, ...]:
     """The grid's cells, each one's names and options checked before anything runs."""
     chosen = cells(study)
-    if len({given(study, dataset) for dataset in datasets(study)}) > 1:
-        own = [dataset for dataset in datasets(study) if given(study, dataset)]
+    if len({has_query_split(study, dataset) for dataset in datasets(study)}) > 1:
+        own = [dataset for dataset in datasets(study) if has_query_split(study, dataset)]
         raise UserError(
             f"Of the datasets of grid '{study.grid}', {', '.join(own)} say who is asked among whom, and the others do not: their"
             " results are no one table. Give each kind a grid of its own."
@@ -109,7 +109,7 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
         )
     for cell in chosen:
         check_cell(study, cell)
-        for dataset in photographed(study, cell):
+        for dataset in list_datasets(study, cell):
             parts_of(study, dataset)
             study.masker_of(dataset).params()
     return chosen
@@ -122,7 +122,7 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
     """
     models = dict.fromkeys((c.dataset, c.backbone, c.loss, c.method) for c in cells(study))
     there = list(dict.fromkeys(name for _, name, *_ in models))
-    without = {name: _without(study, name, there) for name in there if pretraining(study, name)}
+    without = {name: _near_backbones(study, name, there) for name in there if pretraining(study, name)}
     found: dict[tuple[str, str, str, str], str] = {}
     for dataset, name, *rest in models:
         others = [other for other in without.get(name, ()) if (dataset, other, *rest) in models]
@@ -131,7 +131,7 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
     return found
 
 
-def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
+def _near_backbones(study: Study, name: str, others: Iterable[str]) -> list[str]:
     """Of other backbones those that lack what a pretrained one has, the nearest first."""
     own, before = backbone(study, name), pretraining(study, name)
     assert before is not None
@@ -149,7 +149,7 @@ def _without(study: Study, name: str, others: Iterable[str]) -> list[str]:
     return learned + bare
 
 
-def photographed(study: Study, cell: Cell) -> tuple[str, ...]:
+def list_datasets(study: Study, cell: Cell) -> tuple[str, ...]:
     """The datasets that a model sees: its own, its pretraining's, and that of its probes."""
     before = pretraining(study, cell.backbone)
     fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
@@ -181,7 +181,7 @@ doubts = _asks("sanity", "images")
 probes = _asks("probes", "folds")
 
 
-def asked(study: Study, section: str, key: str, refusal: str) -> Any:
+def require_setting(study: Study, section: str, key: str, refusal: str) -> Any:
     """This setting of a grid; a grid without it is refused, in the words ``refusal``."""
     if value := getattr(getattr(study, section), key):
         return value
@@ -193,14 +193,14 @@ def truth(study: Study, dataset: str) -> str | None:
     return study.dataset(dataset).fact("truth")  # type: ignore[no-any-return]
 
 
-def given(study: Study, dataset: str) -> bool:
+def has_query_split(study: Study, dataset: str) -> bool:
     """Whether a dataset says who is asked among whom."""
     return bool(study.dataset(dataset).fact("given"))
 
 
 def someone_given(study: Study) -> bool:
     """Whether a dataset of the grid says who is asked among whom."""
-    return any(given(study, dataset) for dataset in datasets(study))
+    return any(has_query_split(study, dataset) for dataset in datasets(study))
 
 
 def check_is_network(study: Study, cell: Cell) -> None:
@@ -226,7 +226,7 @@ def check_cell(study: Study, cell: Cell) -> None:
             f" grids.{study.grid}.segmentation.episodes to null."
         )
     if trains(study, cell):
-        trained_as(study, cell)
+        study_for_cell(study, cell)
         plugins.load("losses", cell.loss)  # before its settings are looked for
         loss_params(study, cell)
         chosen = method(study, cell)
@@ -244,7 +244,7 @@ def backbone(study: Study, name: str) -> NamedBackbone:
     return find_backbone(study.backbones, name)
 
 
-def pretraining(study: Study, name: str) -> Named | None:
+def pretraining(study: Study, name: str) -> NamedEntry | None:
     """How the backbone that the grid calls so learns before it is trained; None if it does not."""
     entry = backbone(study, name).pretraining
     return find_pretraining(study.pretrainings, entry) if entry else None
@@ -252,14 +252,14 @@ def pretraining(study: Study, name: str) -> Named | None:
 
 def method(study: Study, cell: Cell) -> NamedMethod:
     """The cell's method: its file, its options with what its name says, and whether it sees replaced backgrounds."""
-    alone, changed = variants.parsed(cell.method)
+    alone, changed = variants.parse_name(cell.method)
     found = methods.find(study.methods, alone)
     return replace(found, options={**found.options, **changed}) if changed else found
 
 
-def trained_as(study: Study, cell: Cell) -> Study:
+def study_for_cell(study: Study, cell: Cell) -> Study:
     """The study as it is for a cell, whose loss may name other settings of training."""
-    changes = variants.of_training(cell.loss)
+    changes = variants.training_settings(cell.loss)
     if not changes:
         return study
     train = validate(Train, study.train.model_dump() | changes, Path("params.yaml"), cell.loss)
@@ -276,12 +276,12 @@ def trains(study: Study, cell: Cell) -> bool:
     return not folds_of(study, cell) and method(study, cell).trains
 
 
-def trained(study: Study) -> tuple[Cell, ...]:
+def trained_models(study: Study) -> tuple[Cell, ...]:
     """The grid's models that have a training of their own; none where it compares backbones as they come."""
     return tuple(cell for cell in cells(study) if trains(study, cell))
 
 
-def attributed(study: Study) -> tuple[Cell, ...]:
+def attributed_models(study: Study) -> tuple[Cell, ...]:
     """The grid's models that are asked where they look: trained ones and, if the grid says so, backbones as they come."""
     return tuple(cell for cell in cells(study) if "attribute" in evaluated_by(study, cell))
 

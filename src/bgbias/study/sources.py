@@ -16,7 +16,7 @@ from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.checksums import elsewhere, fingerprint, content_id
 from bgbias.files.fetch import Source
-from bgbias.study.named import PUBLISHED, Named, find_backbone
+from bgbias.study.named import PUBLISHED, NamedEntry, find_backbone
 from bgbias.study.params import Study
 
 PART = re.compile("[a-z_]+")
@@ -61,10 +61,10 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedWeights:
     """Weights to fetch: from ``sources``, or, where there are none, by the library that knows the network."""
 
-    network: Named
+    network: NamedEntry
     sources: tuple[Source, ...]
 
     @property
@@ -81,13 +81,13 @@ class Published:
         return {"files": sorted(self.files), "sums": sums}
 
 
-def published(study: Study, owner: str) -> Published:
+def find_published(study: Study, owner: str) -> PublishedWeights:
     """What to fetch for a network; one that has nothing to fetch is an error."""
     named = network_of(study, owner)
     wanted, module = named.weights, named.module
     if "://" in wanted:
         source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
-        return Published(named, (source,))
+        return PublishedWeights(named, (source,))
     if wanted != PUBLISHED:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
@@ -99,17 +99,17 @@ def published(study: Study, owner: str) -> Published:
             f"params.yaml: {owner.replace('/', '.')}: no `{PUBLISHED}` weights of it are known; name a file or a URL as its"
             " `weights`."
         )
-    return Published(named, sources)
+    return PublishedWeights(named, sources)
 
 
-def weights_file(study: Study, named: Named) -> Path | None:
+def weights_file(study: Study, named: NamedEntry) -> Path | None:
     """The file that holds the network's weights, whether it is there or not; None where they are random."""
     if named.is_fetched:
         return study.files.at("weights", owner=named.owner)
     return places.source(named.weights) if named.weights else None
 
 
-def network_of(study: Study, owner: str) -> Named:
+def network_of(study: Study, owner: str) -> NamedEntry:
     """A network of params.yaml by how its weights are called; one that is not there is an error."""
     family, _, name = owner.partition("/")
     if family == "backbones" and name in study.backbones:
@@ -120,7 +120,7 @@ def network_of(study: Study, owner: str) -> Named:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def own_weights(study: Study, named: Named, before: str = "") -> str:
+def hash_weights(study: Study, named: NamedEntry, before: str = "") -> str:
     """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
 
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
@@ -137,7 +137,7 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
     chosen, known = study.masker(masker), before or {}
     module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
-    weights = own_weights(study, chosen, known.get("weights", ""))
+    weights = hash_weights(study, chosen, known.get("weights", ""))
     listing = dict(known.get("listing", {}))
     given = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
     seen = {

@@ -44,14 +44,14 @@ def value(written: object) -> Value:
     raise ValueError("one number or word at a time: a variant is called after it")
 
 
-def named(name: str, changed: Mapping[str, Value]) -> str:
+def format_name(name: str, changed: Mapping[str, Value]) -> str:
     """A loss or method with other settings, by name; what stands behind the method's own name stays there."""
     first, *behind = name.split("+")
     return "+".join([first, *(f"{key}={_text(changed[key])}" for key in sorted(changed)), *behind])
 
 
-def parsed(name: str) -> tuple[str, dict[str, Value]]:
-    """A name without the settings that it says, and these; a name that ``named`` would spell in another way is an error."""
+def parse_name(name: str) -> tuple[str, dict[str, Value]]:
+    """A name without the settings that it says, and these; a name that ``format_name`` would spell in another way is an error."""
     parts = name.split("+")
     said = [part.partition("=") for part in parts if "=" in part]
     alone = "+".join(part for part in parts if "=" not in part)
@@ -63,7 +63,7 @@ def parsed(name: str) -> tuple[str, dict[str, Value]]:
         raise UserError(f"{name!a} is no variant: {error}.") from error
     if wrong := next((key for key in changed if not _KEY.fullmatch(key)), None):
         raise UserError(f"{name!a} is no variant: no setting is called {wrong!a}.")
-    if (spelled := named(alone, changed)) != name:
+    if (spelled := format_name(alone, changed)) != name:
         raise UserError(f"{name!a} is no variant's name; write '{spelled}'.")
     if len(name) > LONGEST:
         raise UserError(
@@ -72,15 +72,15 @@ def parsed(name: str) -> tuple[str, dict[str, Value]]:
     return alone, changed
 
 
-def own(name: str) -> tuple[str, dict[str, Value]]:
+def split_name(name: str) -> tuple[str, dict[str, Value]]:
     """A name without the settings that it says, and those of the loss or method itself."""
-    alone, changed = parsed(name)
+    alone, changed = parse_name(name)
     return alone, {key: v for key, v in changed.items() if not key.startswith(OF_TRAINING)}
 
 
-def of_training(loss: str) -> dict[str, Value]:
+def training_settings(loss: str) -> dict[str, Value]:
     """The settings of training that a loss's name says, by their keys under ``train``; what all models share is refused."""
-    changed = parsed(loss)[1].items()
+    changed = parse_name(loss)[1].items()
     found = {key.removeprefix(OF_TRAINING): v for key, v in changed if key.startswith(OF_TRAINING)}
     for key in found.keys() & set(COMMON):
         raise UserError(f"'{loss}': {common(key)}.")

@@ -29,7 +29,7 @@ HOLLOW: dict[str, Any] = {"markerfacecolor": "white", "linewidth": 1.2}
 
 def wanted(study: Study) -> bool:
     """Whether there are toy datasets to compare, and trained models, whose drops it shows."""
-    return bool(plan.trained(study)) and len(settings(study)["correlations"]) > 1
+    return bool(plan.trained_models(study)) and len(settings(study)["correlations"]) > 1
 
 
 def settings(study: Study) -> dict[str, Any]:

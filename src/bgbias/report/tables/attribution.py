@@ -48,13 +48,13 @@ COLUMNS = (
 )
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
-wanted = plan.attributed
+wanted = plan.attributed_models
 reads = sources.reading("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
     attribution = pd.read_parquet(study.files.at("all_attribution"))
-    return table(attribution, published.read(), plan.attributed(study))
+    return table(attribution, published.read(), plan.attributed_models(study))
 
 
 def table(

@@ -44,7 +44,7 @@ COLUMNS = (
 )
 # What it adds to the other tables.
 HEADLINE = {"corrupted_difference": "corrupted, minus plain", "clean_difference": "clean, minus plain"}
-wanted = plan.trained
+wanted = plan.trained_models
 TESTED = ("", "_low", "_high", "_p", "_p_holm")
 FROM_TABLE_1 = [
     *("seeds", "draws", "queries", "classes"),

@@ -35,7 +35,7 @@ reads = sources.reading("all_queries", "mask_report", photos=True)
 def wanted(study: Study) -> bool:
     """Whether nothing is trained, and a dataset has two models or more."""
     models = Counter(cell.dataset for cell in plan.cells(study) if cell.method == PRETRAINED)
-    return not plan.trained(study) and max(models.values(), default=0) > 1
+    return not plan.trained_models(study) and max(models.values(), default=0) > 1
 
 
 def make(study: Study) -> pd.DataFrame:

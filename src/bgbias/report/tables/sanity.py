@@ -33,12 +33,12 @@ COLUMNS = (
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
-reads = sources.reading("results", of=(plan.trained, "sanity", "sanity"))
+reads = sources.reading("results", of=(plan.trained_models, "sanity", "sanity"))
 
 
 def wanted(study: Study) -> bool:
     """Whether the grid asks for it, and there are trained models, which alone have a score."""
-    return plan.doubts(study) and bool(plan.trained(study))
+    return plan.doubts(study) and bool(plan.trained_models(study))
 
 
 def make(study: Study) -> pd.DataFrame:
