@@ -29,7 +29,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     contrastive, advprop = plugins.load("losses", "contrastive"), plugins.load("methods", "advprop_d")
     base = contrastive.build(contrastive.Params(pos_margin=0, neg_margin=0.5), 0, 128, torch.Generator())
     method = advprop.Method(model, base, advprop.Params())
-    loop.place(method, device)
+    loop.to_device(method, device)
     for part in method.modules().values():
         part.train()
     drawn = torch.randint(

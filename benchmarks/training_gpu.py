@@ -94,6 +94,6 @@ def _training(device: str, steps: int, tiny: bool) -> Callable[[Iterator[Any]], 
     base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 0, 128, seeds.torch_generator("bench"))
     method = plugins.load("methods", "bgaugment").Method(model, base)
     settings = Train(iterations_per_epoch=steps)
-    loop.place(method, device)
+    loop.to_device(method, device)
     optimizer = loop.make_optimizer(method, settings)
     return lambda batches: loop.train_epoch(method, batches, optimizer, settings, device, 1)

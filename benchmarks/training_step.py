@@ -56,6 +56,6 @@ def _steps(method: str, batches: Callable[[], Any], steps: int, device: str) -> 
     base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 0, 128, seeds.torch_generator("bench"))
     wrapped = plugins.load("methods", method).Method(model, base)
     settings = Train(iterations_per_epoch=steps)
-    loop.place(wrapped, device)
+    loop.to_device(wrapped, device)
     optimizer = loop.make_optimizer(wrapped, settings)
     return lambda: loop.train_epoch(wrapped, batches(), optimizer, settings, device, 1)

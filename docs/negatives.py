@@ -53,8 +53,8 @@ def main(shared: Path) -> None:
         "mask": 255 * masks.expand_as(photos),
         "patch_ns": tiles.patches(photos, sides.smallest, sides.largest, drawn),
         "texture_ns": tensor([texture(p.permute(1, 2, 0).byte().numpy()) for p in photos]),
-        "bgneg": tiles.without_objects(photos, masks, *around, False, drawn)[0],
-        "bgneg_rect": tiles.without_objects(photos, masks, *around, True, drawn)[0],
+        "bgneg": tiles.cover_objects(photos, masks, *around, False, drawn)[0],
+        "bgneg_rect": tiles.cover_objects(photos, masks, *around, True, drawn)[0],
     }
     pictures = [
         made[i].permute(1, 2, 0).round().byte().numpy()

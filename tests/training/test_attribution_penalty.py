@@ -15,7 +15,7 @@ from bgbias.attribution.smoothgrad import reference_embedding
 from bgbias.models import model as models
 from bgbias.training import loop
 from bgbias.training.methods import Batch
-from bgbias.training.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread
+from bgbias.training.methods._attribution_penalty import AttributionPenalty, fraction_outside, spread_rows
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -264,7 +264,7 @@ def test_penalty_of_some_photos_is_the_mean_over_these(name: str, loss: str) -> 
 
 @pytest.mark.parametrize(("photos", "wanted"), [(32, 8), (33, 8), (12, 5), (4, 1), (3, 8), (6, None)])
 def test_penalised_photos_lie_evenly_in_the_batch(photos: int, wanted: int | None) -> None:
-    rows = spread(photos, wanted)
+    rows = spread_rows(photos, wanted)
     assert len(rows) == min(photos, wanted or photos)
     apart = np.diff([*rows, photos])
     assert apart.min() >= 1

@@ -157,8 +157,8 @@ def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other(
     monkeypatch.setitem(loop.LOOKS, "cpu", looks)
     settings = Train(iterations_per_epoch=2, lr=1e-3)
     overlapped, naive = method(), method()
-    loop.place(overlapped, "cpu")
-    loop.place(naive, "cpu")
+    loop.to_device(overlapped, "cpu")
+    loop.to_device(naive, "cpu")
     optimizer = loop.make_optimizer(overlapped, settings)
     found = loop.train_epoch(overlapped, batches(1), optimizer, settings, "cpu", 1)
 

@@ -98,7 +98,7 @@ def test_colours_change_as_torchvision_changes_one_picture(kind: int) -> None:
         change(photo.float() / 255, float(f)) for photo, f in zip(photos, factors[:, kind], strict=True)
     ]
     torch.testing.assert_close(
-        _colours.changed(photos, changes) / 255, torch.stack(expected), atol=2e-6, rtol=0
+        _colours.change_colours(photos, changes) / 255, torch.stack(expected), atol=2e-6, rtol=0
     )
 
 
@@ -112,7 +112,7 @@ def test_changes_come_in_their_order_grey_and_blur_last() -> None:
         assert abs(share.float().mean().item() - wanted) < 0.25
     assert 0 < drawn.blur[drawn.blur > 0].min() < drawn.blur.max() <= 2.0 * 56 / 224
     changes = (one_picture.adjust_brightness, one_picture.adjust_contrast, one_picture.adjust_saturation)
-    for number, found in enumerate(_colours.changed(photos, drawn) / 255):
+    for number, found in enumerate(_colours.change_colours(photos, drawn) / 255):
         x = photos[number].float() / 255
         for kind in drawn.order[number].tolist() if drawn.jittered[number] else ():
             change = (*changes, one_picture.adjust_hue)[kind]

@@ -34,7 +34,7 @@ def test_tiles_are_windows_from_left_to_right_and_down(side: int, window: int) -
             whole[:, i * window : (i + 1) * window, j * window : (j + 1) * window] = given[
                 0, :, y : y + window, x : x + window
             ]
-    made = tiles.tiled(given[:1], [window], [tops], [lefts])
+    made = tiles.tile(given[:1], [window], [tops], [lefts])
     assert torch.equal(made[0], whole[:, :side, :side])
 
 
@@ -67,8 +67,8 @@ def masks(side: int) -> torch.Tensor:
 @pytest.mark.parametrize("side", [64, 224])
 def test_objects_are_grown_boxed_and_blurred_as_scipy_does(side: int) -> None:
     given, reach = masks(side), round(7 * side / 224)
-    grown = tiles.grown(given)
-    for mask, found, box, soft in zip(given, grown, tiles.boxes(grown), tiles.blurred(grown), strict=True):
+    grown = tiles.dilate(given)
+    for mask, found, box, soft in zip(given, grown, tiles.boxes(grown), tiles.blur(grown), strict=True):
         away = scipy.ndimage.distance_transform_edt(mask[0].numpy() <= 0.5)
         assert np.array_equal(found[0].numpy(), (away <= reach).astype(float))
         ((rows, columns),) = scipy.ndimage.find_objects((found[0].numpy() > 0).astype(int))
@@ -94,7 +94,7 @@ def test_what_covers_an_object_shows_its_surroundings(box: bool) -> None:
     )
     shown = torch.cat([given, torch.zeros(1, 1, side, side)])  # the last crop shows no object
     level = torch.cat([level, level[:1]])
-    made, counts = tiles.without_objects(level, shown, 16, 48, box, seeds.torch_generator("cover"))
+    made, counts = tiles.cover_objects(level, shown, 16, 48, box, seeds.torch_generator("cover"))
     assert counts.tolist() == [True, False, False, False]
     assert torch.equal(made[3], level[3])
     inside = made[0, 0, 20:30, 24:40]
@@ -109,12 +109,12 @@ def test_windows_get_smaller_until_they_fit_beside_the_object() -> None:
     given = torch.ones(1, 1, 224, 224)
     given[..., :24] = 0  # 17 columns are left beside the grown object, and windows of 40 do not fit
     level = given * 100
-    made, counts = tiles.without_objects(level, given, 40, 48, False, seeds.torch_generator("narrow"))
+    made, counts = tiles.cover_objects(level, given, 40, 48, False, seeds.torch_generator("narrow"))
     assert counts.tolist() == [True]
     assert made[..., 30:].max() < 60
     narrow = given.clone()
     narrow[..., :24] = 1
     narrow[..., :11] = 0  # 4 columns: not even 8 pixels, of which a twentieth may be object
-    assert tiles.without_objects(level, narrow, 40, 48, False, seeds.torch_generator("narrow"))[
-        1
-    ].tolist() == [False]
+    assert tiles.cover_objects(level, narrow, 40, 48, False, seeds.torch_generator("narrow"))[1].tolist() == [
+        False
+    ]

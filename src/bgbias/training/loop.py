@@ -95,7 +95,7 @@ def fit(
     """
     model = method.model
     freeze(model.trunk, settings.frozen, model.backbone)
-    place(method, device)
+    to_device(method, device)
     optimizer = make_optimizer(method, settings)
     peaks = [float(group["lr"]) for group in optimizer.param_groups]
     state = _restore(checkpoint, digest, method, optimizer) or State()
@@ -151,7 +151,7 @@ def freeze(trunk: nn.Module, parts: Sequence[str], backbone: str) -> None:
             parameter.requires_grad_(False)
 
 
-def place(method: BaseMethod, device: str) -> None:
+def to_device(method: BaseMethod, device: str) -> None:
     """Bring all that training changes to the device, in the memory layout that convolutions are fastest in."""
     for module in method.modules().values():
         module.to(device)

@@ -25,7 +25,7 @@ def per_side(window: int, side: int) -> int:
     return side // window + 1
 
 
-def tiled(photos: Tensor, windows: Sequence[int], tops: Sequence[Tensor], lefts: Sequence[Tensor]) -> Tensor:
+def tile(photos: Tensor, windows: Sequence[int], tops: Sequence[Tensor], lefts: Sequence[Tensor]) -> Tensor:
     """Photos [B, C, S, S] of which each is tiled with square windows of its own, from left to right and down, cut at its rim.
 
     ``windows``: a photo's side of a window; ``tops``, ``lefts``: the rows and columns that its windows begin at, int64 [n, n].
@@ -55,10 +55,10 @@ def patches(photos: Tensor, smallest: int, largest: int, generator: torch.Genera
         count = per_side(window, side)
         return torch.randint(side - window + 1, (count, count), generator=generator)
 
-    return tiled(photos, windows, [anywhere(w) for w in windows], [anywhere(w) for w in windows])
+    return tile(photos, windows, [anywhere(w) for w in windows], [anywhere(w) for w in windows])
 
 
-def grown(masks: Tensor) -> Tensor:
+def dilate(masks: Tensor) -> Tensor:
     """What is more object than not in masks [B, 1, S, S] of 0..1, and all around it that is near, float of 0 and 1."""
     reach = pixels(GROWN, masks.shape[-1])
     place = torch.arange(-reach, reach + 1, device=masks.device)
@@ -77,7 +77,7 @@ def boxes(masks: Tensor) -> Tensor:
     return (between[0] & between[1]).to(masks.dtype)
 
 
-def blurred(masks: Tensor) -> Tensor:
+def blur(masks: Tensor) -> Tensor:
     """Masks [B, 1, S, S] with soft rims; what lies outside of a picture is like its rim."""
     sigma = BLUR * masks.shape[-1] / SIDE
     reach = max(1, round(3 * sigma))
@@ -88,7 +88,7 @@ def blurred(masks: Tensor) -> Tensor:
     return F.conv2d(F.conv2d(wide, weights.view(1, 1, 1, -1)), weights.view(1, 1, -1, 1))
 
 
-def without_objects(
+def cover_objects(
     photos: Tensor, masks: Tensor, smallest: int, largest: int, box: bool, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """Photos [B, C, S, S] whose objects are covered by windows of their surroundings, and whether there are any, bool [B]: of a
@@ -98,8 +98,8 @@ def without_objects(
     ``generator``: of the processor.
     """
     side = photos.shape[-1]
-    objects = grown(masks)
-    cover = boxes(objects) if box else blurred(objects)
+    objects = dilate(masks)
+    cover = boxes(objects) if box else blur(objects)
     # Sums over all windows from the corner, in float64: on whole numbers they are exact.
     corners = F.pad(objects[:, 0].cpu().double().cumsum(1).cumsum(2), (1, 0, 1, 0))
     low, high, least = (min(pixels(length, side), side) for length in (smallest, largest, LEAST))
@@ -118,7 +118,7 @@ def without_objects(
         windows.append(window)
         tops.append(chosen[..., 0])
         lefts.append(chosen[..., 1])
-    texture = tiled(photos, windows, tops, lefts)
+    texture = tile(photos, windows, tops, lefts)
     return photos + cover * (texture - photos), torch.tensor(found, device=photos.device)
 
 

@@ -17,7 +17,7 @@ TRAINS = True
 TINY = 1e-12  # keeps a fraction of nothing finite
 
 
-def spread(photos: int, wanted: int | None) -> list[int]:
+def spread_rows(photos: int, wanted: int | None) -> list[int]:
     """Rows of so many photos of a batch (all if None), evenly: photos of a class stand side by side in it."""
     count = min(wanted or photos, photos)
     return [n * photos // count for n in range(count)]
@@ -87,7 +87,7 @@ class AttributionPenalty(BaseMethod):
         photos = self.photos(batch)
         embeddings = self.model(photos)
         base = self.base_loss(embeddings, batch.labels)
-        rows = spread(len(photos), self.params.photos)
+        rows = spread_rows(len(photos), self.params.photos)
         penalty = self.penalty(self.gradients(photos, batch.labels, rows), batch.masks[rows])
         return {"loss": base + self.weight * penalty, "base_loss": base, "penalty": penalty}
 

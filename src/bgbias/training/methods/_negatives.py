@@ -137,7 +137,7 @@ class Surroundings(WithNegatives):
             assert batch.backgrounds is not None
             inside = (batch.masks > 0.5).flatten(1)
             return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
-        return tiles.without_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
+        return tiles.cover_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
 
 
 class BoxSurroundings(Surroundings):

@@ -73,22 +73,22 @@ def _params(method: str) -> Any:
     return NormParams if method == "plain" else plugins.load("methods", method).Params
 
 
-def _of_method(params: Params, fact: str, default: Any) -> Any:
+def _method_fact(params: Params, fact: str, default: Any) -> Any:
     """What the method's file says of its options, if it says so."""
     tell = getattr(plugins.load("methods", params.method), fact, None)
     return tell(params.inner()) if tell else default
 
 
 def uses(params: Params) -> list[tuple[str, str]]:
-    return [("methods", params.method), *_of_method(params, "uses", ())]
+    return [("methods", params.method), *_method_fact(params, "uses", ())]
 
 
 def classes(params: Params) -> int:
-    return int(_of_method(params, "classes", 1))
+    return int(_method_fact(params, "classes", 1))
 
 
 def needs_batch_norm(params: Params) -> bool:
-    return bool(_of_method(params, "needs_batch_norm", False))
+    return bool(_method_fact(params, "needs_batch_norm", False))
 
 
 class Method(BaseMethod):

@@ -188,7 +188,7 @@ class BasePretraining(BaseMethod):
             drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
             self._step += 1
             changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
-            seen = self.model.preprocess(_colours.changed(batch.images, changes))
+            seen = self.model.preprocess(_colours.change_colours(batch.images, changes))
             kind = self.params.active_negatives
             if kind == "none":
                 return seen, None, None
@@ -197,12 +197,12 @@ class BasePretraining(BaseMethod):
                 if batch.masks is None:
                     raise ValueError("negatives of background alone need batches with masks")
                 masks, box = batch.masks[:asked], kind == "boxes"
-                covered = tiles.without_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
+                covered = tiles.cover_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
                 return seen, *covered
             if kind == "textures":
                 assert batch.textures is not None
                 # Seen as their photo is: what differs is what is shown.
-                pictures = self.model.preprocess(_colours.changed(batch.textures, changes))[:asked]
+                pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:asked]
             else:
                 pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
             return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)

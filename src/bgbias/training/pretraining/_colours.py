@@ -50,7 +50,7 @@ def draw(count: int, params: Any, side: int, generator: torch.Generator) -> Chan
     return Changes(torch.stack(factors, 1), order, jittered, grey, blur, reach)
 
 
-def changed(photos: Tensor, changes: Changes) -> Tensor:
+def change_colours(photos: Tensor, changes: Changes) -> Tensor:
     """Photos uint8 [N, 3, S, S] with their changes, float32 in 0..255."""
     x = photos.float() / 255
     factors, order = changes.factors.to(x.device), changes.order.to(x.device)
@@ -64,9 +64,7 @@ def changed(photos: Tensor, changes: Changes) -> Tensor:
     x = torch.where(grey, _grey(x).expand_as(x), x)
     rows = changes.blur.nonzero()[:, 0]
     if len(rows):
-        x = x.index_copy(
-            0, rows.to(x.device), blurred(x[rows.to(x.device)], changes.blur[rows], changes.reach)
-        )
+        x = x.index_copy(0, rows.to(x.device), blur(x[rows.to(x.device)], changes.blur[rows], changes.reach))
     return 255 * x
 
 
@@ -79,7 +77,7 @@ def _between(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     return (factor * x + (1 - factor) * other).clamp(0, 1)
 
 
-def _turned(x: Tensor, turn: Tensor) -> Tensor:
+def _turn_hue(x: Tensor, turn: Tensor) -> Tensor:
     """Another hue: of hue, saturation and value the first moves by ``turn``, 1 being once around."""
     most, least = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     spread = most - least
@@ -98,11 +96,11 @@ CHANGES: dict[int, Callable[[Tensor, Tensor], Tensor]] = {
     BRIGHTNESS: lambda x, factor: _between(x, torch.zeros_like(x), factor),
     CONTRAST: lambda x, factor: _between(x, _grey(x).mean((1, 2, 3), keepdim=True), factor),
     SATURATION: lambda x, factor: _between(x, _grey(x), factor),
-    HUE: _turned,
+    HUE: _turn_hue,
 }
 
 
-def blurred(x: Tensor, sigma: Tensor, reach: int) -> Tensor:
+def blur(x: Tensor, sigma: Tensor, reach: int) -> Tensor:
     """Photos [N, 3, S, S] blurred by deviations [N], by kernels of ``reach``; rims are mirrored."""
     count, channels, *_ = x.shape
     place = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
