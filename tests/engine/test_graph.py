@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import _study
 from bgbias.engine import forecast, freshness, graph
-from bgbias.engine.node import StepOutput, Node
+from bgbias.engine.node import Node, StepOutput
 from bgbias.study.params import Study, load
 
 

@@ -11,7 +11,7 @@ from handmade_results import CURED, PLAIN, study
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OTHERS
-from bgbias.results.rows import Values, tabulate_seeds, plain_of, retrieval_values
+from bgbias.results.rows import Values, plain_of, retrieval_values, tabulate_seeds
 from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]

@@ -40,7 +40,8 @@ class Findings:
     condition. ``drops``: a row a setting, ``points`` and ``relative``. ``classes`` and ``photos``:
     a row each, of the verdict's setting. ``conflict``: of queries on another class's background that find either
     class first, the share that follows the background. ``by_chance``: the MAP@R of the same queries in a random order.
-    ``queries``: all of ``scores.score_queries``, which the rest is made of. ``places``: what another place costs, if any is known.
+    ``queries``: all of ``scores.score_queries``, which the rest is made of. ``places``: what another place costs, if any is
+    known.
     """
 
     levels: pd.DataFrame

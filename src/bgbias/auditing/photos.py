@@ -17,7 +17,7 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.photos import sample as sampling
 from bgbias.photos import sources
-from bgbias.photos.examination import SHOWN, PhotoValidator, PhotoIssue
+from bgbias.photos.examination import SHOWN, PhotoIssue, PhotoValidator
 from bgbias.photos.listing import Listing, SourcePhoto, no_mask, why_not_labelled
 from bgbias.photos.sources import Source
 from bgbias.photos.table import ImageTable, Item, read_table

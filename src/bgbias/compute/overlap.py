@@ -32,7 +32,7 @@ def to_device(thing: T, device: str) -> T:
 
 
 def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
-    """The things on the device, each made and ``to_device`` while the one before it is used.
+    """The things on the device, each made and sent while the one before it is used.
 
     Whoever takes one may use it in the device's current stream.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bgbias import plugins
-from bgbias.engine.node import StepOutput, Node, step
+from bgbias.engine.node import Node, StepOutput, step
 from bgbias.files import code
 from bgbias.files.checksums import read_recorded
 from bgbias.study.params import Study

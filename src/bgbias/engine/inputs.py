@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from bgbias.engine.node import StepOutput, Node, files_of, step
+from bgbias.engine.node import Node, StepOutput, files_of, step
 from bgbias.files.checksums import read_recorded
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell

@@ -5,7 +5,7 @@ A node's file is the only place that says of it
 ``SUBJECT``                  the wildcards that name what it works on: ``("dataset", "masker")``; ``("cell",)`` for a model;
 ``OUTPUTS``                  its files: name to pattern (``study/paths.py`` says where the roots are); one of them, its record, is
                              called ``<node>_record``. Names are the whole project's: no two nodes use the same;
-``reads(study, ...)``        role to ``StepOutput``: every file that it reads, by the node that makes it; nothing if it does not say;
+``reads(study, ...)``        role to ``StepOutput``: every file that it reads, by the node that makes it; without it, none;
 ``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
 ``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say,
                              but for the backbone of a model (a cell) that it runs on a device.
@@ -96,7 +96,7 @@ class Node:
         """The study as it is for this node, which may work on a model that is trained in its own way."""
         return plan.study_for_cell(study, self.cell) if self.cell else study
 
-    def reads(self, study: Study) -> dict[str, "Made"]:
+    def reads(self, study: Study) -> dict[str, "StepOutput"]:
         """Role to file: what the node reads; nothing if its file does not say."""
         declared = getattr(self.declared, "reads", None)
         return declared(self.study(study), **self.keywords) if declared else {}

@@ -74,8 +74,8 @@ def similarity(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
 def score_queries(
     before: Embeddings, patches: Mapping[View, PatchSets], model: Mapping[str, object]
 ) -> pd.DataFrame:
-    """``scores.score_queries`` of the same photos as ``patches``: in each view among each other, and as queries in the clean gallery
-    of ``before``, which has one vector a photo.
+    """``scores.score_queries`` of the same photos as ``patches``: in each view among each other, and as queries in the clean
+    gallery of ``before``, which has one vector a photo.
     """
     # A query's similarities, at unit length, are its cosines to unit vectors, of which each photo is one. So retrieval, which is
     # of embeddings, ranks by them.

@@ -30,7 +30,7 @@ def score_queries(
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
     the clean view. ``OTHERS`` is what the query's class means for others (``left_out.change_for_others``). Where queries
-    are on other photos' backgrounds, photos on the very same one are left out of their gallery (``without_shared``); in a clean
+    are on other photos' backgrounds, photos on the very same one are left out of their gallery (``drop_shared``); in a clean
     gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of the object's: the background's cue
     beat the object's. ``MATCHED`` leaves out the same photos in every condition that ``COMPARED`` and ``LENDING`` name, so that
     differences between conditions say nothing of the photos left out. Where the dataset gives queries and gallery, rankings are
@@ -105,7 +105,7 @@ class _Ranking:
     gallery: np.ndarray
 
     def without(self, donors: Sequence[np.ndarray], setting: str) -> tuple[Neighbours, dict[str, np.ndarray]]:
-        """The neighbours without photos that share a background (``without_shared``), and the metrics of whole rankings, float64
+        """The neighbours without photos that share a background (``drop_shared``), and the metrics of whole rankings, float64
         [N], where the dataset gives queries and gallery.
         """
         labels, given, originals = self.embeddings.labels, self.embeddings.given, self._originals

@@ -26,8 +26,8 @@ class LockTimeout(TimeoutError):
 def hold_lock(path: Path, seconds: float = math.inf, waiting: str = "", refusal: str = "") -> Iterator[None]:
     """Hold the lock at ``path``, which contains the holder's process number.
 
-    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``LockTimeout``, or a ``UserError`` that says
-    ``refusal``, with the holder for its {}.
+    If another process holds it, print ``waiting``, wait for up to ``seconds``, then raise ``LockTimeout``, or a ``UserError``
+    that says ``refusal``, with the holder for its {}.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch()  # a file that cannot be written is an error of its own

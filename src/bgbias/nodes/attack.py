@@ -9,7 +9,7 @@ from bgbias import plugins, progress
 from bgbias.attacks import Strength
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan

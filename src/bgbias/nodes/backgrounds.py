@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import StepOutput, Settings, files_of, step
+from bgbias.engine.node import Settings, StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
 from bgbias.files.store import writing

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, StepOutput, Settings, files_of, step
+from bgbias.engine.node import Limits, Settings, StepOutput, files_of, step
 from bgbias.files.atomic import replacing
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary

@@ -2,7 +2,7 @@
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Settings, files_of, step
+from bgbias.engine.node import Limits, Settings, StepOutput, files_of, step
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 

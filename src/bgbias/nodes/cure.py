@@ -14,7 +14,7 @@ import numpy as np
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND
 from bgbias.files.store import ImageStore
 from bgbias.models.settings import How

@@ -3,7 +3,7 @@
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.evaluation import conditions, embeddings
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model

@@ -1,7 +1,7 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.report import figures, names
 from bgbias.study.params import Study

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bgbias import progress
 from bgbias.engine import graph, inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
-from bgbias.engine.node import StepOutput, Modules, Settings, step
+from bgbias.engine.node import Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.files.store import writing
 from bgbias.images import pixels

@@ -11,7 +11,7 @@ from bgbias import progress
 from bgbias.compute.device import describe
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, files_of, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import read_recorded
 from bgbias.files.store import ImageStore, writing

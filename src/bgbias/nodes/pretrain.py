@@ -4,7 +4,7 @@ import shutil
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold

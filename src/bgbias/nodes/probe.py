@@ -3,7 +3,7 @@
 import numpy as np
 
 from bgbias.engine import records
-from bgbias.engine.node import StepOutput, Settings, files_of, step
+from bgbias.engine.node import Settings, StepOutput, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.study import CELL, Cell, Study, plan
 

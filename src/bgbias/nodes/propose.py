@@ -13,7 +13,7 @@ from bgbias import progress
 from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.checksums import elsewhere, fingerprint, read_recorded

@@ -11,7 +11,7 @@ from itertools import islice
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.models import backbones

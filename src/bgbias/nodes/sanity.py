@@ -11,7 +11,7 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import torch
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Settings, step
+from bgbias.engine.node import Limits, Settings, StepOutput, step
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.engine.node import StepOutput, Modules, Settings, files_of, step
+from bgbias.engine.node import Modules, Settings, StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.study import CELL, Cell, Study

@@ -4,7 +4,7 @@ import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
 from bgbias.segmentation import episodes

@@ -1,7 +1,7 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study

@@ -9,7 +9,7 @@ from bgbias import progress
 from bgbias.compute import device
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan

@@ -5,7 +5,7 @@ import shutil
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
-from bgbias.engine.node import Limits, StepOutput, Modules, Settings, step
+from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.models.settings import How

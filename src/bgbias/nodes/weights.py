@@ -12,7 +12,7 @@ from bgbias.errors import UserError
 from bgbias.files import fetch
 from bgbias.study.named import NamedEntry
 from bgbias.study.params import Study
-from bgbias.study.sources import PublishedWeights, network_of, find_published
+from bgbias.study.sources import PublishedWeights, find_published, network_of
 
 SUBJECT = ("owner",)
 OUTPUTS = {

@@ -31,8 +31,8 @@ Field = tuple[bool, bool]
 class DatasetPhotos:
     """Of a dataset what is shown of its photos: in the comparison (``title``) in which plain training loses most.
 
-    ``queries`` by their kind (``queries.select_example_queries``), and ``over``, of what their MAP@R is the mean; ``portraits`` by the class's
-    name; ``missing``: the first file that is not on this machine, and because of which nothing is shown.
+    ``queries`` by their kind (``queries.select_example_queries``), and ``over``, of what their MAP@R is the mean; ``portraits``
+    by the class's name; ``missing``: the first file that is not on this machine, and because of which nothing is shown.
     """
 
     dataset: str

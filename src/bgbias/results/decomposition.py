@@ -26,8 +26,8 @@ OF_QUERIES = [*rows.OF_QUERIES, *MATCHED.values(), *MATCHED_OTHERS.values()]
 
 
 def matched_values(queries: pd.DataFrame, model: Model, setting: str, names: Sequence[str]) -> Values:
-    """MAP@R of one model, from its rows of ``scores.score_queries``, in conditions of these names, in galleries that lack the same
-    photos in each.
+    """MAP@R of one model, from its rows of ``scores.score_queries``, in conditions of these names, in galleries that lack the
+    same photos in each.
     """
     views = rows.views_in(setting, names)
     return rows.values_for_views(queries, model, views, MATCHED[setting], MATCHED_OTHERS[setting])

@@ -58,9 +58,8 @@ def heading(
 def tabulate_models(
     lines: list[dict[str, Any]], within: Sequence[str] = tuple(MODEL[:-1]), names: Sequence[str] | None = None
 ) -> pd.DataFrame:
-    """A table of these rows, each p in it (or of ``names`` alone) ``correct_p_values`` among rows that are alike ``within`` these
-    columns; without the column ``folds`` where no model has several.
-    """
+    """A table of these rows, each p in it (or of ``names`` alone) corrected among rows that are alike ``within`` these
+    columns; without the column ``folds`` where no model has several."""
     table = pd.DataFrame(lines)
     every = [str(column).removesuffix("_p") for column in table if str(column).endswith("_p")]
     table = correct_p_values(table, every if names is None else names, within)
@@ -264,8 +263,8 @@ def values_for_views(
 
 
 def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """``views`` for ``values_for_views`` of conditions in one setting. Clean queries in the clean gallery belong to both settings, and are
-    written as symmetric.
+    """``views`` for ``values_for_views`` of conditions in one setting. Clean queries in the clean gallery belong to both
+    settings, and are written as symmetric.
     """
     return {name: (SYMMETRIC if name == CLEAN else setting, name) for name in names}
 

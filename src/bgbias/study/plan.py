@@ -19,7 +19,7 @@ from bgbias.study import methods, variants
 from bgbias.study.cell import NO_LOSS, PRETRAINED, UNTRAINED, Cell
 from bgbias.study.grids import Block
 from bgbias.study.methods import NamedMethod
-from bgbias.study.named import NamedEntry, NamedBackbone, entry_of, find_backbone, find_pretraining
+from bgbias.study.named import NamedBackbone, NamedEntry, entry_of, find_backbone, find_pretraining
 from bgbias.study.params import Study, loss_options, options
 from bgbias.study.sources import parts_of
 from bgbias.training.settings import Train

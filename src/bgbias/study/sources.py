@@ -14,7 +14,7 @@ from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.checksums import elsewhere, fingerprint, content_id
+from bgbias.files.checksums import content_id, elsewhere, fingerprint
 from bgbias.files.fetch import Source
 from bgbias.study.named import PUBLISHED, NamedEntry, find_backbone
 from bgbias.study.params import Study

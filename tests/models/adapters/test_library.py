@@ -8,7 +8,7 @@ import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import load_source, check_name, import_extra
+from bgbias.models.adapters._library import check_name, import_extra, load_source
 
 PAGE = "https://huggingface.co/someone/hers"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bgbias.evaluation.conditions._controls import mix, drop_copies
+from bgbias.evaluation.conditions._controls import drop_copies, mix
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo

@@ -19,10 +19,10 @@ from bgbias.models.adapters._calls import AloneCheck
 from bgbias.models.adapters._library import (
     OFFLINE_FOLDER,
     PAGE,
-    load_source,
-    folder_or_page,
     check_name,
+    folder_or_page,
     import_extra,
+    load_source,
 )
 from bgbias.models.adapters._network import attempt
 from bgbias.models.adapters._preparation import (

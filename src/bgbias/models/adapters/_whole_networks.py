@@ -13,7 +13,7 @@ from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import load_source, load_graph, check_name, import_extra
+from bgbias.models.adapters._library import check_name, import_extra, load_graph, load_source
 from bgbias.models.adapters._network import adapt_network
 from bgbias.models.adapters._preparation import Preparation, square, usual
 

@@ -11,9 +11,9 @@ from typing import Any
 from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import PAGE, load_source, check_name, import_extra, silence
+from bgbias.models.adapters._library import PAGE, check_name, import_extra, load_source, silence
 from bgbias.models.adapters._network import adapt_network, fill, guess_activation
-from bgbias.models.adapters._preparation import Preparation, normalise_colours, apply_options, square
+from bgbias.models.adapters._preparation import Preparation, apply_options, normalise_colours, square
 from bgbias.models.backbones.timm import (
     converted,
     create,

@@ -14,7 +14,7 @@ import yaml
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import load_source, import_extra
+from bgbias.models.adapters._library import import_extra, load_source
 
 TAKES = "an address of MLflow's, as models:/<name>@<alias>"
 OPTIONS = LOOKS | NORMALISES | {"pooling"}

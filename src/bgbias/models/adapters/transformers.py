@@ -17,7 +17,7 @@ from typing import Any
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
-from bgbias.models.adapters._library import load_source, folder_or_page, import_extra, silence
+from bgbias.models.adapters._library import folder_or_page, import_extra, load_source, silence
 from bgbias.models.adapters._network import adapt_network, attempt, fill, pool
 from bgbias.models.adapters._preparation import Preparation, read_processor, usual
 

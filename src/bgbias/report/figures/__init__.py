@@ -5,7 +5,7 @@ A file says of its figure
 ``PLACE``            where it stands among the others;
 ``ABOUT``            a sentence or two for the report's page; without it, the first paragraph of the file's docstring;
 ``wanted(study)``    whether it makes sense for the grid; a figure without this function does for all;
-``reads(study)``     role to ``Made``: the files that it is drawn from, and which nodes make those;
+``reads(study)``     role to ``StepOutput``: the files that it is drawn from, and which nodes make those;
 ``settings(study)``  what else it depends on; without this function: on nothing else;
 ``draw(study)``      the figure, by matplotlib.
 

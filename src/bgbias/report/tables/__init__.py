@@ -8,7 +8,7 @@ A file says of its table
 ``LEGEND``                 the lines below it on a terminal; ours stand in ``report/legends.j2``;
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
-``reads(study)``           role to ``Made``: the files that it is made from, and which nodes make those (``report.sources``);
+``reads(study)``           role to ``StepOutput``: the files that it is made from, and their nodes (``report.sources``);
 ``settings(study)``        what else its numbers and its caption depend on;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
 ``caption(study, table, excluded)``

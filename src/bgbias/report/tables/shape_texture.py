@@ -92,8 +92,8 @@ def table(
     learned: Mapping[str, dict[str, Any]] | None = None,
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 14 from queries.parquet; ``pretraining_columns`` as the function of this
-    name gives it, ``chance`` as ``chance_levels`` does of each dataset.
+    """Table 14 from queries.parquet; ``learned`` as ``pretraining_columns`` gives it,
+    ``chance`` as ``chance_levels`` does of each dataset.
 
     Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
     ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
