@@ -20,8 +20,8 @@ from PIL import Image, ImageDraw, ImageFilter
 
 from benchmarks._scratch import scratch_folder
 from bgbias import seeds
-from bgbias.backgrounds import drawn as procedural
 from bgbias.backgrounds import draws
+from bgbias.backgrounds import generated as procedural
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
@@ -32,7 +32,7 @@ from bgbias.files.archives import members
 from bgbias.files.pictures import is_picture
 from bgbias.files.store import writing
 from bgbias.images.inpainting import remove_object
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.training.batches import TrainingPhotos
 
@@ -94,7 +94,7 @@ def training(made: Files, size: int, replaced: bool = True, device: str = "cpu")
     photos, masks = _prepared(made)
     if not replaced:
         return TrainingPhotos(_table(ids), photos, size, device=device)
-    pool = prepared.pictures(made.folder / "pool.zip", SIDE, made.folder)
+    pool = picture_cache.pictures(made.folder / "pool.zip", SIDE, made.folder)
     return TrainingPhotos(_table(ids), photos, size, masks, frozenset(ids), pool, device)
 
 
@@ -102,9 +102,9 @@ def evaluation(made: Files, size: int, count: int | None = None) -> EvaluationPh
     """The same as a test set, with what replaces its backgrounds; only the first ``count`` photos if given."""
     ids = [p.stem for p in made.photos][:count]
     store = made.folder / "pool.zip"
-    pool = Pool(prepared.pictures(store, SIDE, made.folder), draws.sizes(store))
+    pool = Pool(picture_cache.pictures(store, SIDE, made.folder), draws.sizes(store))
     photos, masks = _prepared(made)
-    inpainted = prepared.combined(f"inpainted-{SIDE}", made.folder, photos, masks, remove_object)
+    inpainted = picture_cache.combined(f"inpainted-{SIDE}", made.folder, photos, masks, remove_object)
     return EvaluationPhotos(_table(ids), photos, size, masks, frozenset(ids), pool, inpainted)
 
 
@@ -113,10 +113,10 @@ def views(draws: int) -> tuple[View, ...]:
     return conditions.views((conditions.CLEAN, conditions.RANDOM_BACKGROUND), draws)
 
 
-def _prepared(made: Files) -> tuple[prepared.Pictures, prepared.Pictures]:
+def _prepared(made: Files) -> tuple[picture_cache.Pictures, picture_cache.Pictures]:
     return (
-        prepared.pictures(made.folder / "photos.zip", SIDE, made.folder),
-        prepared.pictures(made.folder / "masks.zip", SIDE, made.folder, "L"),
+        picture_cache.pictures(made.folder / "photos.zip", SIDE, made.folder),
+        picture_cache.pictures(made.folder / "masks.zip", SIDE, made.folder, "L"),
     )
 
 

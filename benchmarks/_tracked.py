@@ -11,7 +11,7 @@ from statistics import median
 from benchmarks._report import Record, machine
 from bgbias.errors import UserError
 from bgbias.progress import say
-from bgbias.tracking import follow, store
+from bgbias.tracking import store, watch
 
 
 def log(records: Sequence[Record]) -> None:
@@ -19,7 +19,7 @@ def log(records: Sequence[Record]) -> None:
     if not records:
         return
     try:
-        with store.experiment(follow.default_uri(Path.cwd()), "speed") as experiment:
+        with store.experiment(watch.default_uri(Path.cwd()), "speed") as experiment:
             _log(experiment, records)
     except UserError as error:
         say(f"{error}")

@@ -18,7 +18,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias import plugins, seeds
-    from bgbias.compute.overlap import to_device
+    from bgbias.compute.transfer import to_device
     from bgbias.models.backbones.mobilenet_v2 import FACTS, Params
     from bgbias.models.model import build_model
     from bgbias.training import loop

@@ -21,10 +21,10 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
     from benchmarks import _album
     from bgbias.images import pixels
-    from bgbias.photos import prepared
+    from bgbias.photos import picture_cache
 
     made = _album.album(2 if tiny else 64, 1)
-    kept = prepared.pictures(made.folder / "photos.zip", _album.SIDE, made.folder)
+    kept = picture_cache.pictures(made.folder / "photos.zip", _album.SIDE, made.folder)
     encoded = [(p.read_bytes(), p.name) for p in made.photos]
     small = []
     for picture in kept:

@@ -85,7 +85,7 @@ class Grid:
     """Copies of one cell's records under other seeds, written as its nodes write them."""
 
     def __init__(self, made: Path, folder: Path) -> None:
-        from bgbias.files import sealed
+        from bgbias.files import json_checksum
 
         self.folder = folder
         shutil.copytree(made, folder, dirs_exist_ok=True)
@@ -94,17 +94,19 @@ class Grid:
             for node, name in {n: "run" if n == "train" else n for n in NODES}.items()
         }
         self.records = {node: path.relative_to(folder) for node, path in found.items()}
-        self.values = {node: json.dumps(sealed.read(path)) for node, path in found.items()}
+        self.values = {node: json.dumps(json_checksum.read(path)) for node, path in found.items()}
         self.digests = [json.loads(text)["digest"] for text in self.values.values()]
 
     def record(self, node: str, seed: int) -> tuple[Path, dict[str, Any]]:
-        from bgbias.files import sealed
+        from bgbias.files import json_checksum
 
         text = self.values[node].replace("seed0", f"seed{seed}").replace('"seed": 0', f'"seed": {seed}')
         for digest in self.digests:
             text = text.replace(digest, hashlib.sha256(f"{digest} {seed}".encode()).hexdigest()[:16])
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        value = {k: v for k, v in json.loads(text).items() if k not in (sealed.SEAL, sealed.SEALED)}
+        value = {
+            k: v for k, v in json.loads(text).items() if k not in (json_checksum.SEAL, json_checksum.SEALED)
+        }
         value |= {"started": now, "finished": now, "pid": os.getpid()}
         return self.folder / str(self.records[node]).replace("seed0", f"seed{seed}"), value
 
@@ -133,14 +135,14 @@ class Grid:
             file.write(f"{epoch},{1 / epoch:.4f},{0.5 - 0.3 / epoch:.4f},1.5,0.5\n")
 
     def end(self, node: str, seed: int, weights: bool = True) -> None:
-        from bgbias.files import sealed
+        from bgbias.files import json_checksum
 
         path, value = self.record(node, seed)
         path.parent.mkdir(parents=True, exist_ok=True)
         if node == "train" and weights:
             for output in value["outputs"]:
                 shutil.copy(self.folder / output.replace(f"seed{seed}", "seed0"), self.folder / output)
-        sealed.write(path, value)
+        json_checksum.write(path, value)
         self.running(node, seed).unlink(missing_ok=True)
         (self.folder / value["vitals_file"]).unlink(missing_ok=True)
 

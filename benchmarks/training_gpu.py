@@ -24,7 +24,7 @@ AT_LEAST, BUSY = 0.95, 90.0
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
-    from bgbias.compute.overlap import to_device
+    from bgbias.compute.transfer import to_device
     from bgbias.models.backbones import bn_inception
     from bgbias.models.backbones import tiny as small
     from bgbias.training.batches import Epochs

@@ -17,7 +17,7 @@ from bgbias.files.archives import members
 from bgbias.images import pixels
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.images.quilting import texture
-from bgbias.training import tiles
+from bgbias.training import patch_negatives
 from bgbias.training.methods import _negatives
 
 OUT = Path("docs/negatives.png")
@@ -51,10 +51,10 @@ def main(shared: Path) -> None:
     columns = {
         "photo": photos,
         "mask": 255 * masks.expand_as(photos),
-        "patch_ns": tiles.patches(photos, sides.smallest, sides.largest, drawn),
+        "patch_ns": patch_negatives.patches(photos, sides.smallest, sides.largest, drawn),
         "texture_ns": tensor([texture(p.permute(1, 2, 0).byte().numpy()) for p in photos]),
-        "bgneg": tiles.cover_objects(photos, masks, *around, False, drawn)[0],
-        "bgneg_rect": tiles.cover_objects(photos, masks, *around, True, drawn)[0],
+        "bgneg": patch_negatives.cover_objects(photos, masks, *around, False, drawn)[0],
+        "bgneg_rect": patch_negatives.cover_objects(photos, masks, *around, True, drawn)[0],
     }
     pictures = [
         made[i].permute(1, 2, 0).round().byte().numpy()

@@ -327,12 +327,12 @@ def test_a_functions_attribution_lies_where_it_looks() -> None:
 
 
 def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
-    from bgbias.auditing import looks
+    from bgbias.auditing import attribution_scores
     from bgbias.models import adapters
 
     options = {"size": 64, "resize": 64, "device": "cpu"}
     model = adapters.load(convolution(), adapters.Options(**options))  # type: ignore[arg-type]
-    how, look_at = looks.looking(model)
+    how, look_at = attribution_scores.looking(model)
     scores = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], names=["mug"])
     expected = normalise(torch.from_numpy(look_at(array(SHOWN[0]), ("", "mug"))))
     mask = torch.from_numpy(array("mug_0_mask.png", "L") / 255)

@@ -11,7 +11,7 @@ from pathlib import Path
 from chromium import Page, browsing
 from mlflow_servers import free_port, mlflow_server
 
-from bgbias.tracking import entries, follow
+from bgbias.tracking import entries, watch
 from bgbias.tracking import store as mlflow_store
 
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ def take(page: Page, address: Callable[[str], str], name: str) -> Path:
 
 if __name__ == "__main__":
     grid = sys.argv[1] if len(sys.argv) > 1 else "demo"
-    store = follow.default_uri(Path.cwd())
+    store = watch.default_uri(Path.cwd())
     with mlflow_store.experiment(store, grid) as found:
         experiment = found.identity
     with (

@@ -19,7 +19,7 @@ from PIL import Image
 
 import bgbias
 from bgbias import plugins, seeds
-from bgbias.backgrounds import drawn
+from bgbias.backgrounds import generated
 from bgbias.datasets import toy
 from bgbias.files.pictures import is_picture
 from bgbias.images import drawn_masks, pixels
@@ -185,7 +185,7 @@ def write_toys(folder: Path) -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(data or b"")
     (folder / "walls").mkdir()
-    for name, wall in drawn.pictures("gradients", 20, "test", TOY_SIDE):
+    for name, wall in generated.pictures("gradients", 20, "test", TOY_SIDE):
         (folder / "walls" / f"{name}.png").write_bytes(pixels.encode_png(wall))
 
 

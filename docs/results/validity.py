@@ -20,7 +20,7 @@ from scipy.stats import rankdata, spearmanr
 import bgbias
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.report import look, names
+from bgbias.report import names, style
 from bgbias.report.columns import against_plain, with_interval
 from bgbias.report.pages import markdown
 from bgbias.results import comparison, places, publication
@@ -413,8 +413,8 @@ def draw() -> None:
     of = Sums("main")
     drops = of.drops(np.arange(len(of.products)))
     per_product = dict(zip(COLUMNS, of.sums.sum(0), strict=True))
-    with look.style():
-        figure = look.blank(look.WIDTH, 3.6, layout="constrained")
+    with style.style():
+        figure = style.blank(style.WIDTH, 3.6, layout="constrained")
         panels = figure.subplots(1, 2, sharey=True)
         titles = {"a": "on the paper's backgrounds (a)", "b": "on the other visit's backgrounds (b)"}
         for axes, (composite, title) in zip(panels, titles.items(), strict=True):
@@ -422,12 +422,12 @@ def draw() -> None:
                 name: 100 * (1 - per_product[after] / per_product[before])
                 for name, (before, after) in DROPS.items()
             }
-            axes.plot([-100, 100], [-100, 100], color=look.RULE, linewidth=0.8, zorder=0)
+            axes.plot([-100, 100], [-100, 100], color=style.RULE, linewidth=0.8, zorder=0)
             axes.scatter(
-                faint[composite], faint["natural"], s=10, color=look.PALETTE[0], alpha=0.3, linewidths=0
+                faint[composite], faint["natural"], s=10, color=style.PALETTE[0], alpha=0.3, linewidths=0
             )
             axes.scatter(
-                100 * drops[composite], 100 * drops["natural"], s=26, color=look.PALETTE[1], linewidths=0
+                100 * drops[composite], 100 * drops["natural"], s=26, color=style.PALETTE[1], linewidths=0
             )
             axes.set(xlim=(-5, 100), ylim=(-5, 100), xlabel=f"composite drop, %: {title}")
         panels[0].set_ylabel("natural drop, %: gallery of the other visit")

@@ -33,7 +33,7 @@ from bgbias.masks.maskers import grabcut
 from bgbias.masks.quality import EMPTY_BELOW, FULL_ABOVE, area
 from bgbias.models.inference import for_inference
 from bgbias.nodes._models import model_of
-from bgbias.photos.prepared import Pictures
+from bgbias.photos.picture_cache import Pictures
 from bgbias.report import columns, names
 from bgbias.report.pages import markdown
 from bgbias.results import rows, uncertainty

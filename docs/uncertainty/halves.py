@@ -17,7 +17,7 @@ from scipy.special import stdtrit
 
 import bgbias
 from bgbias.datasets import toy
-from bgbias.evaluation.left_out import change_for_others, deep_enough
+from bgbias.evaluation.exclusion import change_for_others, deep_enough
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bgbias import plugins
     from bgbias.api import Ranking, attribute, corrupt, embed, explain, load, rank
     from bgbias.attribution.explanation import Explanation
-    from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.comparison import ComparedAudits
     from bgbias.auditing.finished import Audit
     from bgbias.auditing.request import audit
     from bgbias.errors import UserError
@@ -45,7 +45,7 @@ else:
     _ELSEWHERE = {
         "Audit": "auditing.finished",
         "audit": "auditing.request",
-        "ComparedAudits": "auditing.compared",
+        "ComparedAudits": "auditing.comparison",
         "Embedder": "evaluation.embedder",
         "Estimate": "results.uncertainty",
         "Explanation": "attribution.explanation",

@@ -86,7 +86,7 @@ def embed(
     >>> np.linalg.norm(colours, axis=1).round(6)
     array([1., 1.], dtype=float32)
     """
-    from bgbias.auditing import embedded
+    from bgbias.auditing import embedding
     from bgbias.evaluation.embedder import Embedder
     from bgbias.files.atomic import replacing
     from bgbias.models.adapters._pictures import embed_whole, is_function
@@ -103,7 +103,7 @@ def embed(
         vectors = embed_whole(cast("Embedding", model), pictures, batch_size or BATCH)
     else:
         loaded = _adapt(model, settings)
-        vectors = embedded.vectors(loaded, (np.asarray(loaded.look(picture)) for picture in pictures))
+        vectors = embedding.vectors(loaded, (np.asarray(loaded.look(picture)) for picture in pictures))
     if out is not None:
         with replacing(Path(out)) as temporary, temporary.open("wb") as file:
             np.save(file, vectors)

@@ -10,7 +10,7 @@ from snakemake_interface_logger_plugins.base import LogHandlerBase
 from snakemake_interface_logger_plugins.common import LogEvent
 
 if TYPE_CHECKING:
-    from bgbias.engine.live import Screen
+    from bgbias.engine.progress_screen import Screen
 
 NOTHING = "Nothing to be done"
 
@@ -29,7 +29,7 @@ class LogHandler(LogHandlerBase):
         """Begun when it is needed, by the bgbias of the Snakefile's own checkout. Snakemake imports this
         file before, whatever it runs.
         """
-        from bgbias.engine.live import Screen
+        from bgbias.engine.progress_screen import Screen
 
         return Screen()
 

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 from saliency_graphs import graph
 
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from tests.support import commands, toy_folder
 
@@ -114,7 +114,7 @@ def test_contact_sheets_hold_four_pictures_a_query(audited: tuple[Path, str]) ->
 def test_photos_are_not_written_to_and_nothing_unfinished_is_left(audited: tuple[Path, str]) -> None:
     out, _ = audited
     assert {p.suffix for p in (out.parent / "photos").rglob("*") if p.is_file()} == {".png"}
-    names = set(workplace.WRITTEN) - {"doubtful.jpg"}
+    names = set(workdir.WRITTEN) - {"doubtful.jpg"}
     assert {p.name for p in out.iterdir()} == names | {"audit.json", ".finished.npz", ".lock"}
 
 
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with (
         pytest.raises(UserError, match=r"out cannot be made \(Not a directory\); name another folder"),
-        workplace.working(tmp_path / "file" / "out", "0", np.zeros((2, 3))),
+        workdir.working(tmp_path / "file" / "out", "0", np.zeros((2, 3))),
     ):
         pass
 

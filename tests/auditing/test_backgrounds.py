@@ -10,7 +10,7 @@ from PIL import ExifTags, Image
 
 from bgbias.auditing import backgrounds
 from bgbias.auditing.backgrounds import find
-from bgbias.backgrounds import drawn
+from bgbias.backgrounds import generated
 from bgbias.backgrounds.draws import Draw
 from bgbias.errors import UserError
 from bgbias.images import pixels
@@ -39,13 +39,13 @@ def test_one_picture_is_no_pool(tmp_path: Path) -> None:
 def test_drawn_ones_are_drawn_once_on_a_computer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
     monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2, "colours": 1})
-    real, times = drawn.pictures, list[str]()
+    real, times = generated.pictures, list[str]()
 
     def counted(kind: str, *rest: object) -> object:
         times.append(kind)
         return real(kind, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(drawn, "pictures", counted)
+    monkeypatch.setattr(generated, "pictures", counted)
     first = find(None)
     assert find(None) == first
     assert times == ["gradients", "colours"]

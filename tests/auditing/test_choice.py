@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bgbias.auditing.compared import SENTENCES
+from bgbias.auditing.comparison import SENTENCES
 from bgbias.report import prose
 from bgbias.results.comparison import TRUSTED_TAU, Choice, Stability
 from bgbias.results.uncertainty import Estimate

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bgbias.auditing import embedded, forecast
-from bgbias.auditing.question import AuditConfig, Question
+from bgbias.auditing import embedding, forecast
+from bgbias.auditing.config import AuditConfig, Question
 from bgbias.auditing.resumable import ResumableRows, open_memmap
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
@@ -61,17 +61,17 @@ def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
 
 
 def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path) -> None:
-    assert embedded.photos_left(tmp_path, 130) == 130
-    folder = tmp_path / embedded.FOLDER
+    assert embedding.photos_left(tmp_path, 130) == 130
+    folder = tmp_path / embedding.FOLDER
     folder.mkdir()
-    there = open_memmap(folder / embedded.DONE, np.uint8, (130,))
-    assert embedded.photos_left(tmp_path, 130) == 130
+    there = open_memmap(folder / embedding.DONE, np.uint8, (130,))
+    assert embedding.photos_left(tmp_path, 130) == 130
     there[3:67] = 1
-    assert embedded.photos_left(tmp_path, 130) == 66
-    assert embedded.objects_left(tmp_path, 100) == 100
-    rows = ResumableRows(tmp_path / embedded.CROSSED, "vectors", np.float32, (7, 2, 3))
+    assert embedding.photos_left(tmp_path, 130) == 66
+    assert embedding.objects_left(tmp_path, 100) == 100
+    rows = ResumableRows(tmp_path / embedding.CROSSED, "vectors", np.float32, (7, 2, 3))
     rows[4] = np.ones((2, 3))
-    assert embedded.objects_left(tmp_path, 100) == 6
+    assert embedding.objects_left(tmp_path, 100) == 6
 
 
 # Layers whose values the gradients of 25 noisy photos keep: more than all the rest takes.

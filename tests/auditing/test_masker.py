@@ -16,7 +16,7 @@ from saliency_graphs import graph
 
 from bgbias.auditing import masker
 from bgbias.errors import UserError
-from bgbias.masks.kept import KeptMasks
+from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.policy import Mask
 from bgbias.masks.saliency import SaliencyMasker

@@ -16,7 +16,7 @@ from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.report import html
 from tests.support import toy_folder
 
@@ -149,10 +149,10 @@ def test_a_browser_shows_all_of_it(page: Path) -> None:
 
 def test_a_title_has_no_folders_of_a_disk() -> None:
     names = ("/models/mine.py:build", "mine.py:build", "timm:resnet50", "facebook/dinov2-small")
-    assert [*map(workplace.strip_folders, names)] == ["mine.py:build", *names[1:]]
+    assert [*map(workdir.strip_folders, names)] == ["mine.py:build", *names[1:]]
     typed = "bgbias audit /photos/shop --masks=/photos/masks --model my/model.py:build"
     shown = "bgbias audit shop --masks=masks --model my/model.py:build"
-    assert workplace.strip_folders(typed) == shown
+    assert workdir.strip_folders(typed) == shown
 
 
 def test_every_section_is_linked_at_the_top_and_every_file_at_the_end(page: Path) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import bgbias
-from bgbias.auditing.compared import render
+from bgbias.auditing.comparison import render
 from bgbias.errors import UserError
 from bgbias.photos.tables import NamedColumns
 from bgbias.results.places import AcrossPlaces

@@ -15,7 +15,7 @@ import pytest
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing.compared import compare, group, read, render
+from bgbias.auditing.comparison import compare, group, read, render
 from bgbias.errors import UserError
 from bgbias.models import adapters
 from tests.support import commands, toy_folder

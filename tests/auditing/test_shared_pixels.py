@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bgbias.auditing import audit, backgrounds, workplace
+from bgbias.auditing import audit, backgrounds, workdir
+from bgbias.auditing.config import AuditConfig, Question
 from bgbias.auditing.photos import choose, look_at
-from bgbias.auditing.question import AuditConfig, Question
 from bgbias.models.adapters import Adapted, Options, load
 from tests.support import toy_folder
 
@@ -36,7 +36,7 @@ def pixels(folder: Path) -> dict[Path, int]:
 def test_a_second_model_of_the_same_look_reads_the_pixels_of_the_first(
     question: Question, tmp_path: Path
 ) -> None:
-    with workplace.sharing_pixels(tmp_path) as place:
+    with workdir.sharing_pixels(tmp_path) as place:
         audit.run(question, model(1), tmp_path / "first", place)
         first = pixels(place)
         assert len({path.parent for path in first}) == 1

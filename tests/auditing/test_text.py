@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bgbias.auditing import findings, measured, slices
+from bgbias.auditing import findings, result, slices
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.crossing import Shares
@@ -59,7 +59,7 @@ def labelled(
     steps = [
         {"setting": setting, "step": step} | ends(pasting if step == "pasting" else POINTS)
         for setting in ("query", "symmetric")
-        for step in measured.TITLES["steps"]
+        for step in result.TITLES["steps"]
     ]
     classes = {
         "class_name": [f"shop/{n}" for n in "abcdefghi"[: len(sizes)]],
@@ -115,7 +115,7 @@ def an_audit(found: Any = None, **changes: Any) -> Any:
         "ties": 0,
         "doubtful": (),
     }
-    return measured.AuditResult(**parts | changes)
+    return result.AuditResult(**parts | changes)
 
 
 def test_without_classes_the_verdict_is_what_moves() -> None:
@@ -388,7 +388,7 @@ def test_classes_say_how_many_masks_are_unsure_where_some_are() -> None:
 
 
 def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
-    names = [name for name in measured.TITLES["levels"] if name in findings.PATH]
+    names = [name for name in result.TITLES["levels"] if name in findings.PATH]
     assert tuple(names) == findings.PATH
 
 
@@ -409,7 +409,7 @@ def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
 def test_remarks_of_masks_count_what_is_lost() -> None:
     def remarks(**changes: Any) -> list[str]:
         counts = {"guesses": "", "lost": 0, "photos": 9, "unseen": 0, "empty": 0, "full": 0, "absent": 0}
-        return prose.fill_macro(measured.SENTENCES, "mask_remarks", **counts | changes)
+        return prose.fill_macro(result.SENTENCES, "mask_remarks", **counts | changes)
 
     assert remarks() == []
     guessed, lost, unseen = remarks(guesses="A guess", lost=3, empty=1, absent=2, unseen=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bgbias import seeds
-from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
+from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 

@@ -19,7 +19,7 @@ from project import ROOT, copy_settings
 
 from benchmarks import Contender, Figure, Measured, _album, _bench, _growth, _process, _report, _rounds, peer
 from bgbias import plugins
-from bgbias.backgrounds import drawn as procedural
+from bgbias.backgrounds import generated as procedural
 from bgbias.errors import UserError
 from bgbias.images import pixels
 

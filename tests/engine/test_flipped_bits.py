@@ -15,7 +15,7 @@ from bgbias import seeds
 from bgbias.engine import freshness, graph, records
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
@@ -108,11 +108,11 @@ def test_every_bit_of_a_record_counts(tmp_path: Path) -> None:
     """Even those that leave its meaning as it is: another space, 1e5 for 1E5."""
     path = tmp_path / "record.json"
     value = {"digest": "0" * 16, "seconds": 1e-7, "spec": {"name": "Mühle", "of": [None, True]}}
-    sealed.write(path, value)
-    assert sealed.read(path).items() > value.items()
+    json_checksum.write(path, value)
+    assert json_checksum.read(path).items() > value.items()
     for bit in range(8 * path.stat().st_size):
         with flipped(path, bit), pytest.raises(ValueError, match=r"."):
-            sealed.read(path)
+            json_checksum.read(path)
 
 
 def test_what_is_damaged_or_cannot_vouch_for_itself_is_made_again(study: Study) -> None:
@@ -124,7 +124,9 @@ def test_what_is_damaged_or_cannot_vouch_for_itself_is_made_again(study: Study) 
     stale = {f.node.label: f.why for f in settled if f.state == "stale"}
     assert stale == {third.label: f"{table} has changed", fourth.label: "its record is damaged"}
     # Records of earlier versions: what they tell of masks and durations still serves.
-    kept = {k: v for k, v in records.read(figure).items() if k not in (sealed.SEAL, sealed.SEALED)}
+    kept = {
+        k: v for k, v in records.read(figure).items() if k not in (json_checksum.SEAL, json_checksum.SEALED)
+    }
     write_json(figure, kept)
     assert records.read(figure) == kept
     assert records.read_current(study, fourth) == {}

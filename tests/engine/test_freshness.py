@@ -19,7 +19,7 @@ from bgbias.engine import freshness, graph
 from bgbias.engine.freshness import Finding
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.files import checksums, code, sealed
+from bgbias.files import checksums, code, json_checksum
 from bgbias.nodes import table
 from bgbias.report import grid_page
 from bgbias.study import params
@@ -64,7 +64,7 @@ def stale(findings: Iterable[Finding]) -> dict[str, str]:
 
 def is_aside(study: Study, node: Node) -> bool:
     path = node.record(study)
-    return sealed.aside(path).exists() and not path.exists()
+    return json_checksum.aside(path).exists() and not path.exists()
 
 
 def delete(study: Study, node: Node) -> None:

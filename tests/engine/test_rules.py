@@ -15,7 +15,7 @@ from bgbias.engine import graph, rules
 from bgbias.engine.node import TOGETHER, Limits, Node
 from bgbias.engine.rules import Rules
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
 def test_what_was_set_aside_makes_its_job_run_and_what_is_forced_draws_followers_along(made: Rules) -> None:
     nodes = graph.in_order(made.study)
     train = next(n for n in nodes if n.name == "train")
-    sealed.aside(train.record(made.study)).touch()
+    json_checksum.aside(train.record(made.study)).touch()
     read = made.inputs("train", train.wildcards, frozenset(), check=False)
-    assert [path for path, draws in read if draws] == [sealed.aside(train.record(made.study))]
+    assert [path for path, draws in read if draws] == [json_checksum.aside(train.record(made.study))]
     cell = next(n for n in nodes if n.name == "score" and n.cell == train.cell)
     read = made.inputs("evaluate", cell.wildcards, {"train"}, check=False)
     assert {path.name for path, draws in read if draws} == {"model.safetensors", "run.json"}

@@ -19,7 +19,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import inpainting, pixels
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 
 SIDE, CROP = 40, 32
@@ -48,9 +48,9 @@ def split(tmp_path: Path) -> EvaluationPhotos:
     rows = [[f"{n}.png", c, "class", "test", "own|test", str(100 + n)] for n, c in enumerate(CLASSES)]
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
     folder = tmp_path / "prepared"
-    opened = prepared.pictures(tmp_path / "photos.zip", SIDE, folder)
-    opened_masks = prepared.pictures(tmp_path / "masks.zip", SIDE, folder, "L")
-    filled = prepared.combined("inpainted", folder, opened, opened_masks, inpainting.remove_object)
+    opened = picture_cache.pictures(tmp_path / "photos.zip", SIDE, folder)
+    opened_masks = picture_cache.pictures(tmp_path / "masks.zip", SIDE, folder, "L")
+    filled = picture_cache.combined("inpainted", folder, opened, opened_masks, inpainting.remove_object)
     trusted = frozenset(f"{n}.png" for n in range(len(CLASSES)) if n not in (UNTRUSTED, 4))
     return EvaluationPhotos(table, opened, CROP, opened_masks, trusted, inpainted=filled)
 
@@ -122,7 +122,7 @@ def test_a_copy_lends_no_background_to_its_original(tmp_path: Path, condition: s
             store.add(f"{n}.png", pixels.encode_png(picture(shown, SIDE, SIDE, 3)))
     rows = [[f"{n}.png", n // 3, "class", "test", "own|test", str(n)] for n in range(6)]
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    opened = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    opened = picture_cache.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
     photos = EvaluationPhotos(table, opened, CROP, usable=frozenset(table.ids))
     assert photos.originals.tolist() == [0, 0, 2, 0, 4, 5]
     assert replace(photos, same_view={"4.png": "2.png"}).originals.tolist() == [0, 0, 2, 0, 2, 5]
@@ -171,7 +171,7 @@ def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) 
     with writing(tmp_path / "photos.zip") as store:
         for name in "ab":
             store.add(f"{name}.png", pixels.encode_png(picture(0, SIDE, SIDE, 3)))
-    photos = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    photos = picture_cache.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
     calls = []
 
     def make(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -179,8 +179,8 @@ def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) 
         return photo - mask[..., None]
 
     for name in ("masks", "masks", "others"):
-        masks = prepared.pictures(tmp_path / f"{name}.zip", SIDE, tmp_path, "L")
-        made = prepared.combined("made", tmp_path, photos, masks, make)
+        masks = picture_cache.pictures(tmp_path / f"{name}.zip", SIDE, tmp_path, "L")
+        made = picture_cache.combined("made", tmp_path, photos, masks, make)
         assert made.ids == ["a.png"]
     assert calls == [255, 0]
     np.testing.assert_array_equal(made.get("a.png"), photos.get("a.png"))
@@ -190,10 +190,10 @@ def test_a_mask_of_another_size_is_told(tmp_path: Path) -> None:
     for name, shape in (("photos", (SIDE, SIDE, 3)), ("masks", (SIDE, SIDE + 9))):
         with writing(tmp_path / f"{name}.zip") as store:
             store.add("a.png", pixels.encode_png(picture(0, *shape)))
-    photos = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
-    masks = prepared.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
+    photos = picture_cache.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    masks = picture_cache.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
     with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
-        prepared.combined("made", tmp_path, photos, masks, inpainting.remove_object)
+        picture_cache.combined("made", tmp_path, photos, masks, inpainting.remove_object)
 
 
 def test_every_control_says_what_it_is() -> None:

@@ -22,7 +22,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.models.settings import How
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.report.tables.crossing import expected_worst
 
@@ -59,8 +59,8 @@ def split(tmp_path: Path) -> EvaluationPhotos:
             photos.add(f"{n}.png", pixels.encode_png(picture))
             masks.add(f"{n}.png", pixels.encode_png(mask))
     rows = [[f"{n}.png", n % 2, "class", "test", "own|test", str(100 + n)] for n in range(6)]
-    opened = prepared.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
-    masks_opened = prepared.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
+    opened = picture_cache.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
+    masks_opened = picture_cache.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
     pool = Pool([seeds.generator("pool", b).integers(0, 256, (50, 60, 3), dtype=np.uint8) for b in range(4)])
     trusted = frozenset(f"{n}.png" for n in (0, 1, 3, 4, 5))
     table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))

@@ -17,7 +17,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
 from bgbias.files.store import writing
 from bgbias.images import pixels
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.report.tables import shape_texture
 from bgbias.results import rows
@@ -49,8 +49,8 @@ def opened(folder: Path, classes: tuple[int, ...], trusted: set[int], size: int 
             photos.add(f"{n}.png", pixels.encode_png(photo(n)))
             masks.add(f"{n}.png", pixels.encode_png(mask(n)))
     lines = [[f"{n}.png", c, "class", "test", "own|test", str(100 + n)] for n, c in enumerate(classes)]
-    made = prepared.pictures(folder / "photos.zip", SIDE, folder / "prepared")
-    of_masks = prepared.pictures(folder / "masks.zip", SIDE, folder / "prepared", "L")
+    made = picture_cache.pictures(folder / "photos.zip", SIDE, folder / "prepared")
+    of_masks = picture_cache.pictures(folder / "masks.zip", SIDE, folder / "prepared", "L")
     table = ImageTable(pd.DataFrame(lines, columns=list(COLUMNS)))
     return EvaluationPhotos(table, made, size, of_masks, frozenset(f"{n}.png" for n in trusted))
 
@@ -106,8 +106,8 @@ def alone(folder: Path, own: np.ndarray) -> Photo:
     for name, picture in (("photos", places), ("masks", own)):
         with writing(folder / f"{name}.zip") as store:
             store.add("a.png", pixels.encode_png(picture))
-    made = prepared.pictures(folder / "photos.zip", SIDE, folder)
-    of_masks = prepared.pictures(folder / "masks.zip", SIDE, folder, "L")
+    made = picture_cache.pictures(folder / "photos.zip", SIDE, folder)
+    of_masks = picture_cache.pictures(folder / "masks.zip", SIDE, folder, "L")
     line = ImageTable(pd.DataFrame([["a.png", 0, "c", "test", "own|test", "1"]], columns=list(COLUMNS)))
     return EvaluationPhotos(line, made, SIDE, of_masks).photo(0)
 

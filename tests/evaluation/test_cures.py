@@ -17,13 +17,13 @@ from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import cured, embeddings
+from bgbias.evaluation import cure_eval, embeddings
 from bgbias.evaluation.conditions import random_background
 from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.cures._beside import Joined
+from bgbias.evaluation.masked_photos import masked_views, views_of
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.evaluation.seen import masked_views, views_of
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.models.settings import How
@@ -226,7 +226,7 @@ def test_a_model_is_scored_with_every_cure(study: Study, cell: Cell) -> None:
     assert removed["leace"] == 2  # of three backgrounds
     pictures = _seen(study, ("clean", 0))
     model = _model(study, cell)
-    again = cured.embed(model, pictures, None, How(pooled=cell == PRETRAINED))
+    again = cure_eval.embed(model, pictures, None, How(pooled=cell == PRETRAINED))
     np.testing.assert_allclose(again, before.views["clean", 0], atol=1e-5)
 
 
@@ -238,7 +238,7 @@ def _album(study: Study) -> Album:
     return Album(study, "squares", facts.resize, facts.input_size)
 
 
-def _seen(study: Study, view: tuple[str, int]) -> list[cured.Seen]:
+def _seen(study: Study, view: tuple[str, int]) -> list[cure_eval.Seen]:
     album = _album(study)
     photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
     masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
@@ -262,7 +262,7 @@ def test_a_patch_is_what_the_model_makes_of_its_place_alone(study: Study, cell: 
     )
     seen[2] = (pixels.resize_short(seen[2][0], len(seen[0][0])), None)
     how = How(pooled=cell == PRETRAINED, batch_size=2)
-    found = cured.embed_patches(model, seen, plugins.load("cures", "patchwise"), how)
+    found = cure_eval.embed_patches(model, seen, plugins.load("cures", "patchwise"), how)
     expected = []
     for shown, mask in seen:
         x = model.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None])
@@ -299,7 +299,7 @@ def test_second_pictures_of_validation_photos_are_made_with_the_masks_they_were_
     for row, shown in enumerate(photos.views([cure.DRAWN])):
         own = photos.photo(row)
         seconds.append(chosen.apply(shown, own.mask) if own.trusted else shown)
-    expected = cured.embed(validation.model, [(s, None) for s in seconds], None)
+    expected = cure_eval.embed(validation.model, [(s, None) for s in seconds], None)
     given: list[np.ndarray] = []
 
     def kept(pictures: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -333,7 +333,7 @@ def test_what_is_fitted_has_seen_no_test_photo_and_no_test_background(
     assert pool is not None
     behind = [pool.picture(draw, photos.size) for draw in pool.for_all(3)]
     possible = [photos.photo(row).foreground.before(b) for row in photos.trusted for b in behind]
-    vectors = cured.embed(model, [(p, None) for p in possible], None)
+    vectors = cure_eval.embed(model, [(p, None) for p in possible], None)
     for vector in crossed.reshape(-1, crossed.shape[2]):
         assert np.abs(vectors - vector).max(axis=1).min() < 1e-5
     # Other test photos change nothing of it.
@@ -387,9 +387,9 @@ def test_where_no_object_was_found_the_picture_stays_as_it_is(study: Study) -> N
     whole = pixels.centre_crop(photos.photos.get(photos.table.ids[0]), photos.size)
     model = _model(study, PRETRAINED)
     for name in ("grey", "blurred", "cropped", "object_pooling"):
-        found = cured.embed(model, [(whole, None)], plugins.load("cures", name), How(pooled=True))
+        found = cure_eval.embed(model, [(whole, None)], plugins.load("cures", name), How(pooled=True))
         np.testing.assert_allclose(
-            found, cured.embed(model, [(whole, None)], None, How(pooled=True)), atol=1e-5
+            found, cure_eval.embed(model, [(whole, None)], None, How(pooled=True)), atol=1e-5
         )
 
 

@@ -22,7 +22,7 @@ from bgbias.images.composite import CutOut
 from bgbias.models.inference import embed_views
 from bgbias.models.preprocess import Preprocess
 from bgbias.models.settings import How
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 
 HUNDRED = [(320, 427)] * 100
@@ -80,7 +80,7 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
     sizes = draws.sizes(tmp_path / "pool.zip")
     assert sizes == [(90, 137)]
     small, large = (
-        draws.Pool(prepared.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
+        draws.Pool(picture_cache.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
         for side in (36, 640)
     )
     for item in range(100):
@@ -109,11 +109,11 @@ def photos(folder: Path, pool: Path, order: np.ndarray) -> EvaluationPhotos:
     rows = [[f"{n}.png", n // 2, "class", "test", "own|test", f"{n}.png"] for n in order]
     return EvaluationPhotos(
         ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
-        prepared.pictures(folder / "photos.zip", 36, folder / "prepared"),
+        picture_cache.pictures(folder / "photos.zip", 36, folder / "prepared"),
         32,
-        prepared.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
+        picture_cache.pictures(folder / "masks.zip", 36, folder / "prepared", "L"),
         frozenset(f"{n}.png" for n in range(2, 10)),
-        draws.Pool(prepared.pictures(pool, 36, folder / "prepared"), draws.sizes(pool)),
+        draws.Pool(picture_cache.pictures(pool, 36, folder / "prepared"), draws.sizes(pool)),
     )
 
 
@@ -193,7 +193,7 @@ def test_mask_of_another_size_is_an_error(tmp_path: Path, pool: Path) -> None:
     shown = photos(tmp_path, pool, np.arange(10))
     with writing(tmp_path / "masks.zip") as masks:
         masks.add("5.png", pixels.encode_png(np.zeros((50, 36), np.uint8)))
-    other = prepared.pictures(tmp_path / "masks.zip", 36, tmp_path / "prepared", "L")
+    other = picture_cache.pictures(tmp_path / "masks.zip", 36, tmp_path / "prepared", "L")
     wrong = EvaluationPhotos(shown.table, shown.photos, 32, other, frozenset({"5.png"}), shown.backgrounds)
     with pytest.raises(
         Exception, match=r"mask of '5\.png' is \(50, 36\), its photo \(36, 50\); remake the masks"

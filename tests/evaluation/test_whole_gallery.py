@@ -14,7 +14,7 @@ from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import AP_OTHERS, OTHERS
 from bgbias.evaluation.whole_gallery import WholeRanking, first_ranks, rank_among, rank_photos, rankings
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 
 PHOTOS, PERSONS, DIM = 90, 9, 6
 DISTRACTOR = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.evaluation.left_out import change_for_others, deep_enough
+from bgbias.evaluation.exclusion import change_for_others, deep_enough
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
 

@@ -9,10 +9,10 @@ from bgbias import seeds
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.left_out import drop_shared
+from bgbias.evaluation.exclusion import drop_shared
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.results import decomposition, rows, uncertainty
 
 CLASSES, PER_CLASS, DIM, DRAWS = 24, 8, 24, 3

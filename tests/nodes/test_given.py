@@ -112,7 +112,7 @@ def test_map_is_that_of_its_embeddings_query_by_query(
     assert set(table.index) == {"plain", "pretrained", "untrained"}
 
     # Its controls and cures ask the same queries.
-    for name in tables.enabled_tables(study):
+    for name in tables.list_enabled(study):
         table_node.table(study, name)
         table = formats.read(study.files.at("table_csv", table=name))
         if "queries" in table:

@@ -19,7 +19,7 @@ from torchvision.models import mobilenet_v2
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.files.checksums import sha256
 from bgbias.models import model
 from bgbias.models.norms import batch_norms
@@ -109,7 +109,7 @@ def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str,
     replace(found, usable=np.zeros(len(found.ids), bool)).write(path)
     certified = study.files.at("embed_record", **cell.wildcards)
     known = record(study, "embed_record", **cell.wildcards)
-    sealed.write(certified, known | {"outputs": {str(path): sha256(path)}})
+    json_checksum.write(certified, known | {"outputs": {str(path): sha256(path)}})
     with pytest.raises(
         UserError, match="none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
     ):

@@ -39,10 +39,10 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
 ) -> None:
     with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
         table.table(study, "table3")
-    for name in tables.enabled_tables(study):
+    for name in tables.list_enabled(study):
         table.table(study, name)
     first, second, third = (
-        pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.enabled_tables(study)
+        pd.read_csv(study.files.at("table_csv", table=name)) for name in tables.list_enabled(study)
     )
     shared = [
         "method",
@@ -113,7 +113,7 @@ def test_backbones_as_they_come_end_in_tables_and_figures(
     study = load(tmp_path, raw)
     for node in graph.in_order(study):
         nodes.work(study, [node], **({"device": "cpu"} if node.name in ("embed", "segment", "masks") else {}))
-    assert tables.enabled_tables(study) == ("table1", "table4")
+    assert tables.list_enabled(study) == ("table1", "table4")
     assert freshness.lacking(freshness.examine(study)) is None
     table.show(study)
     assert "Table 1 (" in capsys.readouterr().out

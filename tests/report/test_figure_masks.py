@@ -15,7 +15,7 @@ from bgbias.images import contact_sheet
 from bgbias.masks import policy
 from bgbias.masks.settings import MaskPolicy
 from bgbias.nodes import figure as pictures
-from bgbias.report import look as figures
+from bgbias.report import style as figures
 from bgbias.report.figures.masks import MaskTile, doubtful, figure_masks
 
 

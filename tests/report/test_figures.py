@@ -18,7 +18,7 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import figures as every_figure
-from bgbias.report import look as figures
+from bgbias.report import style as figures
 from bgbias.report.figures import _panels
 from bgbias.report.figures._dots import figure_change
 from bgbias.report.figures._maps import figure_attribution, pictures
@@ -271,7 +271,7 @@ def test_change_is_wanted_where_a_method_is_trained_beside_plain(
 ) -> None:
     raw = described(tmp_path)
     raw["grids"]["small"]["cells"][0] |= {"methods": methods, "pretrained": True}
-    assert ("change" in every_figure.enabled_figures(load(tmp_path, raw))) == wanted
+    assert ("change" in every_figure.list_enabled(load(tmp_path, raw))) == wanted
 
 
 def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:

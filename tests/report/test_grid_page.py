@@ -25,7 +25,7 @@ from bgbias.report import comparisons, grid_page, grid_photos, queries
 from bgbias.report.columns import Row
 from bgbias.report.comparisons import LossBlock
 from bgbias.report.html import whole_intervals
-from bgbias.results.leak import Leak
+from bgbias.results.background_baseline import Leak
 from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
 from bgbias.study import params, plan

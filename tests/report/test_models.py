@@ -54,13 +54,13 @@ def test_datasets_are_compared_each_by_itself() -> None:
 
 def test_a_grid_has_it_where_nothing_is_trained_and_models_differ(tmp_path: Path) -> None:
     raw = described(tmp_path)
-    assert "table15" not in tables.enabled_tables(load(tmp_path, raw))
+    assert "table15" not in tables.list_enabled(load(tmp_path, raw))
     raw["backbones"]["more_pixels"] = {"kind": "pixels"}
     (block,) = raw["grids"]["small"]["cells"]
     block |= {"pretrained": True, "losses": [], "methods": []}
-    assert "table15" not in tables.enabled_tables(load(tmp_path, raw))
+    assert "table15" not in tables.list_enabled(load(tmp_path, raw))
     block["backbones"] = ["pixels", "more_pixels"]
-    assert "table15" in tables.enabled_tables(load(tmp_path, raw))
+    assert "table15" in tables.list_enabled(load(tmp_path, raw))
 
 
 def test_the_caption_says_what_stars_are_corrected_for() -> None:

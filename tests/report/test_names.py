@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from bgbias import plugins
-from bgbias.report import look, names
+from bgbias.report import names, style
 from bgbias.study.cell import PLAIN
 
 LOSS = """
@@ -54,9 +54,9 @@ def test_a_new_file_needs_no_entry_elsewhere(mine: None) -> None:
     assert names.row("my_loss", "other") == "+ Other"
     # Also an entry that is not called after its file is one of it.
     assert (names.method("no_thing"), names.family("no_thing+bgaugment")) == ("No thing", "thing")
-    of_one_file = [look.colour(name) for name in ("thing", "thing_8", "no_thing", PLAIN)]
+    of_one_file = [style.colour(name) for name in ("thing", "thing_8", "no_thing", PLAIN)]
     assert len(set(of_one_file)) == len(of_one_file)
-    assert look.colour("other") in look.OTHERS
+    assert style.colour("other") in style.OTHERS
 
 
 def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: None) -> None:

@@ -112,7 +112,7 @@ def raw_of(folder: Path) -> dict[str, Any]:
 
 
 def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
-    assert tables.enabled_tables(study) == ("table1", "table2", "table3", "table99")
+    assert tables.list_enabled(study) == ("table1", "table2", "table3", "table99")
     new = step("table", table="table99")
     assert new in graph.in_order(study)
     assert graph.reads_from(study, new) == [step("index", dataset="squares")]
@@ -130,7 +130,7 @@ def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
 
 
 def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None:
-    order = figures.enabled_figures(study)
+    order = figures.list_enabled(study)
     assert order[:4] == ("photos", "masks", "photo_bar", "retrieval")
     assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table99")]
     data_nodes(study)
@@ -144,7 +144,7 @@ def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None
     )
     raw = described(tmp_path)
     raw["grids"]["other"] = raw["grids"]["small"]
-    assert "photo_bar" not in figures.enabled_figures(load(tmp_path, raw, "other"))
+    assert "photo_bar" not in figures.list_enabled(load(tmp_path, raw, "other"))
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
@@ -158,12 +158,12 @@ def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
     with pytest.raises(
         UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
     ):
-        tables.enabled_tables(study)
+        tables.list_enabled(study)
 
 
 def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
     for family, node in ((tables, "table"), (figures, "figure")):
-        for name in family.wanted(study):
+        for name in family.list_enabled(study):
             files = step(node, **{node: name}).reads(study).values()
             assert files, name
             assert all(file.output in file.node.declared.OUTPUTS for file in files), name

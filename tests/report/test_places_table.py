@@ -47,7 +47,7 @@ def study(tmp_path: Path) -> Study:
 
 @pytest.mark.usefixtures("small_plugins")
 def test_a_study_says_what_another_place_costs(study: Study) -> None:
-    assert "table16" in tables.enabled_tables(study)
+    assert "table16" in tables.list_enabled(study)
     for part in ("table", "photos"):
         fetch.fetch(study, "shop", part)
     index.index(study, "shop")
@@ -71,4 +71,4 @@ def test_a_study_says_what_another_place_costs(study: Study) -> None:
 
 @pytest.mark.usefixtures("small_plugins")
 def test_only_a_grid_that_asks_for_it_has_the_table(tmp_path: Path) -> None:
-    assert "table16" not in tables.enabled_tables(load(tmp_path, described(tmp_path)))
+    assert "table16" not in tables.list_enabled(load(tmp_path, described(tmp_path)))

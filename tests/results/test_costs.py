@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.report import costs
 from bgbias.study.cell import Cell
 
@@ -52,7 +52,7 @@ def trainings(tmp_path: Path) -> dict[Cell, Path]:
             cell = Cell("toy", "tiny", "contrastive", method, seed)
             paths[cell] = tmp_path / method / f"{seed}.json"
             kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
-            sealed.write(paths[cell], record(10.0 * (1 + place) + seed, **kept))
+            json_checksum.write(paths[cell], record(10.0 * (1 + place) + seed, **kept))
     return paths
 
 
@@ -73,7 +73,7 @@ def test_whoever_trained_beside_other_work_is_not_called_cheap(tmp_path: Path) -
         paths[cell] = tmp_path / f"{method}.json"
         written = record(seconds, seconds, **kept)
         written["epoch_seconds"]["train_processor_seconds"] = [processor, processor]
-        sealed.write(paths[cell], written)
+        json_checksum.write(paths[cell], written)
     found = costs.costs_by_model(paths, iterations=10).set_index("method")["cost_times_plain"]
     assert found.to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
 
@@ -84,7 +84,7 @@ def test_where_seconds_alone_are_known_uneven_epochs_have_no_ratio(tmp_path: Pat
     for method, seconds in (("plain", (10.0, 14.0)), ("bgaugment", (10.0, 10.5)), ("mdprop", (30.0, 31.0))):
         cell = Cell("toy", "tiny", "contrastive", method, 0)
         paths[cell] = tmp_path / f"{method}.json"
-        sealed.write(paths[cell], record(*seconds, **kept))
+        json_checksum.write(paths[cell], record(*seconds, **kept))
     assert costs.costs_by_model(paths, iterations=10)["cost_times_plain"].isna().all()
 
 
@@ -95,7 +95,7 @@ def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_th
     paths = {Cell("toy", "tiny", "contrastive", "plain", seed): tmp_path / f"{seed}.json" for seed in (0, 1)}
     kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
     for path, seconds in zip(paths.values(), ([90.0] * 2, [60.0] * 4), strict=True):
-        sealed.write(path, record(*seconds, **kept))
+        json_checksum.write(path, record(*seconds, **kept))
     (row,) = costs.costs_by_model(paths, iterations=10).to_dict("records")
     assert row["cost_seconds_a_step"] == 6
     assert row["cost_training_minutes"] == 3

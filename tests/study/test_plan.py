@@ -17,7 +17,7 @@ from small_study import described, load
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
 from bgbias.study import params, plan
@@ -263,7 +263,7 @@ def test_weights_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dic
     nodes = [n for n in graph.in_order(study) if n.name in ("masks", "train", "embed")]
     for node in nodes:
         node.record(study).parent.mkdir(parents=True, exist_ok=True)
-        sealed.write(node.record(study), {"spec": graph.spec(study, node.name, **node.keywords)})
+        json_checksum.write(node.record(study), {"spec": graph.spec(study, node.name, **node.keywords)})
     before = fingerprints(study)
     weights.rename(tmp_path / "elsewhere.pth")
     assert fingerprints(study) == before

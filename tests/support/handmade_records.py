@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bgbias.tracking import follow, store
+from bgbias.tracking import store, watch
 
 TRAIN = "train Contrastive + BGAugment, toy_090, seed 0 (small)"
 SCORE = "score Contrastive + BGAugment, toy_090, seed 0 (small)"
@@ -82,7 +82,7 @@ class Project:
         return self.sync_to(self.uri)
 
     def sync_to(self, uri: str) -> tuple[int, int, int]:
-        done = follow.sync([self.data], uri, "demo")
+        done = watch.sync([self.data], uri, "demo")
         return done.created, done.updated, done.unchanged
 
     def runs(self) -> dict[str, Any]:

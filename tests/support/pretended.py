@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bgbias.engine import graph
 from bgbias.engine.node import Node
-from bgbias.files import checksums, code, sealed
+from bgbias.files import checksums, code, json_checksum
 from bgbias.study.params import Study
 
 
@@ -36,8 +36,8 @@ def certify(study: Study, node: Node) -> None:
         "inputs": {str(p): checksums.sha256(p) for p in read if p.exists()},
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},
     }
-    sealed.write(node.record(study), record)
-    sealed.aside(node.record(study)).unlink(missing_ok=True)
+    json_checksum.write(node.record(study), record)
+    json_checksum.aside(node.record(study)).unlink(missing_ok=True)
 
 
 def run(study: Study) -> list[Node]:

@@ -30,7 +30,7 @@ def pictures(batch):
 
 def made(folder: Path, correlation: float = 0.9, classes: int = CLASSES, per_class: int = PER_CLASS) -> None:
     """``photos/<class>/<n>.png``, ``masks/`` alike, ``walls/`` and ``my_model.py``."""
-    from bgbias.backgrounds import drawn
+    from bgbias.backgrounds import generated
     from bgbias.images.pixels import encode_png
 
     params = toy.Params(
@@ -48,6 +48,6 @@ def made(folder: Path, correlation: float = 0.9, classes: int = CLASSES, per_cla
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data or b"")
     (folder / "walls").mkdir()
-    for name, wall in drawn.pictures("gradients", 6, "test", 64):
+    for name, wall in generated.pictures("gradients", 6, "test", 64):
         (folder / "walls" / f"{name}.png").write_bytes(encode_png(wall))
     (folder / "my_model.py").write_text(COLOURS)

@@ -18,7 +18,7 @@ from handmade_records import MODEL, SCORE, TRAIN, Project, chain
 from mlflow_servers import free_port, mlflow_server, postgresql
 from project import PATIENCE
 
-from bgbias.tracking import follow
+from bgbias.tracking import watch
 
 pytestmark = pytest.mark.slow
 
@@ -49,7 +49,7 @@ def wait_until(condition: Callable[[], Any], what: str) -> None:
 def test_a_server_that_goes_away_during_a_run_is_caught_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(follow, "LONGEST_PAUSE", 1.0)
+    monkeypatch.setattr(watch, "LONGEST_PAUSE", 1.0)
     project, port = Project(tmp_path), free_port()
     store = f"sqlite:///{tmp_path / 'server.db'}"
     workflow = subprocess.Popen(["sleep", "36000"])
@@ -58,7 +58,7 @@ def test_a_server_that_goes_away_during_a_run_is_caught_up(
     with ExitStack() as servers, caplog.at_level(logging.WARNING, "bgbias.tracking"):
         uri = servers.enter_context(mlflow_server(tmp_path, store, port))
         mirror = threading.Thread(
-            target=follow.follow, args=([project.data], uri, "demo", workflow.pid, 0.1), daemon=True
+            target=watch.follow, args=([project.data], uri, "demo", workflow.pid, 0.1), daemon=True
         )
         mirror.start()
         try:

@@ -10,10 +10,10 @@ import pytest
 from handmade_records import MODEL, NAME, SCORE, TRAIN, Project, chain
 
 from bgbias.errors import UserError
-from bgbias.report import look
-from bgbias.tracking import follow, store, ui
+from bgbias.report import style
+from bgbias.tracking import store, ui, watch
 from bgbias.tracking.entries import Entry, page
-from bgbias.tracking.follow import Records
+from bgbias.tracking.watch import Records
 
 CELL_KEY = f"demo/cell/{NAME}"
 
@@ -61,7 +61,7 @@ def test_a_models_run_is_named_coloured_and_described_as_the_tables_are(project:
     run = project.runs()[MODEL]
     assert run.info.run_name == "Contrastive + BGAugment, toy_090, seed 0 (small)"
     tags = run.data.tags
-    assert tags["mlflow.runColor"] == look.colour("bgaugment") != look.colour("plain")
+    assert tags["mlflow.runColor"] == style.colour("bgaugment") != style.colour("plain")
     lines = tags["mlflow.note.content"].splitlines()
     heads, values = ([cell.strip() for cell in lines[n].strip("|").split("|")] for n in (2, 4))
     assert dict(zip(heads, values, strict=True)) == {
@@ -112,7 +112,7 @@ def test_the_address_of_the_charts_is_of_the_grid_that_ran_last(project: Project
     later.parent.mkdir(parents=True)
     told = json.loads((project.data / f"runs/demo/models/{NAME}/run.json").read_text())
     later.write_text(json.dumps(told | {"grid": "later", "started": "2025-06-02T12:00:00+00:00"}))
-    follow.sync([project.data], project.uri, "later")
+    watch.sync([project.data], project.uri, "later")
     found = {}
     for grid in ("demo", "later"):
         with store.experiment(project.uri, grid) as experiment:

@@ -13,9 +13,9 @@ import pytest
 from handmade_records import MODEL, NAME, TRAIN, Project, chain
 
 from bgbias.compute import vitals
-from bgbias.tracking import follow
+from bgbias.tracking import watch
 from bgbias.tracking.entries import Entry
-from bgbias.tracking.follow import Records
+from bgbias.tracking.watch import Records
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
             read.append(path)
         return json.loads(path.read_text())
 
-    monkeypatch.setattr(follow.sealed, "read", read_record)
+    monkeypatch.setattr(watch.sealed, "read", read_record)
     assert found.entries() is first
     assert not read
 

@@ -13,7 +13,7 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.files.store import writing
 from bgbias.images import pixels
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.training.batches import Epochs, TrainingPhotos, sample
 from bgbias.training.methods import Batch
@@ -99,9 +99,9 @@ def training(folder: Path, masks: bool, pool: bool, name: str = "photos.zip") ->
     backgrounds = [np.full((50, 40 + n, 3), 10 * n, np.uint8) for n in range(20)]
     return TrainingPhotos(
         ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
-        prepared.pictures(folder / name, 32, folder / "prepared"),
+        picture_cache.pictures(folder / name, 32, folder / "prepared"),
         24,
-        prepared.pictures(folder / "masks.zip", 32, folder / "prepared", "L") if masks else None,
+        picture_cache.pictures(folder / "masks.zip", 32, folder / "prepared", "L") if masks else None,
         frozenset(f"{n}.png" for n in range(10) if n not in (3, 4)) if masks else frozenset(),
         backgrounds if pool else None,
     )

@@ -26,7 +26,7 @@ from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study import plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
-from bgbias.training import tiles
+from bgbias.training import patch_negatives
 from bgbias.training.methods import Batch, Task
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -172,7 +172,7 @@ def test_patches_are_of_the_photos_as_the_model_sees_them() -> None:
     made.replaces_backgrounds = True
     seen = made.photos(given)
     pictures, _ = made.negatives(given, seen, seeds.torch_generator("seen"))
-    assert torch.equal(pictures, tiles.patches(seen, 16, 72, seeds.torch_generator("seen")))
+    assert torch.equal(pictures, patch_negatives.patches(seen, 16, 72, seeds.torch_generator("seen")))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 try:
-    from bgbias.engine import live, resume
+    from bgbias.engine import progress_screen, resume
     from bgbias.engine.rules import Rules
     from bgbias.errors import UserError
     from bgbias.progress import say
@@ -48,7 +48,7 @@ if workflow.is_main_process and "--lint" not in sys.argv:
     if changes := planned(RULES.settle, touched=bool({"--touch", "-t"} & set(sys.argv))):
         say(changes)
     # Of whoever looks at it: --logger bgbias.
-    live.expect(lambda: planned(RULES.seconds))
+    progress_screen.expect(lambda: planned(RULES.seconds))
 
 # One GPU job at a time unless --resources gpu=N says otherwise; gpu=0 leaves GPUs alone.
 GPUS = workflow.global_resources.setdefault("gpu", 1)

@@ -71,7 +71,7 @@ rule figure:
         BGBIAS
 
 
-for target in tables.wanted(STUDY):
+for target in tables.list_enabled(STUDY):
 
     rule:
         name:
@@ -83,6 +83,6 @@ for target in tables.wanted(STUDY):
 
 rule report:
     input:
-        [PATHS.at(f"table_{form}", table=t) for t in tables.wanted(STUDY) for form in ("csv", "html")],
-        [PATHS.at("figure_png", figure=f) for f in figures.wanted(STUDY)],
+        [PATHS.at(f"table_{form}", table=t) for t in tables.list_enabled(STUDY) for form in ("csv", "html")],
+        [PATHS.at("figure_png", figure=f) for f in figures.list_enabled(STUDY)],
         RULES.records("table", "figure"),

@@ -29,7 +29,7 @@ from bgbias.photos.table import COLUMNS, ImageTable
 
 if TYPE_CHECKING:
     from bgbias.evaluation.embedder import Embedder
-    from bgbias.photos.prepared import Pictures
+    from bgbias.photos.picture_cache import Pictures
 
 CELLS = 7  # on a side, which are blurred one after the other
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its maps [S, S], by variant.

@@ -24,7 +24,7 @@ from bgbias import progress, seeds
 from bgbias.attribution.score import NoScoreError, score_photo
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory, threads
-from bgbias.compute.overlap import prefetch, to_host
+from bgbias.compute.transfer import prefetch, to_host
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel

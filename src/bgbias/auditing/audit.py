@@ -16,27 +16,27 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing import (
-    embedded,
-    exported,
+    attribution_scores,
+    embedding,
+    exchange,
     findings,
     forecast,
-    looks,
     mask_range,
-    measured,
+    result,
     sessions,
     slices,
-    workplace,
+    workdir,
 )
-from bgbias.auditing.embedded import equal_vectors, refuse_another_order, refuse_constant
+from bgbias.auditing.config import Question
+from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import Masks, trusted
-from bgbias.auditing.measured import AuditResult
+from bgbias.auditing.output import to_audit
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.prepared import Decoded, PreparedPhotos
-from bgbias.auditing.question import Question
-from bgbias.auditing.saved import to_audit
+from bgbias.auditing.prepared_photos import Decoded, PreparedPhotos
+from bgbias.auditing.result import AuditResult
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.crossing import Shares
@@ -48,7 +48,7 @@ from bgbias.models.adapters import Adapted
 from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as asking
 from bgbias.report.queries import AskedModel
-from bgbias.results import leak
+from bgbias.results import background_baseline
 
 
 def run(
@@ -60,27 +60,27 @@ def run(
 ) -> Audit:
     """Everything from masks to numbers, and the audit's files in ``folder``, where what is unfinished lies as well.
 
-    ``shared``: where prepared pixels lie instead, for the other models of a command (``workplace.sharing_pixels``). ``saving``:
-    a folder for the embeddings, as ``exported.read`` reads them.
+    ``shared``: where prepared pixels lie instead, for the other models of a command (``workdir.sharing_pixels``). ``saving``:
+    a folder for the embeddings, as ``exchange.read`` reads them.
     """
-    with workplace.working(folder, workplace.hash_question(question, model), workplace.noise(model)) as work:
+    with workdir.working(folder, workdir.hash_question(question, model), workdir.noise(model)) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
         views = question.views
-        found = embedded.embed_views(model, photos, views, work)
+        found = embedding.embed_views(model, photos, views, work)
         if saving:
-            exported.write(saving, found, model, workplace.hash_views(question, model))
-        shares = embedded.shares(model, photos, question.asked, work)
-        looked = looks.score_attribution(model, photos, question.asked.attribution, work)
+            exchange.write(saving, found, model, workdir.hash_views(question, model))
+        shares = embedding.shares(model, photos, question.asked, work)
+        looked = attribution_scores.score_attribution(model, photos, question.asked.attribution, work)
         measured = _conclude(question, model, photos, prepared, found, shares, looked)
         began = time.perf_counter()
-        answers = workplace.fingerprint_model(question, model)
+        answers = workdir.fingerprint_model(question, model)
         seconds = (time.perf_counter() - began) / len(answers)
         audit = to_audit(replace(measured, preparations=preparations, seconds_a_photo=seconds))
         audit.save(folder)
-        workplace.finish(folder, workplace.hash_answer(question, model), answers)
+        workdir.finish(folder, workdir.hash_answer(question, model), answers)
         return audit
 
 
@@ -90,14 +90,16 @@ def of_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = workplace.hash_views(question, model)
-    workplace.check_exported(digest)
-    with workplace.working(folder, digest, workplace.noise(model)) as work:
-        if model.name == exported.NAME:  # what we saved ourselves is in order
+    digest = workdir.hash_views(question, model)
+    workdir.check_exported(digest)
+    with workdir.working(folder, digest, workdir.noise(model)) as work:
+        if model.name == exchange.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
         named = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        audit = to_audit(_conclude(question, named, photos, prepared, vectors, None, looks.NOWHERE))
+        audit = to_audit(
+            _conclude(question, named, photos, prepared, vectors, None, attribution_scores.NOWHERE)
+        )
         audit.save(folder)
         return audit
 
@@ -106,9 +108,9 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """Every view of every photo as PNG, for a model that runs elsewhere: ``<condition>-<draw>/<row>.png``, and ``photos.csv``,
     which says whose each row is. Files that are there stay; a folder with those of another question is a UserError.
     """
-    digest = workplace.hash_views(question, model)
-    workplace.begin_export(folder, digest)
-    with workplace.working(folder, digest, workplace.noise(model)) as work:
+    digest = workdir.hash_views(question, model)
+    workdir.begin_export(folder, digest)
+    with workdir.working(folder, digest, workdir.noise(model)) as work:
         photos, _ = _prepare(question, model, work, "write")
         views = question.views
         unwritten = _unwritten(folder, views, len(photos.table))
@@ -120,15 +122,15 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
                         temporary.write_bytes(pixels.encode_png(view))
                 done(1)
         listed = photos.table.frame[["image_id", "class_name"]]
-        write_text(folder / workplace.PHOTOS, listed.to_csv(index_label="row"))
-        workplace.end_export(digest)
+        write_text(folder / workdir.PHOTOS, listed.to_csv(index_label="row"))
+        workdir.end_export(digest)
 
 
 def _prepare(
     question: Question, model: Adapted, work: Path, does: forecast.Work, shared: Path | None = None
 ) -> tuple[EvaluationPhotos, PreparedPhotos]:
     """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
-    at = workplace.pixels_of(question, model, shared or work.parent)
+    at = workdir.pixels_of(question, model, shared or work.parent)
     collection, asked = question.collection, question.asked
     table = collection.table
     for line in model.guesses:
@@ -184,13 +186,13 @@ def _foretell(
         "masks": missing,
         "photos": PreparedPhotos.left(at, count),
         "pictures": len(_unwritten(work.parent.parent, views, count)) if does == "write" else 0,
-        "embeddings": embedded.photos_left(work, count),
-        "crossing": embedded.objects_left(work, min(asked.objects, count)),
-        "attribution": looks.left(model, work, min(asked.attribution, count)),
+        "embeddings": embedding.photos_left(work, count),
+        "crossing": embedding.objects_left(work, min(asked.objects, count)),
+        "attribution": attribution_scores.left(model, work, min(asked.attribution, count)),
     }
     tried = table.ids[: forecast.TRIED]
     photos = [pixels.decode(collection.read(i), i) for i in tried]
-    with embedded.name_photos_in_errors(tried):
+    with embedding.name_photos_in_errors(tried):
         expected = forecast.measure(question, model, does, photos, left, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
@@ -212,7 +214,7 @@ def _conclude(
     prepared: PreparedPhotos,
     vectors: Mapping[View, np.ndarray],
     shares: Shares | None,
-    looked: looks.Looks,
+    looked: attribution_scores.Looks,
 ) -> AuditResult:
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
@@ -231,7 +233,7 @@ def _conclude(
         looks=looked,
         qualities=prepared.qualities,
         usable=photos.usable,
-        doubtful=measured.doubtful(prepared),
+        doubtful=result.doubtful(prepared),
         remarks=remarks,
         ties=equal_vectors(vectors[CLEAN, 0]),
     )
@@ -259,13 +261,13 @@ def _with_classes(
             [asked], photos, {n: short[name] for n, name in names.items()}, unsure
         ),
         portraits=asking.portraits({name: first[name] for name in found.classes["class_name"]}, photos),
-        first=measured.first_found(embeddings),
-        pictures=measured.pictures(found, photos),
+        first=result.first_found(embeddings),
+        pictures=result.pictures(found, photos),
         thirds=thirds,
         surely=slices.surely_masked(found.photos, properties),
         # What a person drew is the object, however small.
         better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
-        leak=leak.measure_leak(photos),
+        leak=background_baseline.measure_leak(photos),
         mask_range=_mask_range(audit, prepared, found.queries),
         sessions=sessions.compare(embeddings, [known.get(i, "") for i in embeddings.ids]) if known else None,
     )

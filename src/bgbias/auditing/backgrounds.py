@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bgbias.backgrounds import drawn, pools
+from bgbias.backgrounds import generated, pools
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.files import code, places
@@ -86,7 +86,7 @@ def _draw() -> list[tuple[str, bytes]]:
     pairs = [
         (f"{name}.png", pixels.encode_png(np.ascontiguousarray(picture)))
         for kind, count in DRAWN.items()
-        for name, picture in drawn.pictures(kind, count, "test", SIDE)
+        for name, picture in generated.pictures(kind, count, "test", SIDE)
     ]
     with suppress(OSError), writing(kept) as store:  # a cache that cannot be written to is done without
         for name, data in pairs:

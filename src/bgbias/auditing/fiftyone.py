@@ -15,7 +15,7 @@ from bgbias.files import places
 from bgbias.files.checksums import sha256
 from bgbias.files.pictures import walk
 from bgbias.images import drawn_masks
-from bgbias.masks.kept import KeptMasks
+from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.policy import as_used
 from bgbias.masks.settings import MaskPolicy
 from bgbias.models.adapters._library import import_extra

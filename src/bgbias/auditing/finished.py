@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 from markupsafe import escape
 
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import replacing
@@ -37,7 +37,7 @@ class Audit:
     def load(cls, folder: Path | str) -> Audit:
         """The audit that was written to ``folder``; a UserError if there is none, or a file of it is gone."""
         folder = Path(folder)
-        names = workplace.list_earlier_files(folder)
+        names = workdir.list_earlier_files(folder)
         if not names:
             raise UserError(
                 f"{folder} holds no audit. Name the folder of one, or make it: bgbias audit PHOTOS --model"
@@ -51,12 +51,12 @@ class Audit:
     def save(self, folder: Path | str) -> list[Path]:
         """All files of it in ``folder``, the page for people among them; gives their paths."""
         folder = Path(folder)
-        workplace.check(folder, None)
+        workdir.check(folder, None)
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (workplace.FINISHED, *(workplace.list_earlier_files(folder) - self._files.keys())):
+        for name in (workdir.FINISHED, *(workdir.list_earlier_files(folder) - self._files.keys())):
             (folder / name).unlink(missing_ok=True)
         # What is written of the files comes first: it says whose they are.
-        for name in sorted(self._files, key=lambda name: (name != workplace.VERDICT, name == PAGE)):
+        for name in sorted(self._files, key=lambda name: (name != workdir.VERDICT, name == PAGE)):
             with replacing(folder / name) as temporary:
                 temporary.write_bytes(self._files[name])
         return [folder / name for name in self._files]
@@ -64,13 +64,13 @@ class Audit:
     @cached_property
     def numbers(self) -> dict[str, Any]:
         """What ``audit.json`` holds (docs/audit.md)."""
-        numbers: dict[str, Any] = json.loads(self._files[workplace.VERDICT])
+        numbers: dict[str, Any] = json.loads(self._files[workdir.VERDICT])
         return numbers
 
     @property
     def name(self) -> str:
         """The model's, of a file without its folders."""
-        return workplace.strip_folders(str(self.numbers["model"]["name"]))
+        return workdir.strip_folders(str(self.numbers["model"]["name"]))
 
     @property
     def is_reference(self) -> bool:

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 
 from bgbias import progress
-from bgbias.auditing import looks, prepared
-from bgbias.auditing.question import Question
+from bgbias.auditing import attribution_scores, prepared_photos
+from bgbias.auditing.config import Question
 from bgbias.compute.device import threads
 from bgbias.images import pixels
 from bgbias.images.inpainting import remove_object
@@ -72,7 +72,7 @@ def measure(
 
     each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(tried) / threads()}
     shown = np.stack([np.asarray(look(photo)) for photo in tried])
-    mapped, written, dim = count * side**2 * (prepared.PIXEL + bool(question.second)), 0, 0
+    mapped, written, dim = count * side**2 * (prepared_photos.PIXEL + bool(question.second)), 0, 0
     if does == "write":
         encoded: list[bytes] = []
         # Most views show as much as the photo does; some are grey in part, and smaller.
@@ -85,7 +85,7 @@ def measure(
         batch = np.resize(shown, (model.batch.size, side, side, 3))
         embeds = left["embeddings"] or left["crossing"]
         per_view = _settled(lambda: model.embed(batch)) / len(batch) if embeds else 0.0
-        _, look_at = looks.looking(model)
+        _, look_at = attribution_scores.looking(model)
         per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left["attribution"] else 0.0
         each |= {"embeddings": per_view * views, "crossing": per_view * behind, "attribution": per_map}
         objects, maps = min(asked.objects, count), min(asked.attribution, count)

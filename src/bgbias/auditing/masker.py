@@ -13,12 +13,12 @@ import yaml
 
 from bgbias import plugins
 from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.prepared import PreparedPhotos
+from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.images import drawn_masks, pixels
 from bgbias.masks import quality
-from bgbias.masks.kept import KeptMasks
+from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.policy import Mask
 from bgbias.masks.predictor import MaskPredictor, find_weights
 from bgbias.report import prose

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from bgbias.models.adapters._library import import_extra
 
@@ -22,7 +22,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     retrieval = import_extra("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
     described = import_extra("mteb.abstasks.task_metadata", "mteb").TaskMetadata
     exported = Path(folder)
-    for file in (exported / workplace.PHOTOS, *(exported / view for view in (CLEAN, *views))):
+    for file in (exported / workdir.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
             raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {folder}")
 
@@ -55,7 +55,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
 def _split(folder: Path, view: str) -> dict[str, Any]:
     """The queries of a view, the gallery, and who is right, as MTEB's retrieval takes them."""
     datasets = import_extra("datasets", "mteb")
-    labels = pd.read_csv(folder / workplace.PHOTOS)["class_name"].astype(str)
+    labels = pd.read_csv(folder / workdir.PHOTOS)["class_name"].astype(str)
     ids = [str(row) for row in labels.index]
 
     def pictures(of: str) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bgbias.auditing.embedded import vectors
+from bgbias.auditing.embedding import vectors
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import map_at_r

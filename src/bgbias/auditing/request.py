@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any, overload
 
 from bgbias.auditing import masker as masking
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.auditing.audit import run
 from bgbias.auditing.backgrounds import BackgroundPhotos, find
-from bgbias.auditing.compared import ComparedAudits
+from bgbias.auditing.comparison import ComparedAudits
+from bgbias.auditing.config import AuditConfig, Question
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.photos import choose, look_at
-from bgbias.auditing.question import AuditConfig, Question
 from bgbias.compute.device import pick
 from bgbias.errors import UserError, name_arguments
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
@@ -91,9 +91,9 @@ def audit_or_read(
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
     of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
     """
-    answer = workplace.hash_answer(question, model)
-    if saving is None and workplace.is_answered(
-        folder, answer, lambda: workplace.fingerprint_model(question, model)
+    answer = workdir.hash_answer(question, model)
+    if saving is None and workdir.is_answered(
+        folder, answer, lambda: workdir.fingerprint_model(question, model)
     ):
         say(
             f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
@@ -101,7 +101,7 @@ def audit_or_read(
             " --out."
         )
         return Audit.load(folder)
-    if before := workplace.another_audit(folder, question, model):
+    if before := workdir.another_audit(folder, question, model):
         say(
             f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep it,"
             " press Ctrl-C and name another folder by --out"
@@ -125,12 +125,12 @@ def audit_each(
         )
     audits: dict[str, Audit] = {}
     failed: dict[str, UserError] = {}
-    with workplace.sharing_pixels(folder) as pixels:
+    with workdir.sharing_pixels(folder) as pixels:
         for number, (name, load) in enumerate(models.items(), 1):
             say(f"\n{name} ({number} of {len(models)})")
             try:
                 model = replace(load(), name=name)
-                own = workplace.folder_name(name)
+                own = workdir.folder_name(name)
                 kept = saving / own if saving else None
                 audits[name] = audit_or_read(question, model, folder / own, pixels, kept)
             except UserError as error:
@@ -194,7 +194,7 @@ def audit(
     (6, 3)
     """
     if out is not None:
-        workplace.check(Path(out), photos)
+        workdir.check(Path(out), photos)
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
     models = {str(called): one for called, one in (several or {"": model}).items()}

@@ -10,7 +10,7 @@ from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.whole_gallery import rank_among
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.results import uncertainty
 from bgbias.results.rows import values_for_views, views_in
 from bgbias.results.uncertainty import Estimate

@@ -9,7 +9,7 @@ import numpy as np
 from bgbias import seeds
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.photos.prepared import Pictures
+from bgbias.photos.picture_cache import Pictures
 
 
 @dataclass(frozen=True)

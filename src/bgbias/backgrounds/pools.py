@@ -33,9 +33,9 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     pictures that are drawn. A source that is missing or empty is an error.
     """
     if source.drawn is not None:
-        from bgbias.backgrounds import drawn
+        from bgbias.backgrounds import generated
 
-        for name, picture in drawn.pictures(*source.drawn, role, source.size):
+        for name, picture in generated.pictures(*source.drawn, role, source.size):
             yield f"{name}.png", pixels.encode_png(picture)
         return
     assert source.source is not None  # PoolSource is either drawn or has a source

@@ -21,7 +21,7 @@ from bgbias.errors import UserError
 from bgbias.progress import say
 
 if TYPE_CHECKING:
-    from bgbias.auditing.compared import ComparedAudits
+    from bgbias.auditing.comparison import ComparedAudits
     from bgbias.auditing.finished import Audit
 
 app = typer.Typer()
@@ -95,13 +95,13 @@ def audit(
     are never written to.
     """
     from bgbias import plugins
-    from bgbias.auditing import exported, workplace
+    from bgbias.auditing import exchange, workdir
     from bgbias.auditing import masker as masking
     from bgbias.auditing.audit import export as write_views
     from bgbias.auditing.audit import of_embeddings
     from bgbias.auditing.backgrounds import find
+    from bgbias.auditing.config import SAMPLE, AuditConfig
     from bgbias.auditing.photos import choose
-    from bgbias.auditing.question import SAMPLE, AuditConfig
     from bgbias.auditing.request import audit_each, audit_or_read, prepare
     from bgbias.models.adapters import Options, load
     from bgbias.photos.tables import NamedColumns
@@ -130,14 +130,14 @@ def audit(
     is_comparison = len(models) > 1 or references
     folder = out or Path("audit")
     if out is None and not is_comparison:
-        folder /= workplace.folder_name(models[0] if models else "embeddings")
+        folder /= workdir.folder_name(models[0] if models else "embeddings")
     if export:
-        workplace.check_export(export, photos)
+        workdir.check_export(export, photos)
     else:
-        workplace.check(folder, photos)
+        workdir.check(folder, photos)
     looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
     options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
-    elsewhere = {exported.NAME: partial(exported.looking, options, embeddings and embeddings[0])}
+    elsewhere = {exchange.NAME: partial(exchange.looking, options, embeddings and embeddings[0])}
     most = (SAMPLE if sample is None else sample) or None
     question, loads = prepare(
         choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),
@@ -157,8 +157,8 @@ def audit(
     views = question.views
     if export:
         with _going_on(export):
-            write_views(question, loads[exported.NAME](), export)
-        print(f"{export}: {exported.next_step(photos, views)}")
+            write_views(question, loads[exchange.NAME](), export)
+        print(f"{export}: {exchange.next_step(photos, views)}")
         return
     with _going_on(folder):
         if is_comparison:
@@ -174,14 +174,14 @@ def audit(
             return
         (load_model,) = loads.values()
         if embeddings:
-            vectors = exported.read(*embeddings, views, len(question.collection.table))
+            vectors = exchange.read(*embeddings, views, len(question.collection.table))
             finished = of_embeddings(question, load_model(), vectors, folder)
         else:
             finished = audit_or_read(question, load_model(), folder, saving=save_embeddings)
     say(str(finished), sys.stdout)
     say(f"the page for people: {folder / 'audit.html'}")
     say(
-        f"{workplace.VERDICT}, {', '.join(name for name in workplace.WRITTEN if (folder / name).is_file())} in {folder}"
+        f"{workdir.VERDICT}, {', '.join(name for name in workdir.WRITTEN if (folder / name).is_file())} in {folder}"
     )
     if fail_above is not None:
         _fail(finished, fail_above)
@@ -196,8 +196,8 @@ def compare(
 
     Audits of other photos, masks or backgrounds than the first one's are refused.
     """
-    from bgbias.auditing.compared import compare as compared
-    from bgbias.auditing.compared import read
+    from bgbias.auditing.comparison import compare as compared
+    from bgbias.auditing.comparison import read
 
     found = compared(read(audits))
     found.save(out)
@@ -213,8 +213,8 @@ def leaderboard(
 
     Models are compared where photos, masks and backgrounds are the same; every collection has its table.
     """
-    from bgbias.auditing.compared import group, read, render
-    from bgbias.auditing.workplace import VERDICT
+    from bgbias.auditing.comparison import group, read, render
+    from bgbias.auditing.workdir import VERDICT
     from bgbias.files.atomic import write_text
 
     folders = [path.parent for place in audits for path in sorted(place.rglob(VERDICT))] or audits
@@ -226,7 +226,7 @@ def leaderboard(
 
 
 def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
-    from bgbias.auditing.compared import FILES
+    from bgbias.auditing.comparison import FILES
 
     print(compared)
     say(f"the page for people: {folder / FILES[0]}")

@@ -15,7 +15,7 @@ import yaml
 from bgbias.cli.arguments import DEFAULT, Grid, Params, argument, option
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.files.atomic import write_text
 from bgbias.study.params import Study, load, read
 
@@ -117,7 +117,7 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
         raise UserError(
             "The run did not end well; what it said stands above. The same command goes on with it."
         )
-    every = [sealed.read_any(node.record(again)) for node in graph.in_order(again, ends)]
+    every = [json_checksum.read_any(node.record(again)) for node in graph.in_order(again, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
     if ran == len(every):
         return again, f"all {ran} steps ran"

@@ -93,7 +93,7 @@ def track(
     uri: Uri = None,
 ) -> None:
     """Mirror records and training curves into MLflow; rebuilds any store, twice without duplicates."""
-    from bgbias.tracking import follow as mirror
+    from bgbias.tracking import watch as mirror
 
     study = load(params, grid)
     roots = study.paths
@@ -112,8 +112,8 @@ def ui(
     uri: Uri = None,
 ) -> None:
     """Compare models in MLflow's pages: prints the address of the charts, and serves them until Ctrl-C."""
-    from bgbias.tracking import follow as mirror
     from bgbias.tracking import ui as pages
+    from bgbias.tracking import watch as mirror
 
     target = uri or mirror.default_uri(Path.cwd())
     if target.startswith("http"):
@@ -169,7 +169,7 @@ def explain(
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
     from bgbias import api
     from bgbias.attribution.explanation import NOT_SHOWN, read_photos
-    from bgbias.report import look as figures
+    from bgbias.report import style as figures
     from bgbias.report.maps import figure_explanation
 
     if plugins:

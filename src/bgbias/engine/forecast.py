@@ -11,7 +11,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import for_this_study
-from bgbias.files import places, sealed
+from bgbias.files import json_checksum, places
 from bgbias.files.fetch import Source
 from bgbias.models import backbones
 from bgbias.progress import minutes, size
@@ -140,7 +140,7 @@ def _estimate_remaining(
     for node, cost in each:
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
-        record = sealed.read_any(node.record(study))
+        record = json_checksum.read_any(node.record(study))
         if "seconds" in record:
             took, before = paces.get(node.name, (0.0, 0.0))
             paces[node.name] = took + record["seconds"], before + guess

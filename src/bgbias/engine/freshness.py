@@ -21,7 +21,7 @@ from typing import Any
 
 from bgbias.engine import graph
 from bgbias.engine.node import TOGETHER, Node, step
-from bgbias.files import checksums, code, sealed
+from bgbias.files import checksums, code, json_checksum
 from bgbias.files.atomic import replacing
 from bgbias.files.checksums import forget
 from bgbias.study.params import Study
@@ -67,10 +67,10 @@ def _examine(study: Study, deep: bool) -> Iterator[Finding]:
     for node in graph.in_order(study):
         path, upstream = node.record(study), graph.reads_from(study, node)
         is_aside = not path.exists()
-        if is_aside and not sealed.aside(path).exists():
+        if is_aside and not json_checksum.aside(path).exists():
             yield Finding(node, "missing")
             continue
-        certified[node] = record = sealed.read_any(path)
+        certified[node] = record = json_checksum.read_any(path)
         if not outdated.isdisjoint(upstream):
             outdated.add(node)
             yield Finding(node, "behind")
@@ -92,9 +92,9 @@ def settle(study: Study, deep: bool = False) -> list[Finding]:
         # Somebody else may be doing the same for this plan.
         with suppress(FileNotFoundError):
             if finding.state == "current" and path.exists():
-                sealed.aside(path).unlink()  # a checkout brought another one
+                json_checksum.aside(path).unlink()  # a checkout brought another one
             elif finding.state == "current":
-                sealed.aside(path).rename(path)
+                json_checksum.aside(path).rename(path)
             elif finding.state in ("stale", "behind") and path.exists():
                 _set_aside(study, finding.node)
     return findings
@@ -122,9 +122,9 @@ def accept(study: Study) -> list[str]:
     with graph.share_lookups():
         for node in graph.in_order(study):
             path = node.record(study)
-            record = sealed.read_any(path)
-            upstream = [n for n in graph.reads_from(study, node) if sealed.read_any(n.record(study))]
-            if not sealed.is_sealed(record) or not accepted.keys() >= set(upstream):
+            record = json_checksum.read_any(path)
+            upstream = [n for n in graph.reads_from(study, node) if json_checksum.read_any(n.record(study))]
+            if not json_checksum.is_sealed(record) or not accepted.keys() >= set(upstream):
                 continue
             spec = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
             makers = {n.name for n in graph.reads_from(study, node)}
@@ -138,8 +138,8 @@ def accept(study: Study) -> list[str]:
             if record["digest"] != digest:
                 note = {"instead_of": record["digest"], "on": datetime.now(UTC).isoformat(timespec="seconds")}
                 new = {"spec": spec, "digest": digest, "code": code.modules(*node.code(study))}
-                sealed.write(path, record | new | {"accepted": [*record.get("accepted", []), note]})
-                sealed.aside(path).unlink(missing_ok=True)
+                json_checksum.write(path, record | new | {"accepted": [*record.get("accepted", []), note]})
+                json_checksum.aside(path).unlink(missing_ok=True)
                 lines.append(f"accepted: {node.label}")
     return lines
 
@@ -174,7 +174,7 @@ def _set_aside(study: Study, node: Node) -> None:
     path = node.record(study)
     keep = getattr(node.declared, "keep", None)
     if keep:  # what Snakemake deletes before the step runs
-        keep(study, sealed.read_any(path), **node.keywords)
+        keep(study, json_checksum.read_any(path), **node.keywords)
     for name in TOGETHER if node.name in TOGETHER else (node.name,):
         same_job = step(name, **node.keywords)
         for file in [*same_job.outputs(study).values(), same_job.record(study)]:
@@ -183,7 +183,7 @@ def _set_aside(study: Study, node: Node) -> None:
                 with replacing(file) as temporary:
                     shutil.copyfile(file, temporary)
     # As a file of now, which Snakemake sees as an input that is newer than the products.
-    with replacing(sealed.aside(path)) as temporary:
+    with replacing(json_checksum.aside(path)) as temporary:
         temporary.write_bytes(path.read_bytes())
     path.unlink()
 
@@ -214,7 +214,7 @@ def _mismatch(study: Study, node: Node, record: dict[str, Any], doubtful: list[P
     """Why a record does not belong to the plan or to its products; empty if it does."""
     if not record:
         return "its record is damaged"
-    if not sealed.is_sealed(record):
+    if not json_checksum.is_sealed(record):
         return "its record has no checksum of itself"
     if record["digest"] != graph.digest(study, node.name, **node.keywords):
         return ", ".join(_reasons(study, node, record))

@@ -25,7 +25,7 @@ from bgbias.compute.device import describe, pick, threads
 from bgbias.engine import graph
 from bgbias.engine.node import Node
 from bgbias.errors import UserError
-from bgbias.files import code, sealed
+from bgbias.files import code, json_checksum
 from bgbias.files.atomic import remove_leftovers, write_frame, write_json
 from bgbias.files.checksums import forget, sha256
 from bgbias.files.locks import hold_lock
@@ -62,7 +62,7 @@ class Record:
 def read(path: Path) -> dict[str, Any]:
     """A record; a damaged one is an error that names it."""
     try:
-        found = dict(sealed.read(path))
+        found = dict(json_checksum.read(path))
         _ = found["digest"], found["spec"], found["outputs"], found["inputs"]
         return found
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -74,8 +74,8 @@ def read(path: Path) -> dict[str, Any]:
 def read_current(study: Study, maker: Node) -> dict[str, Any]:
     """A node's record if it was made with the settings of now and vouches for itself; else empty, as where there is none."""
     path = maker.record(study)
-    record = sealed.read_any(path) if path.exists() else {}
-    if not sealed.is_sealed(record):
+    record = json_checksum.read_any(path) if path.exists() else {}
+    if not json_checksum.is_sealed(record):
         return {}
     return record if record.get("digest") == graph.digest(study, maker.name, **maker.keywords) else {}
 
@@ -167,8 +167,8 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 "threads": threads(),
                 **({"epoch_seconds": made.epoch_seconds} if made.epoch_seconds else {}),
             }
-            sealed.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
-            sealed.aside(record).unlink(missing_ok=True)
+            json_checksum.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
+            json_checksum.aside(record).unlink(missing_ok=True)
             running.unlink(missing_ok=True)
         except BaseException as raised:
             error = _interruption(raised) or raised
@@ -222,7 +222,7 @@ def _refuse_others(study: Study, reader: Node, label: str, read: dict[str, str])
                 # Nothing but its content may say so: neither its times, nor what is remembered of them.
                 forget(study.files.at("known_files"))
                 with suppress(OSError):
-                    path.rename(sealed.aside(path))
+                    path.rename(json_checksum.aside(path))
                 raise UserError(
                     f"{reader.name} {label} would read {file}, which is not the file that {path} certified; {remedy}"
                 )

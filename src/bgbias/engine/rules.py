@@ -17,7 +17,7 @@ from bgbias.engine import forecast, freshness, graph, resume
 from bgbias.engine.checks import Checks, emulation_warning
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
 from bgbias.errors import UserError
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.study import CELL, Cell, plan
 from bgbias.study.params import Study, load
 
@@ -114,7 +114,7 @@ class Rules:
             read = [
                 (path, self._is_forced(maker, forced)) for path, maker in needed.items() if maker not in nodes
             ]
-        set_aside = [sealed.aside(node.record(self.study)) for node in nodes]
+        set_aside = [json_checksum.aside(node.record(self.study)) for node in nodes]
         return read + [(path, True) for path in set_aside if path.exists()]
 
     def outputs(self, rule: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ import numpy as np
 from bgbias import plugins, seeds
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.left_out import deep_enough
+from bgbias.evaluation.exclusion import deep_enough
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, round_embeddings
 from bgbias.photos.places import NOWHERE, Places
 

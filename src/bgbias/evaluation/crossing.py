@@ -24,7 +24,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.files.atomic import replacing
 from bgbias.models.settings import USUAL, How
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.photos.table import ImageTable
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import RANDOM_BACKGROUND, View
 from bgbias.files.atomic import replacing
-from bgbias.photos.given import QueryGallerySplit
 from bgbias.photos.places import Places
+from bgbias.photos.query_gallery import QueryGallerySplit
 
 # In the file this condition has the paper's name, so that files of every version are read, and equal, byte for byte.
 IN_FILE = {RANDOM_BACKGROUND: "corrupted"}

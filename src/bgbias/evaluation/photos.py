@@ -19,8 +19,8 @@ from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
+from bgbias.photos.picture_cache import Pictures
 from bgbias.photos.places import Places
-from bgbias.photos.prepared import Pictures
 from bgbias.photos.table import ImageTable
 
 ENOUGH = 32  # photos for a process of its own

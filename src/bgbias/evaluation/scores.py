@@ -11,7 +11,7 @@ from bgbias import plugins
 from bgbias.evaluation import across_places, metrics
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.left_out import change_for_others, deep_enough, drop_shared
+from bgbias.evaluation.exclusion import change_for_others, deep_enough, drop_shared
 from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, OF_DONOR, OTHERS, map_at_r
 from bgbias.evaluation.retrieval import DEEPEST_FIXED_RANK, Neighbours, neighbours
 from bgbias.evaluation.whole_gallery import rank_photos
@@ -29,7 +29,7 @@ def score_queries(
     """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
-    the clean view. ``OTHERS`` is what the query's class means for others (``left_out.change_for_others``). Where queries
+    the clean view. ``OTHERS`` is what the query's class means for others (``exclusion.change_for_others``). Where queries
     are on other photos' backgrounds, photos on the very same one are left out of their gallery (``drop_shared``); in a clean
     gallery, ``OF_DONOR`` is whether the nearest photo is of the background's class and not of the object's: the background's cue
     beat the object's. ``MATCHED`` leaves out the same photos in every condition that ``COMPARED`` and ``LENDING`` name, so that

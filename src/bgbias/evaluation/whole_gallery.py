@@ -12,10 +12,10 @@ import numpy as np
 
 from bgbias import plugins
 from bgbias.evaluation import metrics
-from bgbias.evaluation.left_out import Backgrounds, deep_enough
+from bgbias.evaluation.exclusion import Backgrounds, deep_enough
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, neighbours, round_embeddings
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 
 DEEPEST_CMC = 10
 
@@ -39,7 +39,7 @@ def rankings(
 ) -> Iterator[tuple[slice, WholeRanking]]:
     """Blocks of queries [Q, d], which show the photos in ``rows`` [Q], with their rankings of ``gallery`` [N, d] of photos with
     these ``labels`` [N]; ``indices`` are places among these N. Photos that share a query's borrowed background are left out, too
-    (``backgrounds`` as in ``left_out.drop_shared``).
+    (``backgrounds`` as in ``exclusion.drop_shared``).
     """
     known, asked = (
         round_embeddings(gallery, "gallery").astype(np.float64).T,

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import progress
-from bgbias.files import pictures, places, sealed
+from bgbias.files import json_checksum, pictures, places
 
 CREATE = "CREATE TABLE IF NOT EXISTS files (path BLOB PRIMARY KEY, identity TEXT, sha256 TEXT) WITHOUT ROWID"
 PATIENCE = 30.0  # seconds that one process waits for another to write
@@ -127,7 +127,7 @@ def elsewhere(place: str | None) -> bool:
 
 def read_recorded(record: Path) -> dict[str, Any]:
     """What a finished node had read: what is not here cannot have changed. Empty where there is no such record."""
-    return dict(sealed.read_any(record).get("spec", {}))
+    return dict(json_checksum.read_any(record).get("spec", {}))
 
 
 def forget(database: Path | None = None) -> None:

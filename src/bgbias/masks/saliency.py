@@ -22,7 +22,7 @@ from PIL import Image
 
 from bgbias import plugins
 from bgbias.compute.device import full_precision, pick, threads
-from bgbias.compute.overlap import prefetch, to_host
+from bgbias.compute.transfer import prefetch, to_host
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.files.places import source

@@ -11,7 +11,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from bgbias import seeds
 from bgbias.compute.device import autocast
-from bgbias.compute.overlap import prefetch, to_host
+from bgbias.compute.transfer import prefetch, to_host
 from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How

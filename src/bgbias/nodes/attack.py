@@ -57,7 +57,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score a model under adversarial attacks. Attacked test photos are scored alone and in the clean gallery."""
     import pandas as pd
 
-    from bgbias.evaluation import attacked, embeddings, scores
+    from bgbias.evaluation import attack_eval, embeddings, scores
     from bgbias.models.inference import for_inference
 
     asked = study.attacked
@@ -78,9 +78,9 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength, name = (
                 Strength(epsilon=epsilon, steps=asked.steps),
-                attacked.format_attack(attack, epsilon),
+                attack_eval.format_attack(attack, epsilon),
             )
-            vectors = attacked.embed_attacked(model, photos, clean, attack, strength, 0, how)
+            vectors = attack_eval.embed_attacked(model, photos, clean, attack, strength, 0, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
             found = scores.score_queries(after, {"attack": name}, clean)
             tables.append(found)

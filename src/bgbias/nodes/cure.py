@@ -22,7 +22,7 @@ from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 
 if TYPE_CHECKING:
-    from bgbias.evaluation import cured
+    from bgbias.evaluation import cure_eval
     from bgbias.evaluation.conditions import View
     from bgbias.evaluation.embeddings import Embeddings
     from bgbias.evaluation.photos import EvaluationPhotos
@@ -79,9 +79,9 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score cures that need no training. Fits see validation photos alone."""
     import pandas as pd
 
-    from bgbias.evaluation import cured, embeddings, late_interaction, scores
+    from bgbias.evaluation import cure_eval, embeddings, late_interaction, scores
     from bgbias.evaluation.late_interaction import similarity
-    from bgbias.evaluation.seen import masked_views, views_of
+    from bgbias.evaluation.masked_photos import masked_views, views_of
     from bgbias.models.inference import for_inference
 
     names = plan.require_setting(study, "cures", "names", "names no cures")
@@ -98,19 +98,19 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
         validation = CureFits(study, album, model, how)
 
-        def shown(view: View) -> Iterator[cured.Seen]:
+        def shown(view: View) -> Iterator[cure_eval.Seen]:
             return masked_views(photos, view, masks, study.mask_policy)
 
-        def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cured.embed) -> float:
+        def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cure_eval.embed) -> float:
             timed = list(islice(shown(views[-1]), TIMED))
-            return cured.milliseconds(lambda: embed(model, timed, chosen, how), len(timed))
+            return cure_eval.milliseconds(lambda: embed(model, timed, chosen, how), len(timed))
 
         def patchwise(name: str, chosen: ModuleType) -> tuple[pd.DataFrame, dict[str, float]]:
-            patches = {view: cured.embed_patches(model, shown(view), chosen, how) for view in views}
+            patches = {view: cure_eval.embed_patches(model, shown(view), chosen, how) for view in views}
             gallery = patches[views[-1]]
             asked = gallery.first(TIMED)
-            took = cured.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
-            took += milliseconds(chosen, cured.embed_patches) + masker_ms
+            took = cure_eval.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
+            took += milliseconds(chosen, cure_eval.embed_patches) + masker_ms
             scored = late_interaction.score_queries(before, patches, {"cure": name})
             return scored, {"ms": took, "bytes": gallery.bytes_a_photo}
 
@@ -132,7 +132,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
                 # A product of d x d numbers is nothing beside the network.
                 fact |= {"ms": alone, "removed": fitted.rank}
             else:
-                by_view = {view: cured.embed(model, shown(view), chosen, how) for view in views}
+                by_view = {view: cure_eval.embed(model, shown(view), chosen, how) for view in views}
                 fact |= {"ms": milliseconds(chosen) + masker_ms}
             if at == "beside":
                 fitted = chosen.fit(validation.judge_beside(chosen))
@@ -180,11 +180,11 @@ class CureFits:
 
     def judge_beside(self, chosen: ModuleType) -> Callable[[Callable[..., np.ndarray]], float]:
         """The same of a cure that sees second pictures, made with the masks that objects were pasted by."""
-        from bgbias.evaluation import cured
-        from bgbias.evaluation.seen import pictures
+        from bgbias.evaluation import cure_eval
+        from bgbias.evaluation.masked_photos import pictures
 
         known = ((picture, mask) for _, picture, mask in pictures(self.photos, [DRAWN]))
-        seconds = cured.embed(self.model, known, chosen, self.how)
+        seconds = cure_eval.embed(self.model, known, chosen, self.how)
         return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
 
     def _map_at_r(self, vectors: np.ndarray) -> float:

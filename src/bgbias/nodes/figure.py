@@ -16,12 +16,12 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    return [{"figure": name} for name in figures.enabled_figures(study)]
+    return [{"figure": name} for name in figures.list_enabled(study)]
 
 
 def reads(study: Study, figure: str) -> dict[str, StepOutput]:
     """What the figure shows; one that the grid does not have is an error."""
-    wanted = figures.enabled_figures(study)
+    wanted = figures.list_enabled(study)
     if figure not in wanted:
         raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(wanted)}.")
     return figures.load(figure).reads(study)
@@ -38,7 +38,7 @@ def uses(study: Study, figure: str) -> Modules:
 
 def figure(study: Study, figure: str) -> None:
     """Draw a figure as PDF and PNG."""
-    from bgbias.report import look
+    from bgbias.report import style
 
     with records.node(study, step("figure", figure=figure)) as record:
-        look.save(figures.load(figure).draw(study), record.outputs["figure_pdf"].parent, figure)
+        style.save(figures.load(figure).draw(study), record.outputs["figure_pdf"].parent, figure)

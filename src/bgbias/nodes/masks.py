@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bgbias.files.store import ImageStore
-    from bgbias.masks.kept import KeptMasks
+    from bgbias.masks.mask_cache import KeptMasks
     from bgbias.masks.policy import Mask
     from bgbias.masks.predictor import MaskPredictor
     from bgbias.photos.table import ImageTable
@@ -67,7 +67,7 @@ def uses(study: Study, dataset: str, masker: str) -> Modules:
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:
     """Photos that stay in the dataset are not masked again, though their masks came without the cache (``dvc pull``)."""
-    from bgbias.masks.kept import KeptMasks
+    from bgbias.masks.mask_cache import KeptMasks
     from bgbias.masks.policy import read_mask_table
 
     key = record.get("notes", {}).get("masker_key")
@@ -90,7 +90,7 @@ def cost(study: Study, dataset: str, masker: str) -> Cost:
 
 def masks(study: Study, dataset: str, masker: str | None = None, device: str = "auto") -> None:
     """Mask every photo that a split uses. Also makes a table of the masks' quality; resumes an interrupted run."""
-    from bgbias.masks.kept import KeptMasks
+    from bgbias.masks.mask_cache import KeptMasks
     from bgbias.photos.table import read_table
 
     (subject,) = subjects(study, dataset, masker)

@@ -63,7 +63,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     """Mask test photos as a backbone sees them. Original ones, and ones on other backgrounds."""
     import pandas as pd
 
-    from bgbias.evaluation.seen import pictures, views_of
+    from bgbias.evaluation.masked_photos import pictures, views_of
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker

@@ -19,12 +19,12 @@ LIMITS = Limits(minutes=60)
 
 
 def goals(study: Study) -> list[dict[str, str]]:
-    return [{"table": name} for name in tables.enabled_tables(study)]
+    return [{"table": name} for name in tables.list_enabled(study)]
 
 
 def reads(study: Study, table: str) -> dict[str, StepOutput]:
     """What the table is made of; one that the grid does not have is an error."""
-    wanted = tables.enabled_tables(study)
+    wanted = tables.list_enabled(study)
     if table not in wanted:
         raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(wanted)}.")
     return tables.load(table).reads(study)
@@ -56,7 +56,7 @@ def show(study: Study) -> None:
     from bgbias.report import costs, formats
 
     files = study.files
-    for name in tables.enabled_tables(study):
+    for name in tables.list_enabled(study):
         shown = formats.show(formats.read(files.at("table_csv", table=name)), name)
         print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{shown}")
     if spent := costs.format_costs(study):

@@ -59,14 +59,14 @@ def cost(study: Study, dataset: str, backbone: str) -> Cost:
 def textures(study: Study, dataset: str, backbone: str) -> None:
     """Quilt a texture of each training photo. As large as a backbone sees it; of a dataset's training classes."""
     from bgbias.images.quilting import texture
-    from bgbias.photos import prepared
+    from bgbias.photos import picture_cache
     from bgbias.photos.table import read_table
 
     with records.node(study, step("textures", dataset=dataset, backbone=backbone)) as made:
         table = read_table(study.files.at("table", dataset=dataset)).frame
         ids = table.loc[table["split"].isin(SPLITS), "image_id"].tolist()
         store, kept = study.files.at("photos", dataset=dataset), study.files.at("prepared", owner=dataset)
-        photos = prepared.pictures(store, plan.backbone(study, backbone).facts.resize, kept)
+        photos = picture_cache.pictures(store, plan.backbone(study, backbone).facts.resize, kept)
 
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))

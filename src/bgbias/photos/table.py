@@ -11,7 +11,7 @@ import pandas as pd
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.photos import folds
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 
 SPLITS = ("train", "val", "test", "unused")
 COLUMNS = ("image_id", "label", "class_name", "split", "key_set", "key_item")

@@ -27,9 +27,9 @@ from bgbias.report import (
     formats,
     grid_photos,
     html,
-    look,
     names,
     prose,
+    style,
     tables,
 )
 from bgbias.report.figures import _panels
@@ -85,7 +85,7 @@ def write(study: Study) -> Path:
 def render(study: Study) -> str:
     """The page."""
     read = {
-        name: formats.read(study.files.at("table_csv", table=name)) for name in tables.enabled_tables(study)
+        name: formats.read(study.files.at("table_csv", table=name)) for name in tables.list_enabled(study)
     }
     blocks = list(comparisons.compare_grid(study, read))
     photos = list(grid_photos.list_photos(study, blocks))
@@ -128,7 +128,7 @@ def render(study: Study) -> str:
 
 
 def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
-    drawn = figures.enabled_figures(study)
+    drawn = figures.list_enabled(study)
     placed = {name for _, some, shown in SECTIONS.values() for name in (*some, *shown)}
     rest = [name for name in read if name not in placed], [name for name in drawn if name not in placed]
     every = {COMPARED: ("Methods compared", *rest), **SECTIONS}
@@ -161,10 +161,10 @@ def _body(table: str) -> str:
     return html.whole_intervals(table.replace("<tr><th></th>", "<tr><td></td>", 1))
 
 
-def _png(figure: look.Figure) -> bytes:
+def _png(figure: style.Figure) -> bytes:
     data = io.BytesIO()
-    with look.style():
-        figure.savefig(data, format="png", dpi=look.DPI, metadata={"Software": None})
+    with style.style():
+        figure.savefig(data, format="png", dpi=style.DPI, metadata={"Software": None})
     return data.getvalue()
 
 
@@ -297,7 +297,7 @@ def describe_best_epochs(study: Study) -> str:
     return f"{text}."
 
 
-def draw_curves(study: Study) -> look.Figure | None:
+def draw_curves(study: Study) -> style.Figure | None:
     """A panel for each dataset, backbone and loss: colours are methods, lines are seeds. None where no history is here."""
     histories = _histories(study)
     if histories.empty:
@@ -306,11 +306,11 @@ def draw_curves(study: Study) -> look.Figure | None:
     low, high = 100 * histories["score"].min() - 2, 100 * histories["score"].max() + 2
     titles = histories["backbone"] + "\n" + histories["loss"].map(names.loss)
 
-    def panel(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+    def panel(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
         from matplotlib.ticker import MaxNLocator
 
         for (method, _), line in rows.groupby(["method", "cell"], sort=False):
-            colour = look.colour(str(method))
+            colour = style.colour(str(method))
             axes.plot(line["epoch"], 100 * line["score"], color=colour, linewidth=0.9, alpha=0.75)
         axes.set_ylim(low, high)
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))

@@ -16,8 +16,8 @@ from bgbias.report import names, queries, sources
 from bgbias.report.columns import Row, format_number
 from bgbias.report.comparisons import BLOCK, LossBlock
 from bgbias.report.queries import AskedModel, ShownQuery
-from bgbias.results import leak
-from bgbias.results.leak import Leak
+from bgbias.results import background_baseline
+from bgbias.results.background_baseline import Leak
 from bgbias.results.rows import MAP_AT_R
 from bgbias.study import plan
 from bgbias.study.cell import PLAIN
@@ -105,7 +105,7 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
         draws + seeds * (first["seeds"] > 1),
         queries.select_example_queries(models, photos, of_label, unsure, count),
         queries.portraits({row["name"]: row["image_id"] for row in block.classes}, photos),
-        leak.measure_leak(photos),
+        background_baseline.measure_leak(photos),
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bgbias.images import contact_sheet
-from bgbias.report import look
+from bgbias.report import style
 from bgbias.report.columns import format_number
 
 if TYPE_CHECKING:
@@ -40,33 +40,33 @@ def sheet(
     words: str,
     side: float = SIDE,
     margin: float = MARGIN,
-) -> look.Figure:
+) -> style.Figure:
     """A figure with rows of square pictures below heads (a word and its colour). Below them stands the scale of maps: ``words``,
     which end with what black means, and the colours up to the most.
     """
     columns, step = len(heads), side + GAP
     width, height = 2 * margin + columns * step - GAP, HEAD + len(rows) * step + FOOT
-    with look.style():
-        figure = look.blank(width, height)
+    with style.style():
+        figure = style.blank(width, height)
         for down, row in enumerate(rows):
             for across, picture in enumerate(row):
-                axes = look.panel(figure, margin + across * step, HEAD + down * step, side, side)
+                axes = style.panel(figure, margin + across * step, HEAD + down * step, side, side)
                 _draw(axes, picture)
                 if not down:
                     word, colour = heads[across]
                     axes.set_title(word, loc="center", pad=4, color=colour)
         length, most = 1.0, 0.3
-        axes = look.panel(figure, width - MARGIN - most - length, height - FOOT + 0.03, length, 0.09)
+        axes = style.panel(figure, width - MARGIN - most - length, height - FOOT + 0.03, length, 0.09)
         axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
         axes.set_axis_off()
         small = {"va": "center", "fontsize": 6.5, "color": contact_sheet.MUTED}
-        look.tag(axes, 1.05, 0.45, "most", ha="left", **small)
-        look.tag(axes, -0.05, 0.45, words, ha="right", **small)
+        style.tag(axes, 1.05, 0.45, "most", ha="left", **small)
+        style.tag(axes, -0.05, 0.45, words, ha="right", **small)
     return figure
 
 
-def _draw(axes: look.Axes, picture: Picture) -> None:
-    look.photo(axes, picture.image)
+def _draw(axes: style.Axes, picture: Picture) -> None:
+    style.photo(axes, picture.image)
     # A mask that is empty or full has no outline.
     if picture.mask is not None and picture.mask.min() < 0.5 <= picture.mask.max():
         axes.contour(picture.mask, levels=[0.5], colors=["white"], linewidths=[picture.line])
@@ -74,8 +74,8 @@ def _draw(axes: look.Axes, picture: Picture) -> None:
         text = "no score" if np.isnan(picture.score) else format_number(picture.score, 2)
         box = {"boxstyle": "round,pad=0.28", "fc": picture.colour, "ec": "none", "alpha": 0.92}
         white = {"fontsize": 7, "weight": "bold", "color": "white"}
-        look.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", **white)
-    look.tag(axes, 0.5, 0.5, picture.note, ha="center", color="white")
+        style.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", **white)
+    style.tag(axes, 0.5, 0.5, picture.note, ha="center", color="white")
 
 
 def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def enlarge(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
     return values[np.ix_(rows, columns)]
 
 
-def figure_explanation(found: Explanation) -> look.Figure:
+def figure_explanation(found: Explanation) -> style.Figure:
     """A column a photo. Below the photo stands its map: bright where it is like the anchor (or, if the photos are
     compared as different, unlike the other); each distance is that to the first photo.
     """

@@ -9,7 +9,7 @@ import pandas as pd
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.report.html.pictures import inside
 
 QUERIES = 12  # of either kind

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.evaluation.metrics import MATCHED, MATCHED_OTHERS, map_at_r
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.results import rows, uncertainty
 from bgbias.results.rows import Model, Values
 from bgbias.results.uncertainty import Estimate

@@ -21,7 +21,7 @@ import pandas as pd
 
 from bgbias.engine import availability, checks, freshness, graph, records
 from bgbias.errors import UserError
-from bgbias.files import atomic, sealed
+from bgbias.files import atomic, json_checksum
 from bgbias.files.places import RESULTS
 from bgbias.results import rows
 from bgbias.results.rows import MODEL, Model
@@ -128,7 +128,7 @@ def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
 
 def birth(study: Study) -> dict[str, Any]:
     """Of a finished grid: commit, date, machine and libraries, and the minutes of its steps, each counted by itself."""
-    every = [(node.name, sealed.read_any(node.record(study))) for node in graph.in_order(study)]
+    every = [(node.name, json_checksum.read_any(node.record(study))) for node in graph.in_order(study)]
     known = [(name, record) for name, record in every if record]
     last = max((record for _, record in known), key=lambda record: record["finished"])
     minutes = pd.Series([record["seconds"] / 60 for _, record in known], [name for name, _ in known])

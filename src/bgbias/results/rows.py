@@ -158,7 +158,7 @@ class Values:
     ) -> Values:
         """From ``parts``, the rows of each column: ``image_id``, ``label``, ``seed``, ``draw`` if there may be several, the
         ``value`` and, where it depends on which other classes there are, the column ``of_others``
-        (``evaluation.left_out``).
+        (``evaluation.exclusion``).
 
         Raises UserError if a seed, a seed's draw, or the same query in another column is missing.
         """

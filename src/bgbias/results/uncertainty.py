@@ -98,7 +98,7 @@ def estimate(
     more than a small one), smoothly and for whole arrays of means at once; as ``relative_drop`` and ``difference`` do.
     ``of_others``: of the same shapes, where a query's value depends on which other classes there are: the sum over a class is
     what it means for the values of all others together, by how much their sum would change without it
-    (``evaluation.left_out``).
+    (``evaluation.exclusion``).
 
     Of classes alone, the variance is that of the number without each class in turn (the delete-one jackknife, Tukey 1958; of
     clusters: CV3 in MacKinnon, Nielsen & Webb 2023), with Student's t (``_Classed.degrees_of_freedom``). With ``FEWEST_SEEDS``

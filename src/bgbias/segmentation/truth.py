@@ -16,7 +16,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.masks import quality
 from bgbias.masks.grabcut import largest_part
-from bgbias.photos.prepared import Pictures
+from bgbias.photos.picture_cache import Pictures
 
 
 class Box(NamedTuple):

@@ -12,9 +12,9 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 from bgbias.photos import table as image_table
-from bgbias.photos.prepared import Pictures
+from bgbias.photos.picture_cache import Pictures
 from bgbias.photos.table import ImageTable
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -70,7 +70,7 @@ class Album:
             masker = self._study.datasets[self._dataset].masker
             folder = self._study.files.at("prepared", owner=f"{self._dataset}/{masker}")
             name = f"inpainted-{self._side}"
-            inpainted = prepared.combined(name, folder, self._photos, masks, remove_object)
+            inpainted = picture_cache.combined(name, folder, self._photos, masks, remove_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
     def truth(self) -> Pictures:
@@ -114,4 +114,4 @@ class Album:
         return self._study.files.at(f"{role}_pool", pool=self._study.datasets[self._dataset].backgrounds)
 
     def _prepared(self, store: Path, owner: str, **how: Any) -> Pictures:
-        return prepared.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)
+        return picture_cache.pictures(store, self._side, self._study.files.at("prepared", owner=owner), **how)

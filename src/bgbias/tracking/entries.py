@@ -20,7 +20,7 @@ import yaml
 
 from bgbias.compute.vitals import is_plotted
 from bgbias.files.code import hash_text
-from bgbias.report import html, look, names
+from bgbias.report import html, names, style
 from bgbias.report.columns import NOTHING
 
 CELL_PARAMS = ("dataset", "backbone", "loss", "method", "seed")
@@ -147,7 +147,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         "mlflow.source.name": f"bgbias {node}",
         "mlflow.source.type": "LOCAL",
         NOTE: record.get("command") and f"Repeat with `{record['command']}`",
-        COLOUR: cell and look.colour(cell["method"]),
+        COLOUR: cell and style.colour(cell["method"]),
         "upstream": _json(upstream),
         **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
         **place,

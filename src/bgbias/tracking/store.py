@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from bgbias.errors import UserError
 from bgbias.files.code import hash_text
 from bgbias.files.locks import hold_lock
-from bgbias.tracking import entries, faults, registry
+from bgbias.tracking import entries, registry, store_errors
 from bgbias.tracking.entries import Entry, Point, mark
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
     A store that cannot be reached, read or written is a ``UserError``; a ``Conflict`` where another machine was faster.
     """
-    faults.check_uri(uri)
+    store_errors.check_uri(uri)
     os.environ.update(ENVIRONMENT | os.environ)
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
@@ -70,7 +70,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     except UserError:
         raise
     except Exception as error:  # of MLflow, of the database behind it, of its driver, of the disk
-        raise faults.fault(uri, error) from error
+        raise store_errors.fault(uri, error) from error
 
 
 class Experiment:
@@ -222,7 +222,7 @@ def _dataset(read: entries.Collection, use: str) -> DatasetInput:
 
 def grids(uri: str) -> dict[str, str]:
     """The experiment's id of each grid that a store has, the one that ran last first."""
-    faults.check_uri(uri)
+    store_errors.check_uri(uri)
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)

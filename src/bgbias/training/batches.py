@@ -17,7 +17,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.pixels import RelativeBox
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
-from bgbias.photos.prepared import Pictures
+from bgbias.photos.picture_cache import Pictures
 from bgbias.photos.table import ImageTable
 from bgbias.training.methods import Batch
 from bgbias.training.settings import Train

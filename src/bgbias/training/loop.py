@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from bgbias import progress
 from bgbias.compute import optimizers
 from bgbias.compute.device import autocast, full_precision
-from bgbias.compute.overlap import prefetch
+from bgbias.compute.transfer import prefetch
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing, write_text
 from bgbias.models.model import EmbeddingModel

@@ -15,7 +15,7 @@ SHARED = {
     ),
 }
 OTHERS = "map_at_r_of_others"
-"""The column beside a query's metrics that says what its class means for others (``evaluation.left_out``)."""
+"""The column beside a query's metrics that says what its class means for others (``evaluation.exclusion``)."""
 AP_OTHERS = "average_precision_of_others"
 """The same for the average precision of whole rankings (``evaluation.whole_gallery``)."""
 OF_DONOR = "nearest_of_donor"

@@ -25,7 +25,7 @@ SHARED = {
 }
 
 
-def enabled_figures(study: Study) -> tuple[str, ...]:
+def list_enabled(study: Study) -> tuple[str, ...]:
     """The grid's figures in their order."""
     names = sorted(plugins.names("figures"), key=lambda name: (load(name).PLACE, name))
     return tuple(name for name in names if is_enabled(load(name), study))

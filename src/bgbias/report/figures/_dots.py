@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.images.contact_sheet import MUTED
-from bgbias.report import look, names, sources
+from bgbias.report import names, sources, style
 from bgbias.report.tables import models
 from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.study import plan
@@ -27,7 +27,7 @@ ColourOf = Callable[[Mapping[Hashable, Any], str], str]
 
 def figure(
     groups: Mapping[str, pd.DataFrame], columns: tuple[str, str], axis: str, colour_of: ColourOf
-) -> look.Figure:
+) -> style.Figure:
     """A panel for each of ``groups``, by its title; a line for each of its rows, called as their ``name`` says.
 
     ``columns``: those of the open and of the filled points, each with its interval (``_low``, ``_high``).
@@ -38,8 +38,8 @@ def figure(
     low, high = (float(end(reached, initial=0)) for end in (np.nanmin, np.nanmax))
     room = ROOM * (high - low) or 1.0
     low, high = low - room if low < 0 else 0.0, high + room
-    with look.style():
-        drawn = look.blank(look.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
+    with style.style():
+        drawn = style.blank(style.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
         panels = drawn.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]
         for axes, (title, rows) in zip(panels, groups.items(), strict=True):
             for place, row in enumerate(rows.to_dict("records")):
@@ -59,12 +59,12 @@ def figure(
             axes.set(title=title, xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
             axes.set_yticks(np.arange(len(rows)), list(rows["name"]))
             if low < 0:
-                axes.axvline(0, color=look.RULE, linewidth=0.8, zorder=0)
+                axes.axvline(0, color=style.RULE, linewidth=0.8, zorder=0)
         axes.set_xlabel(axis)
     return drawn
 
 
-def figure_change(table: pd.DataFrame) -> look.Figure:
+def figure_change(table: pd.DataFrame) -> style.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
     methods = table[names.is_trained(table["method"]) & (table["method"] != PLAIN)]
     known = methods[methods["corrupted_difference"].notna()]
@@ -77,7 +77,7 @@ def figure_change(table: pd.DataFrame) -> look.Figure:
     axis = "change of MAP@R, points: original photos (open), other backgrounds (filled)"
 
     def colour(row: Mapping[Hashable, Any], column: str) -> str:
-        return look.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED
+        return style.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED
 
     return figure(groups, ("clean_difference", "corrupted_difference"), axis, colour)
 
@@ -88,11 +88,11 @@ def _is_compared(study: Study) -> bool:
     return any(cell.method != PLAIN and replace(cell, method=PLAIN) in trained for cell in trained)
 
 
-def figure_models(table: pd.DataFrame) -> look.Figure:
+def figure_models(table: pd.DataFrame) -> style.Figure:
     """From Table 15 (``tables.models``), a line a model, the best one of each dataset on top."""
     by_dataset = table.assign(name=table["backbone"]).groupby("dataset", sort=False)
     groups = {names.dataset(str(name)): rows for name, rows in by_dataset}
-    colours = {"clean": MUTED, "changed": look.PALETTE[1]}
+    colours = {"clean": MUTED, "changed": style.PALETTE[1]}
     axis = "MAP@R, %: original queries (open), other backgrounds (filled)"
     return figure(groups, ("clean", "changed"), axis, lambda _row, column: colours[column])
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bgbias.engine import inputs
 from bgbias.images.contact_sheet import INK
-from bgbias.report import look, names, sources
+from bgbias.report import names, sources, style
 from bgbias.report.figures import _shown as shown
 from bgbias.report.maps import Picture, enlarge, overlay, sheet
 from bgbias.results.rows import read_csv
@@ -23,7 +23,7 @@ def _attribution(study: Study) -> sources.Sources:
     return shown.corrupted(study) | sources.of_models(shown.pair(study), "attribute", "maps", "attribution")
 
 
-def draw_attribution(study: Study) -> look.Figure:
+def draw_attribution(study: Study) -> style.Figure:
     photos = shown.evaluation(study)
     read = _attribution(study)
     maps, scores = {}, {}
@@ -42,12 +42,12 @@ def draw_attribution(study: Study) -> look.Figure:
     return figure_attribution(list(maps), rows)
 
 
-def figure_attribution(methods: Sequence[str], rows: Sequence[Sequence[Picture]]) -> look.Figure:
+def figure_attribution(methods: Sequence[str], rows: Sequence[Sequence[Picture]]) -> style.Figure:
     """A row of ``pictures`` a photo: the photo, the object's outline, then one map a method with its attribution score.
 
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
     """
-    heads = [("Photo", INK), ("Object", INK), *((names.method(m), look.ink(m)) for m in methods)]
+    heads = [("Photo", INK), ("Object", INK), *((names.method(m), style.ink(m)) for m in methods)]
     return sheet(heads, rows, "number: attribution score      attribution: none")
 
 
@@ -59,11 +59,11 @@ def pictures(
     """
     soft = np.asarray(mask, dtype=np.float64)
     alpha = enlarge(soft / 255 if mask.dtype == np.uint8 else soft, photo)
-    inside = look.square(alpha)
+    inside = style.square(alpha)
     # Everything around the object is dimmed.
     lit = np.clip(photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
     scored = (
-        Picture(overlay(photo, of), inside, 0.7, scores[method], look.ink(method))
+        Picture(overlay(photo, of), inside, 0.7, scores[method], style.ink(method))
         for method, of in maps.items()
     )
     return [Picture(photo), Picture(lit, inside, 1.2), *scored]
@@ -75,7 +75,7 @@ def _segmentation(study: Study) -> sources.Sources:
     return seen | sources.of_models(shown.pair(study), "segment", "segments")
 
 
-def draw_segmentation(study: Study) -> look.Figure:
+def draw_segmentation(study: Study) -> style.Figure:
     """A row an episode: the support, the photo, then a map and what GrabCut made of it for each method."""
     album = shown.album(study)
     photos = album.evaluation(album.table("test"), set(), "test")
@@ -85,7 +85,7 @@ def draw_segmentation(study: Study) -> look.Figure:
             segments[cell.method] = {name: file[name] for name in file.files}
     heads = [("Support", INK), ("Photo", INK)]
     for method in segments:
-        heads += [(names.method(method), look.ink(method)), ("its GrabCut", look.ink(method))]
+        heads += [(names.method(method), style.ink(method)), ("its GrabCut", style.ink(method))]
     drawn = next(iter(segments.values()))
     truth = album.objects(drawn["ids"].tolist())
     rows = []
@@ -93,7 +93,7 @@ def draw_segmentation(study: Study) -> look.Figure:
         photo, outline = photos.clean(name), truth.shown(name).astype(float)
         pictures = [Picture(photos.clean(str(drawn["supports"][row]))), Picture(photo, outline, 0.9)]
         for method, of in segments.items():
-            mask, colour = of["masks"][row], look.ink(method)
+            mask, colour = of["masks"][row], style.ink(method)
             dimmed = photo / 255 * np.where(mask, 1.0, 0.3)[..., None]
             pictures += [
                 Picture(overlay(photo, of["maps"][row].astype(np.float32)), outline, 0.9),

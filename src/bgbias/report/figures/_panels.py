@@ -10,7 +10,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look, names, sources
+from bgbias.report import names, sources, style
 from bgbias.report.tables import crossing, shape_texture
 from bgbias.report.tables.shape_texture import NONE, SEED
 from bgbias.study.cell import NO_LOSS, UNTRAINED
@@ -26,7 +26,7 @@ LINE, AROUND = 0.15, 0.45
 Panel = Callable[[Any, pd.DataFrame, dict[str, str]], None]
 
 
-def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) -> look.Figure:
+def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) -> style.Figure:
     """A figure of a table's rows with a legend beside it; the axes are called as they say."""
     panels = list(table.groupby(["dataset", "backbone"], sort=False))
     across = min(ACROSS, len(panels))
@@ -36,18 +36,20 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     explained = {loss: sign for loss, sign in losses.items() if loss != NO_LOSS}
     explained = explained if len(explained) > 1 else {}
     alone: dict[str, Any] = {"linestyle": "", "markersize": 5}
-    handles = [look.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
-    handles += [look.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
+    handles = [style.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
+    handles += [style.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
     down = -(-len(panels) // across)
     beside = LINE * (len(handles) + 4)
-    with look.style():
-        drawn = look.blank(look.WIDTH, beside, layout="constrained")
+    with style.style():
+        drawn = style.blank(style.WIDTH, beside, layout="constrained")
         legend = drawn.legend(handles=handles, loc="outside right upper")
         drawn.draw_without_rendering()
         taken = legend.get_window_extent().width / drawn.dpi + AROUND
-        side = max(look.WIDTH - taken, across) / max(across, 2)  # inches, one at least however long names are
+        side = max(style.WIDTH - taken, across) / max(
+            across, 2
+        )  # inches, one at least however long names are
         if len(panels) == 1:  # many points have the room that their legend takes
-            side = max(side, min(beside - AROUND, look.WIDTH - taken))
+            side = max(side, min(beside - AROUND, style.WIDTH - taken))
         drawn.set_size_inches(across * side + taken, max(down * (side + AROUND), beside))
         for number, (name, rows) in enumerate(panels):
             axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
@@ -64,7 +66,7 @@ def mark(row: Mapping[Any, Any], losses: dict[str, str], size: float) -> dict[st
     return {"marker": losses[row["loss"]], "markersize": size} | _face(row["method"])
 
 
-def bars(axes: look.Axes, x: Any, y: Any, low: Any, high: Any, colour: str) -> None:
+def bars(axes: style.Axes, x: Any, y: Any, low: Any, high: Any, colour: str) -> None:
     """Intervals of points, thin and pale: they are many."""
     axes.errorbar(x, y, [y - low, high - y], fmt="none", ecolor=colour, elinewidth=0.7, alpha=0.6)
 
@@ -74,19 +76,19 @@ def _face(method: str) -> dict[str, Any]:
     alone = method.removesuffix(ON_REPLACED)
     if alone != method:
         return {
-            "color": look.colour(alone),
-            "markeredgecolor": look.colour(names.BGAUGMENT),
+            "color": style.colour(alone),
+            "markeredgecolor": style.colour(names.BGAUGMENT),
             "markeredgewidth": 1.3,
         }
-    return {"color": look.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
+    return {"color": style.colour(method), "markeredgecolor": "white", "markeredgewidth": 0.5}
 
 
-def figure_worst_of(table: pd.DataFrame) -> look.Figure:
+def figure_worst_of(table: pd.DataFrame) -> style.Figure:
     """A panel for each dataset and backbone of Table 6 (``tables.crossing``)."""
     return figure(table, _worst_of, "backgrounds tried", "MAP@R with the worst, %")
 
 
-def _worst_of(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+def _worst_of(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
     from matplotlib.ticker import NullLocator
 
     ticks: set[int] = set()
@@ -97,7 +99,7 @@ def _worst_of(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> No
         y, low, high = (
             np.array([row[f"{name}{end}"] for name in columns.values()]) for end in ("", "_low", "_high")
         )
-        bars(axes, list(columns), y, low, high, look.colour(row["method"]))
+        bars(axes, list(columns), y, low, high, style.colour(row["method"]))
         axes.plot(list(columns), y, **mark(row, losses, 4), linewidth=1.2)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
@@ -106,7 +108,7 @@ def _worst_of(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> No
     axes.grid(axis="y")
 
 
-def figure_shape_share(table: pd.DataFrame) -> look.Figure:
+def figure_shape_share(table: pd.DataFrame) -> style.Figure:
     """A panel for each dataset, pretraining and kind of negatives of Table 14 (``tables.shape_texture``) that has several alphas;
     0 is the same pretraining without negatives. Raises UserError if there is none.
     """
@@ -137,7 +139,7 @@ def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
                 yield str(alike), str(kind), line
 
 
-def _shape_share(axes: look.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
+def _shape_share(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
     from matplotlib.ticker import FixedLocator
 
     seeds = [name for name in rows if str(name).startswith(SEED)]

@@ -14,7 +14,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import look, names, sources
+from bgbias.report import names, sources, style
 from bgbias.report.figures import _panels
 from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
@@ -44,13 +44,13 @@ def reads(_study: Study) -> sources.Sources:
     return sources.printed(1) | sources.collected("results")
 
 
-def draw(study: Study) -> look.Figure:
+def draw(study: Study) -> style.Figure:
     return figure_calibration(sources.table(study, 1), settings(study)["correlations"], levels(study))
 
 
 def figure_calibration(
     table: pd.DataFrame, correlations: Mapping[str, float], seeds: pd.DataFrame
-) -> look.Figure:
+) -> style.Figure:
     """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
     Left, the relative drop with its interval, and that of each training of ``seeds`` (``rows.tabulate_seeds``); right, clean and
@@ -68,8 +68,8 @@ def figure_calibration(
         )
     known = rows.groupby("loss", sort=False)["correlation"].nunique()
     losses = known.sort_values(ascending=False, kind="stable").index.tolist()
-    with look.style():
-        figure = look.blank(look.WIDTH, HEIGHT, layout="constrained")
+    with style.style():
+        figure = style.blank(style.WIDTH, HEIGHT, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")
@@ -85,25 +85,25 @@ def figure_calibration(
             axes.grid(axis="y")
         left.axhline(0, color=contact_sheet.MUTED, linewidth=0.6)
         methods = dict.fromkeys(names.in_order(rows)["method"])
-        handles = [look.handle(names.method(method), color=look.colour(method)) for method in methods]
+        handles = [style.handle(names.method(method), color=style.colour(method)) for method in methods]
         handles += [
-            look.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
-            look.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
+            style.handle("clean", marker="o", linestyle="-", markersize=4, **HOLLOW),
+            style.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
         ]
         if len(losses) > 1:
             marked = zip(_panels.MARKERS * len(losses), losses, strict=False)
             handles += [
-                look.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked
+                style.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked
             ]
         figure.legend(handles=handles, loc="outside right upper", handlelength=2.4)
     return figure
 
 
 def _draw_model(
-    left: look.Axes, right: look.Axes, line: pd.DataFrame, seeds: pd.DataFrame, method: str, marker: str
+    left: style.Axes, right: style.Axes, line: pd.DataFrame, seeds: pd.DataFrame, method: str, marker: str
 ) -> None:
     """A method with one loss; each further loss is moved a little, so that intervals do not hide each other."""
-    shift, colour = 0.03 * _panels.MARKERS.index(marker), look.colour(method)
+    shift, colour = 0.03 * _panels.MARKERS.index(marker), style.colour(method)
     x, y = line["correlation"].to_numpy() + shift, line["relative_drop"]
     low, high = line["relative_drop_low"], line["relative_drop_high"]
     is_line = len(line) > 1

@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 
 from bgbias.images import contact_sheet
-from bgbias.report import look, sources
 from bgbias.report import names as wording
+from bgbias.report import sources, style
 from bgbias.study.cell import PLAIN
 
 PLACE = 7
@@ -20,7 +20,7 @@ ROW, BETWEEN_LOSSES, HEADING, AROUND = 0.175, 0.06, 0.27, 0.88  # inches
 IN_LEGEND = 3  # methods; more are told apart by their rows' names alone
 
 
-def figure_drop(table: pd.DataFrame) -> look.Figure:
+def figure_drop(table: pd.DataFrame) -> style.Figure:
     """Two panels from Table 1 (``tables.retrieval``), a line a model, grouped by dataset and loss.
 
     Left, MAP@R from clean (open) to corrupted (filled), with the paper's numbers as small crosses where it
@@ -38,14 +38,14 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
         wording.row(loss, method, below_plain=(dataset, loss) in plain)
         for dataset, loss, method in table[["dataset", "loss", "method"]].itertuples(index=False)
     ]
-    with look.style():
-        figure = look.blank(look.WIDTH, depth + AROUND, layout="constrained")
+    with style.style():
+        figure = style.blank(style.WIDTH, depth + AROUND, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(1.1, 0.9))
         for (_, row), y in zip(table.iterrows(), places, strict=True):
             _draw_model(left, right, row, y)
         left.set_yticks(places, names)
         for tick, method in zip(left.get_yticklabels(), table["method"], strict=True):
-            tick.set_color(look.ink(method))
+            tick.set_color(style.ink(method))
         # No grid lines through letters.
         box = {"fc": contact_sheet.PAPER, "ec": "none", "pad": 1.5}
         for (_, row), y in zip(
@@ -71,8 +71,8 @@ def figure_drop(table: pd.DataFrame) -> look.Figure:
 reads, draw = sources.drawn_from(1, figure_drop).values()
 
 
-def _draw_model(left: look.Axes, right: look.Axes, row: pd.Series, y: float) -> None:
-    colour = look.colour(row["method"])
+def _draw_model(left: style.Axes, right: style.Axes, row: pd.Series, y: float) -> None:
+    colour = style.colour(row["method"])
     filled: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.6}
     clean, corrupted, drop = row["clean"], row["corrupted"], row["relative_drop"]
     left.plot([clean, corrupted], [y, y], color=colour, linewidth=2.2, alpha=0.35, solid_capstyle="butt")
@@ -86,17 +86,17 @@ def _draw_model(left: look.Axes, right: look.Axes, row: pd.Series, y: float) -> 
     right.plot(drop, y, "o", color=colour, markersize=4, **filled)
 
 
-def _legend(figure: look.Figure, table: pd.DataFrame) -> None:
+def _legend(figure: style.Figure, table: pd.DataFrame) -> None:
     handles = [
-        look.handle("clean", linestyle="", marker="o", markersize=4.4, markerfacecolor="white"),
-        look.handle("corrupted", linestyle="", marker="o", markersize=5),
+        style.handle("clean", linestyle="", marker="o", markersize=4.4, markerfacecolor="white"),
+        style.handle("corrupted", linestyle="", marker="o", markersize=5),
     ]
     if table[["published_clean", "published_corrupted"]].notna().any(axis=None):
         handles.append(
-            look.handle("paper", color=contact_sheet.INK, linestyle="", marker="x", markersize=3.4)
+            style.handle("paper", color=contact_sheet.INK, linestyle="", marker="x", markersize=3.4)
         )
     methods = dict.fromkeys(table["method"])
     if len(methods) <= IN_LEGEND:
         thick: dict[str, Any] = {"linewidth": 4, "alpha": 0.8}
-        handles += [look.handle(wording.method(m), color=look.colour(m), **thick) for m in methods]
+        handles += [style.handle(wording.method(m), color=style.colour(m), **thick) for m in methods]
     figure.legend(handles=handles, ncols=len(handles), loc="outside lower left", columnspacing=1.6)

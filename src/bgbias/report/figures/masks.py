@@ -22,7 +22,7 @@ from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
-from bgbias.report import look, sources
+from bgbias.report import sources, style
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
@@ -30,7 +30,7 @@ PLACE = 2
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind
 LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
-SIDE = (look.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
+SIDE = (style.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
 OUTLINE, TRUTH = "#FFB000", "#FFFFFF"
 DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
@@ -41,7 +41,7 @@ def reads(study: Study) -> sources.Sources:
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 
 
-def draw(study: Study) -> look.Figure:
+def draw(study: Study) -> style.Figure:
     read = {role: file.path(study) for role, file in reads(study).items()}
     photos, truth, masks = (ImageStore(read[name]) for name in ("photos", "truth", "masks"))
     table = masking.read_mask_table(read["mask_table"])
@@ -95,25 +95,25 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     return chosen
 
 
-def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> look.Figure:
+def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> style.Figure:
     """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
     dashed white. Photos that the policy excludes have a red frame."""
     if not rows:
         raise UserError("There is no mask to show. Make some first: snakemake --cores all all_masks")
     step = SIDE + CAPTION + GAP
-    with look.style():
-        figure = look.blank(look.WIDTH, HEAD + len(rows) * step + FOOT)
+    with style.style():
+        figure = style.blank(style.WIDTH, HEAD + len(rows) * step + FOOT)
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
-            look.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
+            style.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
             for place, tile in enumerate(tiles):
-                axes = look.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
+                axes = style.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
                 _tile(axes, tile)
         _legend(figure, policy)
     return figure
 
 
-def _tile(axes: look.Axes, tile: MaskTile) -> None:
+def _tile(axes: style.Axes, tile: MaskTile) -> None:
     photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
     shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
     height, width = alpha.shape
@@ -131,14 +131,14 @@ def _tile(axes: look.Axes, tile: MaskTile) -> None:
         facecolor="#F1F3F5",
     )
     for spine in axes.spines.values():
-        colour, line = (look.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
+        colour, line = (style.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
     small = {"ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    look.tag(axes, 0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
-    look.tag(axes, 0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **small)
+    style.tag(axes, 0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
+    style.tag(axes, 0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **small)
 
 
-def _outline(axes: look.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
     if (mask >= THRESHOLD).any():
         # A border of background, so that an object that is cut off has an outline there too.
         framed = np.pad(np.asarray(mask, float), 1)
@@ -164,12 +164,12 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
     """A picture no larger than it is shown."""
     from PIL import Image
 
-    image, longest = Image.fromarray(picture), round(SIDE * look.DPI * 1.5)
+    image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)
     image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
     return np.asarray(image)
 
 
-def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
+def _legend(figure: style.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
     kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
@@ -179,4 +179,4 @@ def _legend(figure: look.Figure, policy: MaskPolicy) -> None:
     )
     small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
     for place, line in enumerate(reversed(lines)):
-        look.text(figure, MARGIN, bottom - 0.12 * place, line, **small)
+        style.text(figure, MARGIN, bottom - 0.12 * place, line, **small)

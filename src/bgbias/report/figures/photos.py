@@ -11,7 +11,7 @@ import numpy as np
 from bgbias import seeds
 from bgbias.evaluation.conditions import random_background
 from bgbias.images.contact_sheet import MUTED
-from bgbias.report import look
+from bgbias.report import style
 from bgbias.report.figures import _shown as shown
 from bgbias.study.params import Study
 
@@ -22,7 +22,7 @@ HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches
 reads, settings = shown.corrupted, shown.settings
 
 
-def draw(study: Study) -> look.Figure:
+def draw(study: Study) -> style.Figure:
     """The sheet of a study, its photos drawn by the grid's name."""
     photos = shown.evaluation(study)
     ids, labels = photos.table.ids, photos.table.labels
@@ -37,21 +37,21 @@ def draw(study: Study) -> look.Figure:
     return figure_photos(rows)
 
 
-def figure_photos(rows: Sequence[Sequence[np.ndarray]]) -> look.Figure:
+def figure_photos(rows: Sequence[Sequence[np.ndarray]]) -> style.Figure:
     """A row of pictures uint8 [H, W, 3] for each photo, as ``HEADS`` call them, in ``ACROSS`` blocks side by side."""
     down = -(-len(rows) // ACROSS)
     wide = len(HEADS) * ACROSS
-    side = (look.WIDTH - (wide - ACROSS) * GAP - (ACROSS - 1) * BETWEEN) / wide
+    side = (style.WIDTH - (wide - ACROSS) * GAP - (ACROSS - 1) * BETWEEN) / wide
     block = len(HEADS) * side + (len(HEADS) - 1) * GAP + BETWEEN
-    with look.style():
-        figure = look.blank(look.WIDTH, HEAD + down * (side + GAP))
+    with style.style():
+        figure = style.blank(style.WIDTH, HEAD + down * (side + GAP))
         for number, pictures in enumerate(rows):
             across, row = divmod(number, down)
             for column, picture in enumerate(pictures):
                 left = across * block + column * (side + GAP)
                 if not row:
-                    look.text(
+                    style.text(
                         figure, left + side / 2, HEAD / 2, HEADS[column], ha="center", color=MUTED, fontsize=7
                     )
-                look.photo(look.panel(figure, left, HEAD + row * (side + GAP), side, side), picture)
+                style.photo(style.panel(figure, left, HEAD + row * (side + GAP), side, side), picture)
     return figure

@@ -17,7 +17,7 @@ from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import look, names, queries, sources
+from bgbias.report import names, queries, sources, style
 from bgbias.report.figures import _shown as shown
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
@@ -33,7 +33,7 @@ def reads(study: Study) -> sources.Sources:
     return shown.corrupted(study) | sources.of_models(shown.pair(study), "embed", "embeddings")
 
 
-def draw(study: Study) -> look.Figure:
+def draw(study: Study) -> style.Figure:
     from bgbias.evaluation.whole_gallery import rank_among
 
     photos = shown.evaluation(study)
@@ -90,7 +90,7 @@ class Retrieval:
     title: str = ""
 
 
-def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
+def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> style.Figure:
     """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
 
     Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
@@ -98,33 +98,33 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> look.Figure:
     """
     named = [(method, row) for method, of_method in rows.items() for row in of_method]
     depth = max(len(row.retrieved) for _, row in named)
-    side = (look.WIDTH - BESIDE) / (depth + 1)
-    with look.style():
-        figure = look.blank(look.WIDTH, HEAD + len(named) * side, layout="constrained")
+    side = (style.WIDTH - BESIDE) / (depth + 1)
+    with style.style():
+        figure = style.blank(style.WIDTH, HEAD + len(named) * side, layout="constrained")
         panels = figure.subplots(len(named), depth + 1, squeeze=False)
         for axes, word in zip(panels[0], ["query", "nearest", *range(2, depth + 1)], strict=True):
             axes.set_title(str(word), loc="center", weight="normal", color=contact_sheet.MUTED)
         for (method, row), of_row in zip(named, panels, strict=True):
-            of_row[0].set_ylabel(names.method(method), color=look.ink(method), weight="bold")
+            of_row[0].set_ylabel(names.method(method), color=style.ink(method), weight="bold")
             _row(row, of_row)
     return figure
 
 
-def _row(row: Retrieval, panels: Sequence[look.Axes]) -> None:
+def _row(row: Retrieval, panels: Sequence[style.Axes]) -> None:
     query, *neighbours = panels
-    look.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
+    style.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
     if row.title:
         box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85}
         dark = {"color": contact_sheet.INK, "fontsize": 5.5}
-        look.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
+        style.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
     for axes in neighbours[len(row.retrieved) :]:
         axes.set_axis_off()
     for (image, correct), axes in zip(zip(row.retrieved, row.correct, strict=True), neighbours, strict=False):
         # A tick or a cross: the frame's message for those who see no green and red.
-        mark, colour = ("✓", look.RIGHT) if correct else ("✗", look.WRONG)
-        look.photo(axes, image, frame=colour, line=2.4)
+        mark, colour = ("✓", style.RIGHT) if correct else ("✗", style.WRONG)
+        style.photo(axes, image, frame=colour, line=2.4)
         sign = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
         white = {"color": "white", "weight": "bold", "fontsize": 6.5}
-        look.tag(axes, 0.9, 0.9, mark, sign, ha="center", va="center", **white)
+        style.tag(axes, 0.9, 0.9, mark, sign, ha="center", va="center", **white)
     tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
-    look.tag(neighbours[-1], 1.12, 0.5, tally, ha="left", va="center", weight="bold", fontsize=8.5)
+    style.tag(neighbours[-1], 1.12, 0.5, tally, ha="left", va="center", weight="bold", fontsize=8.5)

@@ -28,7 +28,7 @@ from bgbias.errors import UserError
 from bgbias.study.params import Study
 
 
-def enabled_tables(study: Study) -> tuple[str, ...]:
+def list_enabled(study: Study) -> tuple[str, ...]:
     """The grid's tables by their printed names, in the order of their numbers: ``table1``, ``table2``, ..."""
     return tuple(name for name, table in _by_name().items() if is_enabled(table, study))
 

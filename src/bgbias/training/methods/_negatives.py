@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from bgbias import seeds
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
-from bgbias.training import tiles
+from bgbias.training import patch_negatives
 from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.repulsions import Further
 
@@ -108,7 +108,7 @@ class Patches(WithNegatives):
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Each photo tiled with windows of its own; all count."""
-        pictures = tiles.patches(photos, self.params.smallest, self.params.largest, generator)
+        pictures = patch_negatives.patches(photos, self.params.smallest, self.params.largest, generator)
         return pictures, batch.labels >= 0
 
 
@@ -137,7 +137,7 @@ class Surroundings(WithNegatives):
             assert batch.backgrounds is not None
             inside = (batch.masks > 0.5).flatten(1)
             return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
-        return tiles.cover_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
+        return patch_negatives.cover_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
 
 
 class BoxSurroundings(Surroundings):

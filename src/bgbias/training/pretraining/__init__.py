@@ -19,7 +19,7 @@ from bgbias import seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.settings import Strict
-from bgbias.training import tiles
+from bgbias.training import patch_negatives
 from bgbias.training.methods import BaseMethod, Batch, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining import _colours
@@ -197,14 +197,16 @@ class BasePretraining(BaseMethod):
                 if batch.masks is None:
                     raise ValueError("negatives of background alone need batches with masks")
                 masks, box = batch.masks[:asked], kind == "boxes"
-                covered = tiles.cover_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
+                covered = patch_negatives.cover_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
                 return seen, *covered
             if kind == "textures":
                 assert batch.textures is not None
                 # Seen as their photo is: what differs is what is shown.
                 pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:asked]
             else:
-                pictures = tiles.patches(seen[:asked], self.params.smallest, self.params.largest, drawn)
+                pictures = patch_negatives.patches(
+                    seen[:asked], self.params.smallest, self.params.largest, drawn
+                )
             return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
 
     def online(self, photos: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bgbias.compute.lazy import F, Tensor, torch
-from bgbias.training.tiles import SIDE
+from bgbias.training.patch_negatives import SIDE
 
 LUMA = (0.2989, 0.587, 0.114)
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bgbias import plugins, seeds
-from bgbias.auditing.question import CONDITIONS, Question
+from bgbias.auditing.config import CONDITIONS, Question
 from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
@@ -239,7 +239,7 @@ def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
             "photos": [collection.digest, collection.upright],
             "look": repr(model.look),
             "maskers": question.maskers,
-            "code": code.fingerprint("bgbias.auditing.prepared"),
+            "code": code.fingerprint("bgbias.auditing.prepared_photos"),
         }
     )
     return place / f"{PIXELS}{digest}"
@@ -260,7 +260,9 @@ def hash_views(question: Question, model: Adapted) -> str:
             "maskers": question.maskers,
             "backgrounds": question.backgrounds.digest,
             "shown": [CONDITIONS, asked.draws, asked.policy.model_dump()],
-            "code": code.fingerprint("bgbias.auditing.prepared", *(f"bgbias.{m}" for m in MADE_BY), *shown),
+            "code": code.fingerprint(
+                "bgbias.auditing.prepared_photos", *(f"bgbias.{m}" for m in MADE_BY), *shown
+            ),
         }
     )
 

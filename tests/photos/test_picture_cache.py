@@ -17,7 +17,7 @@ from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
-from bgbias.photos import prepared
+from bgbias.photos import picture_cache
 
 
 def noise(n: int, *shape: int) -> np.ndarray:
@@ -39,7 +39,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) -> None:
-    found = prepared.pictures(store, 32, tmp_path / "prepared")
+    found = picture_cache.pictures(store, 32, tmp_path / "prepared")
     source = ImageStore(store)
     assert found.ids == source.ids
     for row, name in enumerate(source.ids):
@@ -52,7 +52,7 @@ def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) 
 
 
 def test_any_reader_of_npy_understands_the_files(store: Path, tmp_path: Path) -> None:
-    found = prepared.pictures(store, 32, tmp_path)
+    found = picture_cache.pictures(store, 32, tmp_path)
     pixels = np.load(next(tmp_path.glob("photos-32-*.npy")))
     with np.load(next(tmp_path.glob("photos-32-*.npz"))) as plain:
         start, shape = plain["offsets"][2], plain["shapes"][2]
@@ -63,7 +63,7 @@ def test_any_reader_of_npy_understands_the_files(store: Path, tmp_path: Path) ->
 def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
     with writing(tmp_path / "masks.zip") as masks:
         masks.add("a.png", pixels.encode_png(noise(0, 40, 60)))
-    hard = prepared.pictures(
+    hard = picture_cache.pictures(
         tmp_path / "masks.zip",
         20,
         tmp_path,
@@ -73,24 +73,24 @@ def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
     )
     expected = pixels.resize_short(np.where(noise(0, 40, 60) > 99, 255, 0).astype(np.uint8), 20)
     np.testing.assert_array_equal(hard.get("a.png"), expected)
-    soft = prepared.pictures(tmp_path / "masks.zip", 20, tmp_path, "L")
+    soft = picture_cache.pictures(tmp_path / "masks.zip", 20, tmp_path, "L")
     assert (soft.get("a.png") != expected).any()
     assert len(files(tmp_path)) == 2  # side by side
 
 
 def test_nothing_is_decoded_twice(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared.pictures(store, 32, tmp_path)
+    picture_cache.pictures(store, 32, tmp_path)
     monkeypatch.setattr(pixels, "decode", None)
-    assert len(prepared.pictures(store, 32, tmp_path)) == 5
+    assert len(picture_cache.pictures(store, 32, tmp_path)) == 5
 
 
 def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path) -> None:
-    before = prepared.pictures(store, 32, tmp_path)
-    prepared.pictures(store, 16, tmp_path)
+    before = picture_cache.pictures(store, 32, tmp_path)
+    picture_cache.pictures(store, 16, tmp_path)
     kept = before.get("class 0/0.png").copy()
     with writing(store) as photos:
         photos.add("class 0/0.png", pixels.encode_png(noise(9, 40, 61, 3)))
-    after = prepared.pictures(store, 32, tmp_path)
+    after = picture_cache.pictures(store, 32, tmp_path)
     assert (after.get("class 0/0.png") != kept).any()
     assert [name.rsplit("-", 1)[0] for name in files(tmp_path)] == ["photos-16", "photos-32"]
     # A process that is reading the old ones goes on reading them.
@@ -99,7 +99,7 @@ def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path
 
 def test_what_is_read_cannot_be_written(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="read-only"):
-        prepared.pictures(store, 32, tmp_path)[0][0] = 1
+        picture_cache.pictures(store, 32, tmp_path)[0][0] = 1
 
 
 def _open(store: Path, folder: Path, decoded: Path) -> None:
@@ -111,7 +111,7 @@ def _open(store: Path, folder: Path, decoded: Path) -> None:
         return decode(data, name, mode)
 
     pixels.decode = counting
-    prepared.pictures(store, 32, folder)
+    picture_cache.pictures(store, 32, folder)
 
 
 def test_processes_that_start_at_once_prepare_once(store: Path, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_broken_picture_is_named_and_leaves_nothing_half_done(tmp_path: Path) ->
         photos.add("fine.png", pixels.encode_png(noise(0, 40, 60, 3)))
         photos.add("broken.png", pixels.encode_png(noise(1, 40, 60, 3))[:2000])
     with pytest.raises(UserError, match=r"'broken\.png' cannot be decoded"):
-        prepared.pictures(tmp_path / "photos.zip", 32, tmp_path / "prepared")
+        picture_cache.pictures(tmp_path / "photos.zip", 32, tmp_path / "prepared")
     assert files(tmp_path / "prepared") == []
     assert not list((tmp_path / "prepared").glob(".*partial"))
 
@@ -146,45 +146,45 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
         r" has 1\.0 MB: 267\.5 MB are missing\. Free them, or name .* paths\.work"
     )
     with pytest.raises(UserError, match=words):
-        prepared.pictures(store, 32, tmp_path / "prepared")
+        picture_cache.pictures(store, 32, tmp_path / "prepared")
 
 
 @pytest.mark.parametrize("ending", ["npy", "npz"])
 def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path, ending: str) -> None:
-    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
+    kept = picture_cache.pictures(store, 32, tmp_path)[0].copy()
     path = next(tmp_path.glob(f"*.{ending}"))
     for damaged in (path.read_bytes()[:-50], b"", None):
         path.unlink()
         if damaged is not None:
             path.write_bytes(damaged)
-        np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+        np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[0], kept)
 
 
 def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_nothing(
     store: Path, tmp_path: Path
 ) -> None:
-    first, second, *_ = prepared.pictures(store, 32, tmp_path)
+    first, second, *_ = picture_cache.pictures(store, 32, tmp_path)
     path = next(tmp_path.glob("*.npy"))
     content = bytearray(path.read_bytes())
     content[content.index(second.tobytes()) + 1000] ^= 1  # one bit of the second picture
     path.unlink()
     path.write_bytes(content)
-    found = prepared.pictures(store, 32, tmp_path)
+    found = picture_cache.pictures(store, 32, tmp_path)
     np.testing.assert_array_equal(found[0], first)
     with pytest.raises(UserError, match=rf"'class 1/1\.png' is damaged in {path}.* delete it and run"):
         found.get("class 1/1.png")
     path.unlink()
-    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[1], second)
+    np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[1], second)
 
 
 def test_file_without_checksums_is_prepared_anew(store: Path, tmp_path: Path) -> None:
-    kept = prepared.pictures(store, 32, tmp_path)[0].copy()
+    kept = picture_cache.pictures(store, 32, tmp_path)[0].copy()
     path = next(tmp_path.glob("*.npz"))
     with np.load(path) as whole:
         older = {name: whole[name] for name in whole.files if name != "checks"}
     path.unlink()
     np.savez(path, **older)
-    np.testing.assert_array_equal(prepared.pictures(store, 32, tmp_path)[0], kept)
+    np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[0], kept)
     with np.load(path) as anew:
         assert len(anew["checks"]) == 5
 
@@ -197,14 +197,14 @@ def test_disk_without_file_locks_is_refused_with_a_way_out(
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
-        prepared.pictures(store, 32, tmp_path / "prepared")
+        picture_cache.pictures(store, 32, tmp_path / "prepared")
     assert files(tmp_path / "prepared") == []
 
 
 def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:
     (tmp_path / ".photos-32-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"half")
     (tmp_path / ".photos-64-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"of another size")
-    prepared.pictures(store, 32, tmp_path)
+    picture_cache.pictures(store, 32, tmp_path)
     assert [p.name for p in tmp_path.glob(".*partial")] == [
         ".photos-64-0123456789abcdef.npy.elsewhere-1.partial"
     ]
@@ -213,7 +213,7 @@ def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> N
 def test_what_was_interrupted_is_gone_on_with(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = prepared.pictures(store, 32, tmp_path / "whole")
+    whole = picture_cache.pictures(store, 32, tmp_path / "whole")
     decoded: list[str] = []
     decode = pixels.decode
 
@@ -225,11 +225,11 @@ def test_what_was_interrupted_is_gone_on_with(
 
     monkeypatch.setattr(pixels, "decode", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        prepared.pictures(store, 32, tmp_path / "killed")
+        picture_cache.pictures(store, 32, tmp_path / "killed")
     (partial,) = (tmp_path / "killed").glob(".*partial")
     with partial.open("ab") as file:
         file.write(b"half a picture")
-    again = prepared.pictures(store, 32, tmp_path / "killed")
+    again = picture_cache.pictures(store, 32, tmp_path / "killed")
     assert set(decoded[4:]) < set(whole.ids)
     for name in whole.ids:
         np.testing.assert_array_equal(again.get(name), whole.get(name))
@@ -241,4 +241,4 @@ def test_what_was_interrupted_is_gone_on_with(
 def test_empty_collection_is_no_error(tmp_path: Path) -> None:
     with writing(tmp_path / "masks.zip"):
         pass
-    assert prepared.pictures(tmp_path / "masks.zip", 32, tmp_path, "L").ids == []
+    assert picture_cache.pictures(tmp_path / "masks.zip", 32, tmp_path, "L").ids == []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DPI = 200
 # Inches: the text width of a two-column paper.
 WIDTH = 7.0
-_COLOURS = read_yaml(Path(__file__).parent / "look.yaml")
+_COLOURS = read_yaml(Path(__file__).parent / "style.yaml")
 PALETTE, OTHERS, SHADES = (_COLOURS[name] for name in ("palette", "others", "shades"))
 BLACK, READABLE = "#000000", 4.5
 RIGHT, WRONG = "#15915A", "#C4283B"

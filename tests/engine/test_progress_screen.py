@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from project import fresh, wait_for
 
-from bgbias.engine import live
-from bgbias.engine.live import Course, Screen, Work
+from bgbias.engine import progress_screen
+from bgbias.engine.progress_screen import Course, Screen, Work
 
 CELL = {"dataset": "toys", "backbone": "tiny", "loss": "arcface", "method": "plain", "seed": "0"}
 NAME = "toys/tiny/arcface/plain/seed0"
@@ -33,8 +33,8 @@ class Clock:
 def test_without_a_terminal_it_is_a_line_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     out, clock = io.StringIO(), Clock()
     screen = Screen(out, clock)
-    monkeypatch.setattr(live, "_guess", dict)
-    live.expect(lambda: {"train": 30.0, "table": 5.0})
+    monkeypatch.setattr(progress_screen, "_guess", dict)
+    progress_screen.expect(lambda: {"train": 30.0, "table": 5.0})
     screen.begins({"train": 2, "table": 1, "total": 3})
     screen.started(0, "train", CELL, ["data/work/logs/g/train.log"])
     screen.started(1, "train", CELL | {"seed": "1"}, [])
@@ -81,16 +81,16 @@ def test_what_none_has_ended_of_is_guessed_and_not_taken_for_a_training() -> Non
 
 def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
     work = Work("train", NAME, 0.0, f"{tmp_path}/logs/grid/train/{NAME}.log")
-    assert live.training(work) == ""
+    assert progress_screen.training(work) == ""
     history = tmp_path / "history.csv"
     for name, subject in (("mine", NAME), ("another", "toys/tiny/arcface/plain/seed1")):
         told = {"subject": subject, "history": str(history), "spec": {"train": {"max_epochs": 20}}}
         (tmp_path / "running").mkdir(exist_ok=True)
         (tmp_path / "running" / f"{name}.json").write_text(json.dumps(told))
-    assert live.training(work) == ""
+    assert progress_screen.training(work) == ""
     history.write_text("epoch,loss,val_map_at_r\n1,0.9,0.25\n2,0.8,0.5\n3,0.7,0.4\n4,0.")
-    assert live.training(work) == "epoch 3 of at most 20, best validation MAP@R 50.0 %"
-    assert live.training(Work("embed", NAME, 0.0, work.log)) == ""
+    assert progress_screen.training(work) == "epoch 3 of at most 20, best validation MAP@R 50.0 %"
+    assert progress_screen.training(Work("embed", NAME, 0.0, work.log)) == ""
 
 
 def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
     told = {"subject": whose, "history": str(history), "spec": {"pretraining": {"epochs": 60}}}
     (tmp_path / "running").mkdir()
     (tmp_path / "running" / "mine.json").write_text(json.dumps(told))
-    assert live.training(work) == ""
+    assert progress_screen.training(work) == ""
     history.write_text("epoch,loss,train_seconds\n")
-    assert live.training(work) == ""
+    assert progress_screen.training(work) == ""
     history.write_text("epoch,loss,train_seconds\n1,4.5,0.2\n2,4.25,0.2\n3,")
-    assert live.training(work) == "epoch 2 of 60, loss 4.250"
+    assert progress_screen.training(work) == "epoch 2 of 60, loss 4.250"
 
 
 @pytest.mark.workflow

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bgbias.auditing import embedded
+from bgbias.auditing import embedding
 from bgbias.auditing.resumable import open_memmap
 from bgbias.evaluation.conditions import View
 from bgbias.models.adapters._calls import USUAL, BatchSize
@@ -35,16 +35,16 @@ class Stub:
 
 
 def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "workers", lambda device, photos: photos // 10)
+    monkeypatch.setattr(embedding, "workers", lambda device, photos: photos // 10)
     told = list[int]()
-    monkeypatch.setattr(embedded, "showing", lambda count, label: nullcontext(told.append))
+    monkeypatch.setattr(embedding, "showing", lambda count, label: nullcontext(told.append))
     model = SimpleNamespace(
         device="cuda", name="model", dim=3, embed=lambda views: views, batch=BatchSize(), workers=None
     )
-    photos, folder = Stub(), tmp_path / embedded.FOLDER
+    photos, folder = Stub(), tmp_path / embedding.FOLDER
     folder.mkdir()
-    open_memmap(folder / embedded.DONE, np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
-    views = embedded.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
+    open_memmap(folder / embedding.DONE, np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
+    views = embedding.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
     missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
     assert photos.asked == [(len(missing) // 10, missing)]
     assert told == [AT_ONCE, AT_ONCE, 5]
@@ -53,4 +53,4 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         expected[AT_ONCE : 2 * AT_ONCE] = 0  # was said to be there
         np.testing.assert_allclose(views[view], expected, rtol=1e-6)
-    assert embedded.photos_left(tmp_path, PHOTOS) == 0
+    assert embedding.photos_left(tmp_path, PHOTOS) == 0

@@ -11,7 +11,7 @@ import torch
 from project import PATIENCE
 from torch import Tensor
 
-from bgbias.compute.overlap import prefetch, to_host
+from bgbias.compute.transfer import prefetch, to_host
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.files.atomic import replacing, write_json
@@ -48,7 +48,7 @@ def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, dige
     with replacing(folder / "views.npz") as temporary, temporary.open("wb") as file:
         np.savez(file, **others)  # type: ignore[arg-type]
     write_json(folder / MODEL, {"name": model.name, "look": asdict(model.look)})
-    workplace.end_export(digest)
+    workdir.end_export(digest)
 
 
 def next_step(photos: str, views: Sequence[View]) -> str:

@@ -15,7 +15,7 @@ from bgbias.masks import quality
 from bgbias.masks.policy import Mask, usable
 from bgbias.masks.settings import MaskPolicy
 from bgbias.models.look import Look
-from bgbias.photos.prepared import Pictures, prepare
+from bgbias.photos.picture_cache import Pictures, prepare
 from bgbias.photos.table import ImageTable
 
 MEASURED = ("area", "clarity", "agreement")

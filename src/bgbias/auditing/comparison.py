@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import escape
 
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.saved import replace_nan
+from bgbias.auditing.output import replace_nan
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.atomic import as_json, write_text

@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import Attribution
-from bgbias.auditing import slices, workplace
+from bgbias.auditing import slices, workdir
+from bgbias.auditing.attribution_scores import ShownMap
 from bgbias.auditing.findings import SETTINGS, interval, strip_common_folder
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.looks import ShownMap
-from bgbias.auditing.measured import AuditResult
+from bgbias.auditing.result import AuditResult
 from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
@@ -109,9 +109,9 @@ def to_audit(audit: AuditResult) -> Audit:
         timing = {"seconds_a_photo": audit.seconds_a_photo, "device": audit.model.device}
         files["timing.json"] = json_text(timing).encode()
     files |= {f"{kind}.jpg": _contact_sheet(queries) for kind, queries in audit.queries.items()}
-    others = [name for name in workplace.WRITTEN if name in files or name == "audit.html"]
-    files[workplace.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
-    names = [workplace.VERDICT, *(name for name in others if name != "audit.html")]
+    others = [name for name in workdir.WRITTEN if name in files or name == "audit.html"]
+    files[workdir.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
+    names = [workdir.VERDICT, *(name for name in others if name != "audit.html")]
     return Audit(files | {"audit.html": _page(audit, names).encode()})
 
 
@@ -187,8 +187,8 @@ def replace_nan(value: Any) -> Any:
 def _page(audit: AuditResult, files: Sequence[str]) -> str:
     values: dict[str, Any] = {
         "audit": audit,
-        "model": workplace.strip_folders(audit.model.name),
-        "command": workplace.strip_folders(audit.question.command),
+        "model": workdir.strip_folders(audit.model.name),
+        "command": workdir.strip_folders(audit.question.command),
         "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
         "version": VERSION,
         "files": files,

@@ -20,7 +20,7 @@ from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, ch
 from project import PATIENCE, copy_settings
 
 from bgbias.errors import UserError
-from bgbias.tracking import entries, follow, store
+from bgbias.tracking import entries, store, watch
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -88,7 +88,7 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
 
 def sync_in_another_process(project: Project) -> str:
     records = f"[Path({str(project.data)!r})], {project.uri!r}, 'demo'"
-    code = f"from pathlib import Path; from bgbias.tracking.follow import sync; print(sync({records}))"
+    code = f"from pathlib import Path; from bgbias.tracking.watch import sync; print(sync({records}))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(SRC)},
@@ -188,12 +188,12 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
 ) -> None:
     project.training()
     with pytest.raises(UserError, match=r"did not take the records.*python -m bgbias track"):
-        follow.sync([project.data], uri, "demo")
+        watch.sync([project.data], uri, "demo")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     begun = time.monotonic()
     with caplog.at_level(logging.WARNING):
-        follow.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
+        watch.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
     assert time.monotonic() - begun < 120
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
     assert "did not take the records" in first
@@ -206,7 +206,7 @@ def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) 
     project.history(2)
     project.training(status="running", pid=os.getpid())
     mirror_thread = threading.Thread(
-        target=follow.follow, args=([project.data], project.uri, "demo", parent.pid, 0.05), daemon=True
+        target=watch.follow, args=([project.data], project.uri, "demo", parent.pid, 0.05), daemon=True
     )
     mirror_thread.start()
     try:
@@ -257,7 +257,7 @@ def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
         fill(self, run, *rest)
 
     monkeypatch.setattr(store.Experiment, "_fill", fill_too_late)
-    follow.sync([project.data], project.uri, "demo")
+    watch.sync([project.data], project.uri, "demo")
     assert deleted
     shown = project.runs()
     assert {TRAIN, MODEL} <= set(shown)
@@ -269,7 +269,7 @@ def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Projec
     from mlflow import MlflowClient
 
     chain(project)
-    follow.sync([project.data], project.uri, "demo")
+    watch.sync([project.data], project.uri, "demo")
     experiment = MlflowClient(project.uri).get_experiment_by_name("bgbias-demo")
     assert experiment is not None
     page = entries.page(experiment.experiment_id)
@@ -293,9 +293,9 @@ def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Projec
 
 def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert follow.default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
+    assert watch.default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
-    assert follow.default_uri(tmp_path) == "http://server:5000"
+    assert watch.default_uri(tmp_path) == "http://server:5000"
 
 
 def test_only_tracking_imports_mlflow() -> None:

@@ -8,7 +8,7 @@ import scipy.ndimage
 import torch
 
 from bgbias import seeds
-from bgbias.training import tiles
+from bgbias.training import patch_negatives
 
 PER_SIDE = {16: 15, 32: 8, 33: 7, 56: 5, 72: 4}  # docs/methods.md, section 11, G8
 
@@ -19,7 +19,7 @@ def photos(count: int, side: int) -> torch.Tensor:
 
 
 def test_windows_beside_one_another() -> None:
-    assert {window: tiles.per_side(window, 224) for window in PER_SIDE} == PER_SIDE
+    assert {window: patch_negatives.per_side(window, 224) for window in PER_SIDE} == PER_SIDE
 
 
 @pytest.mark.parametrize(("side", "window"), [(12, 5), (12, 4), (9, 9), (10, 1)])
@@ -34,14 +34,14 @@ def test_tiles_are_windows_from_left_to_right_and_down(side: int, window: int) -
             whole[:, i * window : (i + 1) * window, j * window : (j + 1) * window] = given[
                 0, :, y : y + window, x : x + window
             ]
-    made = tiles.tile(given[:1], [window], [tops], [lefts])
+    made = patch_negatives.tile(given[:1], [window], [tops], [lefts])
     assert torch.equal(made[0], whole[:, :side, :side])
 
 
 def test_each_photo_has_windows_of_its_own_from_everywhere() -> None:
     side = 32
     given = photos(200, side)
-    made = tiles.patches(given, 16, 72, seeds.torch_generator("patches"))
+    made = patch_negatives.patches(given, 16, 72, seeds.torch_generator("patches"))
     first = made[:, 0].reshape(200, -1) - given[:, 0, 0, 0].view(-1, 1)
     assert (first >= 0).all()
     assert (first < side * side).all()  # of the own photo
@@ -53,7 +53,7 @@ def test_each_photo_has_windows_of_its_own_from_everywhere() -> None:
     corners = first[:, 0].long()
     assert corners.min() < side
     assert (corners % side).min() == 0
-    again = tiles.patches(given, 16, 72, seeds.torch_generator("patches"))
+    again = patch_negatives.patches(given, 16, 72, seeds.torch_generator("patches"))
     assert torch.equal(made, again)
 
 
@@ -67,8 +67,10 @@ def masks(side: int) -> torch.Tensor:
 @pytest.mark.parametrize("side", [64, 224])
 def test_objects_are_grown_boxed_and_blurred_as_scipy_does(side: int) -> None:
     given, reach = masks(side), round(7 * side / 224)
-    grown = tiles.dilate(given)
-    for mask, found, box, soft in zip(given, grown, tiles.boxes(grown), tiles.blur(grown), strict=True):
+    grown = patch_negatives.dilate(given)
+    for mask, found, box, soft in zip(
+        given, grown, patch_negatives.boxes(grown), patch_negatives.blur(grown), strict=True
+    ):
         away = scipy.ndimage.distance_transform_edt(mask[0].numpy() <= 0.5)
         assert np.array_equal(found[0].numpy(), (away <= reach).astype(float))
         ((rows, columns),) = scipy.ndimage.find_objects((found[0].numpy() > 0).astype(int))
@@ -80,7 +82,7 @@ def test_objects_are_grown_boxed_and_blurred_as_scipy_does(side: int) -> None:
             found[0].numpy(), sigma, mode="nearest", radius=max(1, round(3 * sigma))
         )
         np.testing.assert_allclose(soft[0].numpy(), twin, atol=1e-12)
-    assert not tiles.boxes(torch.zeros(1, 1, 8, 8)).any()
+    assert not patch_negatives.boxes(torch.zeros(1, 1, 8, 8)).any()
 
 
 @pytest.mark.parametrize("box", [False, True])
@@ -94,7 +96,7 @@ def test_what_covers_an_object_shows_its_surroundings(box: bool) -> None:
     )
     shown = torch.cat([given, torch.zeros(1, 1, side, side)])  # the last crop shows no object
     level = torch.cat([level, level[:1]])
-    made, counts = tiles.cover_objects(level, shown, 16, 48, box, seeds.torch_generator("cover"))
+    made, counts = patch_negatives.cover_objects(level, shown, 16, 48, box, seeds.torch_generator("cover"))
     assert counts.tolist() == [True, False, False, False]
     assert torch.equal(made[3], level[3])
     inside = made[0, 0, 20:30, 24:40]
@@ -109,12 +111,12 @@ def test_windows_get_smaller_until_they_fit_beside_the_object() -> None:
     given = torch.ones(1, 1, 224, 224)
     given[..., :24] = 0  # 17 columns are left beside the grown object, and windows of 40 do not fit
     level = given * 100
-    made, counts = tiles.cover_objects(level, given, 40, 48, False, seeds.torch_generator("narrow"))
+    made, counts = patch_negatives.cover_objects(level, given, 40, 48, False, seeds.torch_generator("narrow"))
     assert counts.tolist() == [True]
     assert made[..., 30:].max() < 60
     narrow = given.clone()
     narrow[..., :24] = 1
     narrow[..., :11] = 0  # 4 columns: not even 8 pixels, of which a twentieth may be object
-    assert tiles.cover_objects(level, narrow, 40, 48, False, seeds.torch_generator("narrow"))[1].tolist() == [
-        False
-    ]
+    assert patch_negatives.cover_objects(level, narrow, 40, 48, False, seeds.torch_generator("narrow"))[
+        1
+    ].tolist() == [False]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bgbias.auditing.question import AuditConfig
+from bgbias.auditing.config import AuditConfig
 from bgbias.auditing.resumable import ResumableRows, open_memmap, zeros
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing

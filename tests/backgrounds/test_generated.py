@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bgbias.backgrounds.drawn import pictures
+from bgbias.backgrounds.generated import pictures
 from bgbias.backgrounds.settings import PROCEDURAL
 
 SIZE = 48

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 import bgbias
-from bgbias.results import leak
+from bgbias.results import background_baseline
 from tests.support import toy_folder
 
 
@@ -38,14 +38,19 @@ def test_what_lies_under_the_mask_and_its_shape_count_for_nothing() -> None:
     mug, tree = wall.copy(), wall.copy()
     mug[disc() > 0], tree[disc() > 0] = (250, 10, 10), (10, 250, 10)
     np.testing.assert_array_equal(
-        leak.describe_background(mug, disc()), leak.describe_background(tree, disc())
+        background_baseline.describe_background(mug, disc()),
+        background_baseline.describe_background(tree, disc()),
     )
-    large = leak.describe_background(wall, disc(radius=0.4)) @ leak.describe_background(
-        wall, disc(radius=0.1)
-    )
+    large = background_baseline.describe_background(
+        wall, disc(radius=0.4)
+    ) @ background_baseline.describe_background(wall, disc(radius=0.1))
     assert large > 0.98
     other = np.random.default_rng(1).integers(0, 60, (96, 96, 3), np.uint8)
-    assert leak.describe_background(wall, disc()) @ leak.describe_background(other, disc()) < 0.7
+    assert (
+        background_baseline.describe_background(wall, disc())
+        @ background_baseline.describe_background(other, disc())
+        < 0.7
+    )
 
 
 def test_pictures_that_differ_by_colour_or_by_edges_differ() -> None:
@@ -53,12 +58,14 @@ def test_pictures_that_differ_by_colour_or_by_edges_differ() -> None:
     stripes = red.copy()
     stripes[::8] = 0
     pictures = (red, red - 1, green, stripes, stripes.transpose(1, 0, 2))
-    vectors = np.stack([leak.describe_background(np.ascontiguousarray(p), disc()) for p in pictures])
+    vectors = np.stack(
+        [background_baseline.describe_background(np.ascontiguousarray(p), disc()) for p in pictures]
+    )
     near = vectors @ vectors[0]
     assert near[1] > near[2:].max()
     assert vectors[3] @ vectors[4] < 0.9
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
-    covered = leak.describe_background(red, np.full((96, 96), 255, np.uint8))
+    covered = background_baseline.describe_background(red, np.full((96, 96), 255, np.uint8))
     np.testing.assert_allclose(np.linalg.norm(covered), 1, rtol=1e-6)
 
 

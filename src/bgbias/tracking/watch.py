@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psutil
 
-from bgbias.files import sealed
+from bgbias.files import json_checksum
 from bgbias.files.code import hash_text
 from bgbias.tracking import store
 from bgbias.tracking.entries import (
@@ -33,7 +33,7 @@ from bgbias.tracking.entries import (
     entry_of,
     named_metrics,
 )
-from bgbias.tracking.faults import Conflict
+from bgbias.tracking.store_errors import Conflict
 
 LONGEST_PAUSE = 60.0
 # Of a core, for looks at very many records: the next one waits, but not for long.
@@ -212,7 +212,7 @@ class Records:
 
 def _entry(path: Path) -> Entry | None:
     """The entry of a record; None if the file is no record."""
-    record = sealed.read(path)
+    record = json_checksum.read(path)
     if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
         return None
     entry = entry_of(record)

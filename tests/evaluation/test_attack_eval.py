@@ -14,7 +14,7 @@ from in_memory import Pictures, table
 from bgbias import attacks, plugins, seeds
 from bgbias.attacks import Strength
 from bgbias.errors import UserError
-from bgbias.evaluation.attacked import PGD_20, embed_attacked
+from bgbias.evaluation.attack_eval import PGD_20, embed_attacked
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views, for_inference

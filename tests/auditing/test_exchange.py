@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bgbias.auditing import exported, workplace
-from bgbias.auditing.question import OF_CLASSES, AuditConfig, Question
+from bgbias.auditing import exchange, workdir
+from bgbias.auditing.config import OF_CLASSES, AuditConfig, Question
 from bgbias.errors import UserError
 from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN
@@ -28,7 +28,7 @@ def with_row(value: float) -> np.ndarray:
 def test_vectors_have_unit_length(tmp_path: Path) -> None:
     np.save(tmp_path / "clean.npy", np.full((3, 4), 2.0))
     np.savez(tmp_path / "views.npz", **{"only_fg-0": np.eye(3, 4)})
-    found = exported.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
+    found = exchange.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
     assert found[CLEAN, 0].tolist() == [[0.5] * 4] * 3
     assert found["only_fg", 0].tolist() == np.eye(3, 4).tolist()
 
@@ -50,7 +50,7 @@ def test_what_cannot_be_used_is_told(
     np.save(tmp_path / "clean.npy", clean)
     np.savez(tmp_path / "views.npz", **{"only_fg-0": other})
     with pytest.raises(UserError, match=words):
-        exported.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
+        exchange.read(tmp_path / "clean.npy", tmp_path / "views.npz", VIEWS, 3)
 
 
 def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path: Path) -> None:
@@ -58,17 +58,17 @@ def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path
     model = load(lambda batch: [picture.mean((0, 1)) for picture in batch], Options(size=40, resize=44))
     vectors = {view: np.eye(3, 4, k, dtype=np.float32) for k, view in enumerate(VIEWS)}
     with pytest.raises(UserError, match="No pictures were exported for this question"):
-        workplace.check_exported("question")
-    exported.write(tmp_path / "saved", vectors, model, "question")
+        workdir.check_exported("question")
+    exchange.write(tmp_path / "saved", vectors, model, "question")
     clean, views = tmp_path / "saved" / "clean.npy", tmp_path / "saved" / "views.npz"
-    found = exported.read(clean, views, VIEWS, 3)
+    found = exchange.read(clean, views, VIEWS, 3)
     for view in VIEWS:
         np.testing.assert_array_equal(found[view], vectors[view])
-    again = exported.looking(Options(), clean)
+    again = exchange.looking(Options(), clean)
     assert (again.name, again.look) == (model.name, model.look)
-    workplace.check_exported("question")
+    workdir.check_exported("question")
     with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
-        exported.looking(Options(size=32), clean)
+        exchange.looking(Options(size=32), clean)
 
 
 def test_photos_without_classes_are_seen_in_no_condition_that_needs_them() -> None:

@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing import workplace
+from bgbias.auditing import workdir
+from bgbias.auditing.attribution_scores import Looks
+from bgbias.auditing.config import Question
 from bgbias.auditing.findings import Findings, strip_common_folder
-from bgbias.auditing.looks import Looks
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
-from bgbias.auditing.prepared import PreparedPhotos
-from bgbias.auditing.question import Question
+from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.auditing.sessions import AcrossSessions
 from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
@@ -28,13 +28,13 @@ from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
-from bgbias.photos.given import QueryGallerySplit
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.report import prose
 from bgbias.report.html.pictures import jpeg
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results import conflict, correlation
+from bgbias.results.background_baseline import Leak
 from bgbias.results.decomposition import PATH
-from bgbias.results.leak import Leak
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
 from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
 from bgbias.settings import read_yaml
@@ -250,7 +250,7 @@ class AuditResult:
         """Which model, how it prepares photos, and what was done to load it."""
         model = self.model
         look = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
-        return [workplace.strip_folders(line) for line in (model.name, *look, *model.told)]
+        return [workdir.strip_folders(line) for line in (model.name, *look, *model.told)]
 
     @property
     def conflict_of_errors(self) -> float:

@@ -13,7 +13,7 @@ from handmade_records import Project
 from web import serving
 
 from bgbias.errors import UserError
-from bgbias.tracking import faults, follow
+from bgbias.tracking import store_errors, watch
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Project:
 
 def fault(project: Project, uri: str) -> str:
     with pytest.raises(UserError) as caught:
-        follow.sync([project.data], uri, "demo")
+        watch.sync([project.data], uri, "demo")
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
@@ -95,6 +95,6 @@ def test_a_database_of_another_mlflow(project: Project, revision: str, said: str
 
 
 def test_passwords_are_not_told(project: Project) -> None:
-    said = str(faults.fault("postgresql://me:secret@host/db", OSError("refused")))
+    said = str(store_errors.fault("postgresql://me:secret@host/db", OSError("refused")))
     assert "secret" not in said
     assert "postgresql://me:***@host/db" in said

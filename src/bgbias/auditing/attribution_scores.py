@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
-from bgbias.auditing import embedded
+from bgbias.auditing import embedding
 from bgbias.auditing.resumable import ResumableRows
 from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -64,7 +64,7 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     maps = ResumableRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
     with showing(len(maps.missing), "attribution") as done:
         for row in maps.missing:
-            with embedded.name_photos_in_errors([chosen.ids[row]]):
+            with embedding.name_photos_in_errors([chosen.ids[row]]):
                 maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
     rows, shown = [], list[ShownMap]()
