@@ -141,7 +141,7 @@ def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: 
 
 
 def test_a_crash_is_no_failed_limit() -> None:
-    code = "import sys; from bgbias import cli; cli.told = lambda app: 1 / 0; cli.main()"
+    code = "import sys; from bgbias import cli; cli.run_reporting_errors = lambda app: 1 / 0; cli.main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == os.EX_SOFTWARE
     assert "ZeroDivisionError" in done.stderr

@@ -35,7 +35,7 @@ def command(_):
             pass
 
 cli.GRACE_SECONDS = 1
-cli.told = command
+cli.run_reporting_errors = command
 cli.main()
 """
 WAITS = """
@@ -46,7 +46,7 @@ def command(_):
     print("waits", flush=True)
     threading.Event().wait()
 
-cli.told = command
+cli.run_reporting_errors = command
 cli.main()
 """
 ENDS = {signal.SIGTERM: {128 + signal.SIGTERM}, signal.SIGINT: {-signal.SIGINT, 128 + signal.SIGINT}}

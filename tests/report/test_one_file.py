@@ -56,9 +56,9 @@ def caption(study, table, excluded):
     return f"**Photos** of {study.grid}."
 """
 FIGURE = """
-from bgbias.engine.node import Made, step
+from bgbias.engine.node import StepOutput, step
 from bgbias.report import formats
-from bgbias.report import look
+from bgbias.report import style
 
 PLACE = 2.5
 ABOUT = "A bar of photos."
@@ -69,7 +69,7 @@ def wanted(study):
 
 
 def reads(study):
-    return {"table99": Made(step("table", table="table99"), "table_csv")}
+    return {"table99": StepOutput(step("table", table="table99"), "table_csv")}
 
 
 def settings(study):
@@ -77,9 +77,9 @@ def settings(study):
 
 
 def draw(study):
-    with look.style():
-        drawn = look.blank(2, 1)
-        look.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table99"].path(study))["photos"])
+    with style.style():
+        drawn = style.blank(2, 1)
+        style.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table99"].path(study))["photos"])
     return drawn
 """
 

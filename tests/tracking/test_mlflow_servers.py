@@ -92,8 +92,8 @@ def test_a_server_on_postgresql_takes_what_four_machines_write_at_once(tmp_path:
         with mlflow_server(tmp_path, store, free_port()) as uri:
             project.history(60)
             code = f"""
-import sys; from pathlib import Path; from bgbias.tracking import follow
-print(follow.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
+import sys; from pathlib import Path; from bgbias.tracking import watch
+print(watch.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
 """
             environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
             # Each with a folder for locks of its own, as on machines that know nothing of one another.
