@@ -94,7 +94,7 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     def kept() -> set[Node]:
         return {node for node in graph.in_order(study) if node.record(study) in finished}
 
-    monkeypatch.setattr(forecast.sealed, "read_any", found)
+    monkeypatch.setattr(forecast.json_checksum, "read_any", found)
     # All others are done in no time, and a third of the trainings took 100 s each.
     finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
     finished |= {node.record(study): 100.0 for node in trains[::3]}
