@@ -85,7 +85,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
             read.append(path)
         return json.loads(path.read_text())
 
-    monkeypatch.setattr(watch.sealed, "read", read_record)
+    monkeypatch.setattr(watch.json_checksum, "read", read_record)
     assert found.entries() is first
     assert not read
 
