@@ -136,7 +136,7 @@ def test_no_cure_helps_at_the_other_visit(study: dict[str, Any], page: str) -> N
     winning = cures[cures.index.str.startswith("plain") & (cures["corrupted_gain_p_holm"] < 0.05)]
     assert winning.index[winning["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
     assert (
-        f"patches take {table.loc['plain+patchwise', 'bytes'] / table.loc['plain+grey', 'bytes']:.0f} times"
+        f"Patches take {table.loc['plain+patchwise', 'bytes'] / table.loc['plain+grey', 'bytes']:.0f} times"
         in page
     )
     assert (
