@@ -40,7 +40,7 @@ PERMUTATIONS = 10_000
 SMALL_P = 0.001
 # The photos and networks of the plan, and what is another of them, with the eight fastest networks.
 RUNS = {
-    "main": "as planned",
+    "main": "main run",
     "isnet": "masks by IS-Net",
     "other_draws": "other draws of photos and backgrounds",
 }
@@ -353,7 +353,7 @@ def statistics() -> pd.DataFrame:
     """The primary statistics, a row each, and what else was fixed beforehand: a column a run."""
     rows: dict[str, dict[str, str]] = {}
     for run, of in by_run().items():
-        title = RUNS.get(run, "as planned, these networks")
+        title = RUNS.get(run, "main run, these networks")
         column = f"{title} ({len(of.networks)})"
 
         def add(name: str, text: str, column: str = column) -> None:

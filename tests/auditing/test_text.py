@@ -255,7 +255,7 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     audit = an_audit(labelled(), surely=surely)
     sentences = audit.sentences("masks")
     assert sentences[0].startswith(answer)
-    assert "two in five wrong masks are clear" in sentences[1]
+    assert "of 18 wrong masks of 30 photos, 7 were clear" in sentences[1]
     assert audit.has_many_unsure_masks is many
     assert ("have a clear mask" in audit.verdict or "has a clear mask" in audit.verdict) is many
     advised = audit.sentences("advice")[0]

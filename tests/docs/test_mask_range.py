@@ -26,7 +26,7 @@ def test_the_sentences_about_drawn_masks_hold() -> None:
             found = script["extrapolated"](group, second, means.loc[group], shares)
             of_extrapolated.append(abs(found / true - 1))
     assert f"In {inside} of nine cases" in PAGE.replace("\n", " ")
-    assert f"at most {100 * max(beside):.0f} % beside it" in PAGE.replace("\n", " ")
+    assert f"at most {100 * max(beside):.0f} % outside it" in PAGE.replace("\n", " ")
     first, extrapolated = (100 * sum(of) / 9 for of in (of_first, of_extrapolated))
     assert f"by {extrapolated:.0f} % in the mean instead of {first:.0f}" in PAGE.replace("\n", " ")
 
