@@ -128,7 +128,8 @@ FOUND = AcrossPlaces(
     [
         (
             {},
-            "MAP@R is 42 % [30, 54] lower than among those from the same place. Of what pasted objects lose there, the background carries 65 % [50, 80].",
+            "MAP@R is 42 % [30, 54] lower than among those from the same place. Of what pasted objects lose there, the"
+            " background carries 65 % [50, 80].",
             "significantly",
         ),
         (

@@ -122,8 +122,8 @@ def test_no_cure_helps_at_the_other_visit(study: dict[str, Any], page: str) -> N
     assert not ((cures["other_place_gain_p_holm"] < 0.05) & (cures["other_place_gain"] > 0)).any()
     grey = cures.loc["plain+grey"]
     assert (
-        f"Grey backgrounds gain the trained model {grey['corrupted_gain']:.1f} points on composites and cost it {-grey['other_place_gain']:.1f} at"
-        in page
+        f"Grey backgrounds gain the trained model {grey['corrupted_gain']:.1f} points on composites"
+        f" and cost it {-grey['other_place_gain']:.1f} at" in page
     )
     assert grey["other_place_gain_p_holm"] < 0.05
     for model in ("pretrained", "bgaugment"):

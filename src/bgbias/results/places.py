@@ -38,8 +38,8 @@ class AcrossPlaces:
     """MAP@R and its drops, 0..1, of the queries that have photos to find at both places: their own (``here``) and another one
     (``there``); ``composite`` on random backgrounds here.
 
-    ``natural`` and ``on_composites``: relative drops; ``points``: of the natural one. ``carried``: the share that the background carries
-    of what pasted objects lose there, unknown where objects on backgrounds of their class lose nothing significant there.
+    ``natural`` and ``on_composites``: relative drops; ``points``: of the natural one. ``carried``: the share that the background
+    carries of what pasted objects lose there, unknown where objects on backgrounds of their class lose nothing significant.
     """
 
     queries: int
