@@ -110,7 +110,7 @@ def unique(source: str) -> dict[str, bytes]:
 
 
 @dataclass(frozen=True)
-class ListedPhoto:
+class PoolPhoto:
     """One photo of a list: its file name, where it is published, its licence, and the checksum of the copy that was used."""
 
     name: str
@@ -119,7 +119,7 @@ class ListedPhoto:
     sha256: str
 
 
-def read_list(path: Path, group: str | None = None) -> list[ListedPhoto]:
+def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
     """The photos of a list in its order, or of one of its groups; what is wrong in it is an error that names the line."""
     if not path.exists():
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
@@ -131,11 +131,11 @@ def read_list(path: Path, group: str | None = None) -> list[ListedPhoto]:
                 f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
             )
         rows = [(reader.line_num, row) for row in reader]
-    by_name: dict[str, ListedPhoto] = {}
+    by_name: dict[str, PoolPhoto] = {}
     for line, row in rows:
         if group is not None and row["pool"] != group:
             continue
-        photo = ListedPhoto(*(compose(row[c] or "") for c in COLUMNS))
+        photo = PoolPhoto(*(compose(row[c] or "") for c in COLUMNS))
         if not is_picture(photo.name) or "/" in photo.name:
             raise UserError(f"{path}, line {line}: '{photo.name}' is not the file name of a picture.")
         if photo.name in by_name:
@@ -148,8 +148,8 @@ def read_list(path: Path, group: str | None = None) -> list[ListedPhoto]:
 
 
 def gather(
-    photos: Iterable[ListedPhoto], copies: Iterable[str], work: Path
-) -> Iterator[tuple[ListedPhoto, bytes, bool]]:
+    photos: Iterable[PoolPhoto], copies: Iterable[str], work: Path
+) -> Iterator[tuple[PoolPhoto, bytes, bool]]:
     """Each photo with its bytes, and whether they are the listed copy's, byte for byte.
 
     A copy in one of the zips or folders ``copies`` is taken where its checksum is the listed one; else the photo is fetched into
