@@ -116,7 +116,7 @@ class Audit:
 
     @cached_property
     def queries(self) -> pd.DataFrame:
-        """A row for each query and view, with every metric (``evaluation.scores.of_queries``)."""
+        """A row for each query and view, with every metric (``evaluation.scores.score_queries``)."""
         return pd.read_parquet(io.BytesIO(self._files["queries.parquet"]))
 
     @property

@@ -1,4 +1,4 @@
-"""Rankings where a dataset says who is asked among whom (``photos.table.Given``): each query's whole gallery, exactly, equal
+"""Rankings where a dataset says who is asked among whom (``photos.query_gallery``): each query's whole gallery, exactly, equal
 photos in the table's order.
 
 Average precision and CMC speak of whole rankings (docs/methods.md, section 15); MAP@R of its first ranks. Similarity is that of

@@ -98,15 +98,15 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
         validation = CureFits(study, album, model, how)
 
-        def shown(view: View) -> Iterator[cure_eval.Seen]:
+        def show(view: View) -> Iterator[cure_eval.Seen]:
             return masked_views(photos, view, masks, study.mask_policy)
 
         def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cure_eval.embed) -> float:
-            timed = list(islice(shown(views[-1]), TIMED))
+            timed = list(islice(show(views[-1]), TIMED))
             return cure_eval.milliseconds(lambda: embed(model, timed, chosen, how), len(timed))
 
         def patchwise(name: str, chosen: ModuleType) -> tuple[pd.DataFrame, dict[str, float]]:
-            patches = {view: cure_eval.embed_patches(model, shown(view), chosen, how) for view in views}
+            patches = {view: cure_eval.embed_patches(model, show(view), chosen, how) for view in views}
             gallery = patches[views[-1]]
             asked = gallery.first(TIMED)
             took = cure_eval.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
@@ -132,7 +132,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
                 # A product of d x d numbers is nothing beside the network.
                 fact |= {"ms": alone, "removed": fitted.rank}
             else:
-                by_view = {view: cure_eval.embed(model, shown(view), chosen, how) for view in views}
+                by_view = {view: cure_eval.embed(model, show(view), chosen, how) for view in views}
                 fact |= {"ms": milliseconds(chosen) + masker_ms}
             if at == "beside":
                 fitted = chosen.fit(validation.judge_beside(chosen))

@@ -74,7 +74,7 @@ def table(
     in a clean gallery, and the ``cue_conflict``: of the queries on
     another class's background whose nearest photo is of either class, the percentage that follow the background; ``position``
     and ``size``, the points lost where objects are moved or scaled on their own background, in whole galleries. Each with
-    ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``by_chance`` of each dataset. Raises
+    ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``chance_levels`` of each dataset. Raises
     UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
     """
     sources.refuse_missing(queries, cells)
