@@ -44,7 +44,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
     raw["grids"]["small"]["cells"] = [
         block
         | {
-            "methods": ["plain", "bgaugment", "gaining", "texture_ns"],
+            "methods": ["plain", "texture_ns", "gaining+bgaugment"],
             "losses": ["contrastive"],
             "pretrained": True,
         }
