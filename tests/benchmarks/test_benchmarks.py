@@ -17,7 +17,7 @@ import pytest
 import torch
 from project import ROOT, copy_settings
 
-from benchmarks import Contender, Figure, Measured, _album, _bench, _growth, _process, _report, _rounds, peer
+from benchmarks import Contender, Figure, Measured, _album, _bench, _measure, _report, exponents, peer
 from bgbias import plugins
 from bgbias.backgrounds import generated as procedural
 from bgbias.errors import UserError
@@ -63,7 +63,7 @@ def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_ch
         Contender("absent", "peer", None, "not installed"),
         Contender("c", "limit", clock.worker("c", 0.5)),
     ]
-    seconds, results = _rounds.take_turns(contenders, 3, clock=clock)
+    seconds, results = _measure.take_turns(contenders, 3, clock=clock)
     assert "".join(clock.worked) == "cbbaaabbcccbbaaabbcc"
     assert seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0], "c": [0.5, 0.5, 0.5]}
     assert results == {"a": 6, "b": 8, "c": 6}
@@ -72,7 +72,7 @@ def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_ch
 def test_a_device_is_waited_for_before_and_after_the_work() -> None:
     clock = Clock()
     clock_work = clock.worker("a", 1.0)
-    seconds, _ = _rounds.take_turns(
+    seconds, _ = _measure.take_turns(
         [Contender("a", "ours", clock_work)], 1, clock.worker("device", 10.0), clock
     )
     assert clock.worked[-3:] == ["device", "a", "device"]
@@ -198,7 +198,7 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     copy_settings(tmp_path)
-    record = json.loads(json.dumps(_process.measure(name, "cpu", 1, tiny=True)))
+    record = json.loads(json.dumps(_measure.measure(name, "cpu", 1, tiny=True)))
     assert record["figures"]
     for figure in record["figures"]:
         assert bool(figure["values"]) != bool(figure["missing"]), figure
@@ -293,9 +293,9 @@ def test_the_package_does_not_import_comparisons() -> None:
 def test_exponents_are_those_of_the_times(power: float) -> None:
     sizes = np.array([10, 20, 40, 80])
     rounds = [3.0 * sizes**power, 5.0 * sizes**power]
-    assert _growth.exponents(sizes, rounds) == pytest.approx([power, power])
+    assert exponents(sizes, rounds) == pytest.approx([power, power])
     # A constant cost is part of every time, and is no growth.
-    assert _growth.exponents(sizes, [7.0 + rounds[0]]) == pytest.approx([power], abs=0.02)
+    assert exponents(sizes, [7.0 + rounds[0]]) == pytest.approx([power], abs=0.02)
 
 
 def test_extra_memory_counts_what_was_freed_before() -> None:
@@ -305,7 +305,7 @@ from types import SimpleNamespace
 import numpy as np
 from bgbias import plugins
 from bgbias.compute.device import keep_freed_memory
-from benchmarks import Contender, _memory
+from benchmarks import Contender, _measure
 
 def contenders(device, tiny):
     keep_freed_memory()
@@ -313,7 +313,7 @@ def contenders(device, tiny):
     yield Contender("a", "ours", lambda: np.ones(1_000 if tiny else 12_500_000))
 
 plugins.load = lambda family, name: SimpleNamespace(contenders=contenders)
-print(_memory.extra_megabytes("any", "a", "cpu", False))
+print(_measure.extra_megabytes("any", "a", "cpu", False))
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"})  # fmt: skip
