@@ -53,9 +53,10 @@ class Clock:
         return run
 
 
-def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_change_of_the_allocator() -> (
-    None
-):
+def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_change_of_the_allocator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gc.collect", lambda: 0)
     clock = Clock()
     contenders = [
         Contender("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
