@@ -73,6 +73,7 @@ def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
     server: Server,
     part: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     trouble: dict[str, Any],
     asked: list[str | None],
 ) -> None:
@@ -83,6 +84,8 @@ def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
     assert part.read_bytes() == CONTENT
     assert server.asked == asked
     assert names(part.parent) == ["part"]
+    said = "birds: nothing came for 0.3 s; trying again" if "stalls" in trouble else "; trying again in 0 s"
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
