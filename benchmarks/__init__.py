@@ -1,6 +1,7 @@
 """Comparisons of speed: ours, what people would run instead, and the most that the machine gives.
 
-A file here is one comparison, and `python -m benchmarks` finds it by its name. Nothing else imports it. It declares
+A file here is one comparison, or several that share what they measure with (``SHARED``); `python -m benchmarks` finds each by its
+name. A comparison declares
 
 ``TITLE``                       what is done, with its size;
 ``DEVICES``                     where it can be measured: "cpu", "cuda";
@@ -26,6 +27,12 @@ from typing import Any, Literal
 from bgbias import plugins
 
 plugins.FAMILIES["benchmarks"] = "benchmarks"
+SHARED = {
+    "_precision": ("precision", "mask_precision"),
+    "_retrieval": ("retrieval", "retrieval_million"),
+    "_training": ("training_step", "training_gpu", "attack_step", "many_cells"),
+    "_views": ("training_batches", "evaluation_views", "heldout", "conditions", "kept_pictures"),
+}
 
 Role = Literal["ours", "peer", "limit"]
 INSTALL = "not installed; `make bench` installs it"
@@ -95,3 +102,19 @@ class Measured:
             unit=unit,
             missing=self.missing.get(of, ""),
         )
+
+
+def exponents(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> list[float]:
+    """How cost grows with size, the power p of c + a n^p: one a round, of the times (seconds) at sizes that double, the slope of
+    log differences over log sizes.
+
+    t(2n) - t(n) is a (2^p - 1) n^p, whatever the constant cost c. NaN where a larger size took less time.
+    """
+    import numpy as np
+
+    size, times = np.asarray(sizes, float), np.asarray(rounds, float)
+    if not np.allclose(size[1:] / size[:-1], 2):
+        raise ValueError(f"sizes must double: {sizes}")
+    grown = np.diff(times, axis=1)
+    logs = np.log(np.where(grown > 0, grown, np.nan))
+    return [float(np.polyfit(np.log(size[:-1]), row, 1)[0]) for row in logs]

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import _machine, _report, surroundings
+from benchmarks import _report, surroundings
+from benchmarks._project import cores
 from benchmarks._report import Record
 from bgbias import plugins
 from bgbias.compute.device import pick
@@ -49,9 +50,7 @@ def bench(names: Sequence[str], device: str, rounds: int | None, write: Path | N
     if write and measured:
         _keep(write, device.partition(":")[0], measured)
     if os.environ.get("BGBIAS_TRACK", "1") != "0" and not tiny:
-        from benchmarks._tracked import log
-
-        log(measured)
+        _report.log(measured)
     if broken:
         raise UserError(f"These broke, see above: {', '.join(broken)}. The other figures are in {folder}.")
 
@@ -100,12 +99,12 @@ def _read(folder: Path, name: str) -> Record:
 def _measured(name: str, device: str, rounds: int | None, record: Path, tiny: bool) -> bool:
     """Whether the comparison's process wrote its record."""
     module = plugins.load("benchmarks", name)
-    threads = str(module.THREADS or _machine.cores())
+    threads = str(module.THREADS or cores())
     count = rounds or getattr(module, "ROUNDS", ROUNDS)
     record.unlink(missing_ok=True)  # figures of before are not those of a comparison that breaks now
     words = [name, device, str(count), str(record)] + ["tiny"] * tiny
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks._process", *words],
+        [sys.executable, "-m", "benchmarks._measure", *words],
         env=surroundings(**dict.fromkeys(THREADS, threads)),
     )
     return done.returncode == 0

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Contender, Figure, Measured, peer
+from benchmarks._models import random_model
 
 TITLE = "attribution score, BN-Inception at 227, 25 noisy copies a photo"
 DEVICES = ("cpu", "cuda")
@@ -23,18 +24,12 @@ PHOTOS = {"cpu": 2, "cuda": 40}
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
-    from bgbias import plugins, seeds
     from bgbias.attribution.smoothgrad import reference_embedding
     from bgbias.models.inference import for_inference
-    from bgbias.models.model import build_model
     from bgbias.toy.render import specimens
 
-    # The weights do not matter to speed.
-    backbone, options, photos = (
-        ("tiny", {}, 1) if tiny else ("bn_inception", {"weights": None}, PHOTOS[torch.device(device).type])
-    )
-    params = plugins.load("backbones", backbone).Params.model_validate(options)
-    model = build_model(backbone, params, 128, seeds.torch_generator("benchmark model")).to(device).eval()
+    photos = 1 if tiny else PHOTOS[torch.device(device).type]
+    model = random_model("tiny" if tiny else "bn_inception", device).eval()
     pictures, masks = specimens(photos, model.input_size)
     x = model.preprocess(torch.from_numpy(pictures).to(device).permute(0, 3, 1, 2).float())
     soft = torch.from_numpy(masks / 255)

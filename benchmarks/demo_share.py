@@ -8,8 +8,7 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from benchmarks import Contender, Figure, Measured
-from benchmarks._commands import project_copy, run
-from benchmarks._machine import cores
+from benchmarks._project import copy_project, cores, run
 
 TITLE = "the demo, three training seeds, all cores, with MLflow's mirror"
 DEVICES = ("cpu",)
@@ -26,7 +25,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     grids = chain([SHORT], repeat(SHORT if tiny else DEMO))
 
     def demo() -> float:
-        folder = project_copy()
+        folder = copy_project()
         run(folder, *words, f"grid={next(grids)}", **AS_TYPED)
         return worked(folder / "data")
 

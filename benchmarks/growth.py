@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks import Contender, Figure, Measured
-from benchmarks._scratch import scratch_folder
+from benchmarks import Contender, Figure, Measured, exponents
+from benchmarks._models import random_model
+from benchmarks._project import scratch_folder, write_smallest
 
 TITLE = "cost against size, in seconds of one core"
 DEVICES = ("cpu",)
@@ -38,8 +39,6 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
 
 def judge(measured: Measured) -> list[Figure]:
-    from benchmarks._growth import exponents
-
     figures = []
     for what, (_, power) in GROWING.items():
         sizes = _sizes(what, measured.tiny)
@@ -66,16 +65,14 @@ def _draws(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
 
 def _embedding(photos: int, draws: int) -> Callable[[], Any]:
     from benchmarks import _album
-    from bgbias import seeds
     from bgbias.evaluation import embedding
-    from bgbias.models.backbones.tiny import FACTS, Params
+    from bgbias.models.backbones.tiny import FACTS
     from bgbias.models.inference import for_inference
-    from bgbias.models.model import build_model
     from bgbias.models.settings import How
 
     made = _album.album(photos, 4)
     served = _album.evaluation(made, FACTS.input_size)
-    model = for_inference(build_model("tiny", Params(), 32, seeds.torch_generator("benchmark growth")))
+    model = for_inference(random_model("tiny", dim=32))
     return lambda: embedding.embed(model, served, _album.views(draws), How(batch_size=8))
 
 
@@ -95,7 +92,7 @@ def _masks(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
 
 
 def _retrieval(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
-    from benchmarks._embeddings import clustered
+    from benchmarks._retrieval import clustered
     from bgbias.evaluation.retrieval import neighbours
 
     for size in sizes:
@@ -105,7 +102,6 @@ def _retrieval(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
 
 def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
     """The digests of all nodes of a study, which Snakemake asks for before it plans anything."""
-    from benchmarks import _study
     from bgbias.engine import graph
     from bgbias.study import plan
     from bgbias.study.params import load
@@ -116,4 +112,4 @@ def _planning(sizes: tuple[int, ...]) -> Iterator[Callable[[], Any]]:
         return [graph.digest(study, node, cell=cell) for cell in plan.cells(study) for node in nodes]
 
     for size in sizes:
-        yield partial(digest_all, _study.write(scratch_folder(), size))
+        yield partial(digest_all, write_smallest(scratch_folder(), size))

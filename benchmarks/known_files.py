@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import Contender, Figure, Measured
-from benchmarks._scratch import scratch_folder
+from benchmarks._project import scratch_folder
 from bgbias.files import checksums
 from bgbias.files.checksums import fingerprint
 

@@ -18,9 +18,8 @@ from typing import Any
 
 import psutil
 
-from benchmarks import Contender, Figure, Measured, _study
-from benchmarks._commands import SOURCE, run
-from benchmarks._scratch import scratch_folder
+from benchmarks import Contender, Figure, Measured
+from benchmarks._project import BEFORE, CELL, SOURCE, run, scratch_folder, write_smallest
 
 TITLE = "the mirror into MLflow, of one core"
 DEVICES = ("cpu",)
@@ -75,8 +74,8 @@ def judge(measured: Measured) -> list[Figure]:
 
 
 def _one_cell(folder: Path) -> Path:
-    _study.write(folder)
-    for words in (*_study.BEFORE, *((node, *_study.CELL) for node in NODES)):
+    write_smallest(folder)
+    for words in (*BEFORE, *((node, *CELL) for node in NODES)):
         run(folder, "-m", "bgbias", *words)
     return folder
 
@@ -166,7 +165,7 @@ def _watched(made: Path, cells: int, seconds: float, working: bool) -> Share:
     finally:
         mirror.terminate()
         mirror.wait()
-    return Share(start, share, len(_study.BEFORE) + len(NODES) * cells)
+    return Share(start, share, len(BEFORE) + len(NODES) * cells)
 
 
 def _seconds(process: psutil.Process) -> float:

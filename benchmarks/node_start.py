@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from benchmarks import Contender, Figure, Measured, _study
-from benchmarks._commands import run
-from benchmarks._scratch import scratch_folder
+from benchmarks import Contender, Figure, Measured
+from benchmarks._project import BEFORE, CELL, run, scratch_folder, write_smallest
 
 TITLE = "a node's overhead"
 DEVICES = ("cpu",)
@@ -33,11 +32,11 @@ SOP_EMBEDDINGS = 60_502 * 6 * 128 * 4  # bytes: one clean and five corrupted vie
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     folder = scratch_folder()
-    _study.write(folder)
-    for words in (*_study.BEFORE, *((node, *_study.CELL) for node in NEEDS)):
+    write_smallest(folder)
+    for words in (*BEFORE, *((node, *CELL) for node in NEEDS)):
         run(folder, "-m", "bgbias", *words)
     for node in NEEDS:
-        words = ("-m", "bgbias", node, *_study.CELL)
+        words = ("-m", "bgbias", node, *CELL)
         yield Contender(f"{node} node", "ours", partial(run, folder, *words))
     for packages in dict.fromkeys(NEEDS.values()):
         yield Contender(f"import {packages}", "limit", partial(run, folder, "-c", f"import {packages}"))

@@ -5,12 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import Contender, Figure, Measured, masks, retrieval, training_gpu
+from benchmarks import Contender, Figure, Measured, _retrieval, _training, masks
+from benchmarks._models import random_model
+from bgbias import plugins
+from bgbias.engine import forecast
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study, load
 
 TITLE = "the grid `paper` with 5 seeds on one GPU, a node at a time"
 DEVICES = ("cuda",)
@@ -21,18 +28,19 @@ GRID, PARAMS = "paper", Path("params.yaml")
 EPOCHS = 80
 BATCH, DRAWS, SAMPLES = 32, 5, 25
 EMBEDDED, DIFFERENT, ATTRIBUTED = 1280, 32, 40  # photos
-TRAIN, MASKS, RETRIEVAL = training_gpu.ours(BATCH), masks.OURS["fp32"], retrieval.OURS
+TRAIN, MASKS, RETRIEVAL = _training.on_photos(BATCH), masks.OURS["fp32"], _retrieval.OURS
 EMBED, ATTRIBUTE, START = "embedding", "attribution", "start of a node"
 IMPORTS = "import typer, pydantic, yaml, pandas, torch, faiss, pytorch_metric_learning.losses"
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     # As the nodes do it: scores are the processor's work.
-    for module, name, where in (
-        (training_gpu, TRAIN, device),
-        (masks, MASKS, device),
-        (retrieval, RETRIEVAL, "cpu"),
+    for comparison, name, where in (
+        ("training_gpu", TRAIN, device),
+        ("masks", MASKS, device),
+        ("retrieval", RETRIEVAL, "cpu"),
     ):
+        module = plugins.load("benchmarks", comparison)
         yield next(c for c in module.contenders(where, tiny) if c.name == name)
     embed, attribute = _evaluation(device, tiny)
     yield Contender(EMBED, "ours", embed)
@@ -41,18 +49,15 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
 
 def judge(measured: Measured) -> list[Figure]:
-    from benchmarks._hours import Speeds, epochs, hours
-    from bgbias.study.params import load
-
     tiny = measured.tiny
-    steps, photos = (2, 8) if tiny else (training_gpu.STEPS[BATCH], BATCH)
+    steps, photos = (2, 8) if tiny else (_training.GPU_STEPS[BATCH], BATCH)
     embedded, attributed = (2, 2) if tiny else (EMBEDDED, ATTRIBUTED)
     rates = [
         measured.rate("images/s, training", TRAIN, steps * photos, "/s"),
         measured.rate("views/s, embedding", EMBED, embedded * (1 + DRAWS), "/s"),
         measured.rate("noisy views/s, attribution", ATTRIBUTE, attributed * SAMPLES, "/s"),
         measured.rate("masks/s, fp32", MASKS, masks.photos(measured.device), "/s"),
-        measured.rate("pairs/s, retrieval on the processor", RETRIEVAL, retrieval.photos(tiny) ** 2, "/s"),
+        measured.rate("pairs/s, retrieval on the processor", RETRIEVAL, _retrieval.photos(tiny) ** 2, "/s"),
         Figure("start of a node", measured.seconds[START], unit="s"),
     ]
     if not PARAMS.exists():
@@ -73,23 +78,77 @@ def judge(measured: Measured) -> list[Figure]:
 
 def _evaluation(device: str, tiny: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
     from benchmarks import _album
-    from bgbias import plugins, seeds
     from bgbias.attribution import smoothgrad
     from bgbias.attribution.settings import Attribution
     from bgbias.evaluation import embedding
     from bgbias.models.inference import for_inference
-    from bgbias.models.model import build_model
     from bgbias.models.settings import How
 
-    backbone, options = ("tiny", {}) if tiny else ("bn_inception", {"weights": None})
-    module = plugins.load("backbones", backbone)
-    params = module.Params.model_validate(options)
-    model = build_model(backbone, params, 128, seeds.torch_generator("bench")).to(device)
+    model = random_model("tiny" if tiny else "bn_inception", device)
     made = _album.album(2, 2) if tiny else _album.album(DIFFERENT, 60, EMBEDDED // DIFFERENT)
-    photos = _album.evaluation(made, module.FACTS.input_size)
-    attributed = _album.evaluation(made, module.FACTS.input_size, ATTRIBUTED)
+    photos = _album.evaluation(made, model.input_size)
+    attributed = _album.evaluation(made, model.input_size, ATTRIBUTED)
     settings, network = Attribution(samples=SAMPLES), for_inference(model)
     return (
         lambda: embedding.embed(network, photos, _album.views(DRAWS), How(device)),
         lambda: smoothgrad.attribute_photos(model, attributed, "l2", settings, device),
     )
+
+
+# What a grid would take on a machine whose speeds are known, one node after the other.
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Things a second, and the seconds that a process takes before it works."""
+
+    trained: float
+    """photos in training steps"""
+    embedded: float
+    """views that go through the network, from prepared photos to embeddings"""
+    attributed: float
+    """noisy views, there and back"""
+    masked: float
+    """photos"""
+    compared: float
+    """pairs of a query and a gallery's photo"""
+    start: float
+
+
+def hours(study: Study, speeds: Speeds, epochs: int) -> dict[str, float]:
+    """Hours by kind of node, if every training takes so many epochs; datasets whose photos nobody has counted are left out.
+
+    Left out too is what happens once for all models: downloads, the index, the first decoding.
+    """
+    costs = forecast.forecast(study)
+    found = {"masks": costs["masks"].forward[0] / speeds.masked} if "masks" in costs else {}
+    found["train"] = sum(_trainings(study, speeds, epochs))
+    found["embed"] = costs["embed"].forward[0] / speeds.embedded
+    found["score"] = sum(
+        (1 + 2 * study.evaluation.draws) * _photos(study, cell, "test") ** 2 / speeds.compared
+        for cell in plan.cells(study)
+    )
+    found["attribute"] = costs["attribute"].backward[0] / speeds.attributed if "attribute" in costs else 0.0
+    return {step: (s + costs[step].nodes * speeds.start) / HOUR for step, s in found.items() if step in costs}
+
+
+def epochs(study: Study) -> tuple[int, int]:
+    """The fewest and the most that a training may take."""
+    settings = study.train
+    return min(settings.patience + 1, settings.max_epochs), settings.max_epochs
+
+
+def _trainings(study: Study, speeds: Speeds, epochs: int) -> Iterator[float]:
+    shown = study.train.iterations_per_epoch * study.train.batch_size
+    for cell in plan.cells(study):
+        if plan.trains(study, cell):
+            validation = _photos(study, cell, "val")
+            yield epochs * (
+                shown / speeds.trained + validation / speeds.embedded + validation**2 / speeds.compared
+            )
+
+
+def _photos(study: Study, cell: Cell, split: str) -> int:
+    return (forecast.photos(study, cell.dataset) or {}).get(split, 0)

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from functools import cache, partial
 from pathlib import Path
 
-from benchmarks import Contender, Figure, Measured, _study
-from benchmarks._commands import project_copy, run
-from benchmarks._scratch import scratch_folder
+from benchmarks import Contender, Figure, Measured, exponents
+from benchmarks._project import copy_project, run, scratch_folder, write_smallest
 
 TITLE = "a dry run of `paper` with 5 seeds (more than 600 nodes) and of many cells, and `dvc repro` of what is current"
 DEVICES = ("cpu",)
@@ -56,7 +55,7 @@ finally:
 
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
-    folder = project_copy()
+    folder = copy_project()
     _planned(clone=folder, cells=2)  # compiles what is imported
     for cells in _sizes(tiny):
         # Once: seconds of the processor need no rounds.
@@ -73,8 +72,6 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
 
 
 def judge(measured: Measured) -> list[Figure]:
-    from benchmarks._growth import exponents
-
     ran = re.findall(r"Running stage '(.*)'", measured.results[NO_OP])
     sizes = _sizes(measured.tiny)
     took = {cells: measured.results[f"{cells} cells"] for cells in sizes}
@@ -102,7 +99,7 @@ def _sizes(tiny: bool) -> tuple[int, ...]:
 def _planned(clone: Path, cells: int) -> dict[str, float]:
     """Seconds of the processor that a dry run of a study with two methods and so many cells takes, and its nodes."""
     folder = scratch_folder()
-    _study.write(folder, cells // 2)
+    write_smallest(folder, cells // 2)
     words = ("--snakefile", str(clone / "Snakefile"), "--cores", "1", "--dry-run", "--quiet", "all")
     said = run(folder, "-c", MEASURED, *words, PYTHONPYCACHEPREFIX=str(clone / "compiled"))
     (nodes,) = re.findall(r"^  total +(\d+)", said, flags=re.M)

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from project import ROOT, copy_settings
 
-from benchmarks import Measured, _hours, paper_grid
+from benchmarks import Measured, paper_grid
 from bgbias.engine import forecast
 from bgbias.study import params, plan
 
 
 def test_hours_are_counted_by_hand() -> None:
     study = params.load(ROOT / "params.yaml", "paper")
-    speeds = _hours.Speeds(
+    speeds = paper_grid.Speeds(
         trained=3200.0, embedded=1000.0, attributed=500.0, masked=100.0, compared=1e8, start=2.0
     )
-    found = _hours.hours(study, speeds, epochs=10)
+    found = paper_grid.hours(study, speeds, epochs=10)
     counts = {cell: forecast.photos(study, cell.dataset) or {} for cell in plan.cells(study)}
     assert len(counts) == 150
     # 100 batches of 32 an epoch are one second.
@@ -28,7 +28,7 @@ def test_hours_are_counted_by_hand() -> None:
     masks = (11_788 + 16_185 + 120_053) / 100 + 3 * 2
     expected = {"masks": masks, "train": train, "embed": embed, "score": score, "attribute": attribute}
     assert found == pytest.approx({step: seconds / 3600 for step, seconds in expected.items()})
-    assert _hours.epochs(study) == (16, 1000)
+    assert paper_grid.epochs(study) == (16, 1000)
 
 
 def test_the_forecast_of_hours_needs_the_projects_settings(

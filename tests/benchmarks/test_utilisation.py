@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from project import wait_for
 
-from benchmarks import Measured, _utilisation, training_gpu
+from benchmarks import Measured, _training
 
 
 def test_a_busy_gpu_is_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +19,8 @@ def test_a_busy_gpu_is_told_by_nvidia_smi(tmp_path: Path, monkeypatch: pytest.Mo
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
-    monkeypatch.setattr(_utilisation, "LOOKS_BACK", 0.2)
-    watch = _utilisation.Utilisation("cuda:1")
+    monkeypatch.setattr(_training, "LOOKS_BACK", 0.2)
+    watch = _training.Utilisation("cuda:1")
     wait_for(lambda: len(watch._samples) == 1, "the first sample")
     begin = time.perf_counter()
     wait_for(lambda: len(watch._samples) == 3, "the last sample")
@@ -33,8 +33,8 @@ def test_without_nvidia_smi_it_is_said_that_nothing_tells(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "nvidia-smi, which tells it, is not found" in _utilisation.Utilisation("cuda").missing
-    assert _utilisation.Utilisation("cpu").missing == "a GPU is needed"
+    assert "nvidia-smi, which tells it, is not found" in _training.Utilisation("cuda").missing
+    assert _training.Utilisation("cpu").missing == "a GPU is needed"
 
 
 def test_an_nvidia_smi_that_fails_is_named_with_its_code(
@@ -44,11 +44,11 @@ def test_an_nvidia_smi_that_fails_is_named_with_its_code(
     smi.write_text("#!/bin/sh\necho NVML has failed; exit 9\n")
     smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    watch = _utilisation.Utilisation("cuda")
+    watch = _training.Utilisation("cuda")
     wait_for(lambda: bool(watch.missing), "its end")
     assert watch.missing == "nvidia-smi, which tells it, ended with code 9"
     measured = Measured(
-        "cuda", True, {}, {training_gpu.ours(size): ([], watch.missing) for size in training_gpu.STEPS}
+        "cuda", True, {}, {_training.on_photos(size): ([], watch.missing) for size in _training.GPU_STEPS}
     )
-    busy = [f for f in training_gpu.judge(measured) if f.what.startswith("GPU busy")]
+    busy = [f for f in _training._judge_gpu(measured) if f.what.startswith("GPU busy")]
     assert {f.missing for f in busy} == {watch.missing}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from miniatures import as_zip
 
 from bgbias.datasets import table
-from bgbias.datasets.folder import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.checksums import fingerprint
@@ -79,74 +79,50 @@ def test_pictures_lie_beside_the_table_unless_their_root_is_named() -> None:
         root("https://example.org/list.csv")
 
 
-def test_numbers_and_missing_values_of_parquet_are_read_as_text(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_cells_of_parquet_are_text_and_its_rows_count_from_one(tmp_path: Path, rows: pd.DataFrame) -> None:
     frame = rows.assign(label=rows["label"].str[-2:].astype(int), mask=rows["mask"].replace("", None))
     found = items(tmp_path, frame, parquet=True)
     assert {i.class_name for i in found} == {str(n) for n in range(10)}
     assert sum(i.truth is not None for i in found) == 10
+    rows.loc[2, "label"] = None
+    with pytest.raises(UserError, match="row 3, label: empty"):
+        items(tmp_path, rows, parquet=True)
 
 
-def test_splits_are_class_disjoint_and_seeded_where_the_table_has_none(
-    tmp_path: Path, rows: pd.DataFrame
-) -> None:
-    def split(**options: Any) -> dict[str, str]:
-        pairs = {
-            (i.class_name, i.split) for i in items(tmp_path, rows.drop(columns=["split", "group"]), **options)
-        }
-        assert len(pairs) == 10
-        return dict(pairs)
-
-    assert sorted(split().values()) == ["test"] * 4 + ["train"] * 5 + ["val"]
-    assert split() == split()
-    assert split() != split(shuffle=1)
-    assert split(shuffle=None, train_classes=2, val_classes=2)["shoe 03"] == "val"
-
-
-def test_labels_that_share_a_group_get_one_split(tmp_path: Path, rows: pd.DataFrame) -> None:
+def test_splits_are_by_label_and_those_that_share_a_group_get_one(tmp_path: Path, rows: pd.DataFrame) -> None:
+    bare = items(tmp_path, rows.drop(columns=["split", "group"]), train_classes=3, val_classes=2)
+    assert len({i.class_name for i in bare}) == len({(i.class_name, i.split) for i in bare}) == 10
     # shoe 00 - 03 - 06 - 09 hang together by a chain of shoots, 01 - 04 by one.
     group = rows["group"].replace({"3": "chain", "4": "pair", "1": "pair"})
-    group[rows["image"].isin(["photos/0_1.jpg", "photos/3_1.jpg"])] = "a"
-    group[rows["image"].isin(["photos/3_2.jpg", "photos/6_1.jpg"])] = "b"
-    group[rows["image"].isin(["photos/6_2.jpg", "photos/9_1.jpg"])] = "c"
+    for name, pair in (("a", "0_1 3_1"), ("b", "3_2 6_1"), ("c", "6_2 9_1")):
+        group[rows["image"].isin([f"photos/{n}.jpg" for n in pair.split()])] = name
     for seed in range(8):
         frame = rows.drop(columns="split").assign(group=group)
-        found = {
-            i.class_name: i.split
-            for i in items(tmp_path, frame, shuffle=seed, train_classes=3, val_classes=2)
-        }
+        some = items(tmp_path, frame, shuffle=seed, train_classes=3, val_classes=2)
+        split_of = {i.class_name: i.split for i in some}
         for joined in (("shoe 00", "shoe 03", "shoe 06", "shoe 09"), ("shoe 01", "shoe 04")):
-            assert len({found[label] for label in joined}) == 1
-        assert set(found.values()) == {"train", "val", "test"}
+            assert len({split_of[label] for label in joined}) == 1
+        assert set(split_of.values()) == {"train", "val", "test"}
 
 
-def test_bundles_that_leave_no_class_for_a_split_are_refused() -> None:
-    with pytest.raises(UserError, match="mine has 4 classes, too few"):
-        assign("abcd", ClassSplit(train_classes=2), "mine", [("a", "b"), ("b", "c"), ("c", "d")])
-
-
-MISTAKES = [
-    (2, "image", "photos/gone.jpg", "row 4, image: there is no file 'photos/gone.jpg'"),
-    (2, "image", "", "row 4, image: empty"),
-    (2, "image", "../secret.jpg", "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
-    (2, "image", "/etc/x.jpg", "row 4, image: '/etc/x.jpg' leads out"),
-    (2, "image", "photos/0_2.txt", "row 4, image: 'photos/0_2.txt' is no picture"),
-    (2, "image", "photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
-    (2, "image", "./photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
-    (2, "label", " ", "row 4, label: empty"),
-    (2, "split", "dev", "row 4, split: 'dev' is none of train, val, test, unused"),
-    (2, "split", "", "row 4, split: '' is none of"),
-    (
-        2,
-        "split",
-        "test",
-        "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows it",
-    ),
-    (2, "mask", "masks/gone.png", "row 4, mask: there is no file 'masks/gone.png'"),
-    (29, "group", "0", "row 31, group: '0' is test here and train in row 2"),
-]
-
-
-@pytest.mark.parametrize(("row", "column", "value", "words"), MISTAKES)
+@pytest.mark.parametrize(
+    ("row", "column", "value", "words"),
+    [
+        (2, "image", "photos/gone.jpg", "row 4, image: there is no file 'photos/gone.jpg'"),
+        (2, "image", "", "row 4, image: empty"),
+        (2, "image", "../secret.jpg", "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
+        (2, "image", "/etc/x.jpg", "row 4, image: '/etc/x.jpg' leads out"),
+        (2, "image", "photos/0_2.txt", "row 4, image: 'photos/0_2.txt' is no picture"),
+        (2, "image", "photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
+        (2, "image", "./photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
+        (2, "label", " ", "row 4, label: empty"),
+        (2, "split", "dev", "row 4, split: 'dev' is none of train, val, test, unused"),
+        (2, "split", "", "row 4, split: '' is none of"),
+        (2, "split", "test", "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows"),
+        (2, "mask", "masks/gone.png", "row 4, mask: there is no file 'masks/gone.png'"),
+        (29, "group", "0", "row 31, group: '0' is test here and train in row 2"),
+    ],
+)  # fmt: skip
 def test_mistake_is_told_with_row_and_column(
     tmp_path: Path, rows: pd.DataFrame, row: int, column: str, value: str, words: str
 ) -> None:
@@ -166,39 +142,71 @@ def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: p
     assert str(told.value).endswith("and 21 more")
 
 
-def test_rows_of_parquet_are_counted_from_one(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows.loc[2, "label"] = None
-    with pytest.raises(UserError, match="row 3, label: empty"):
-        items(tmp_path, rows, parquet=True)
+OF_TEST = pd.Series(SPLITS).repeat(3).eq("test").to_numpy()
+Change = Callable[[pd.DataFrame], pd.DataFrame]
 
 
-def test_label_in_two_splits_may_be_asked_for(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows = rows.drop(columns="group")
-    rows.loc[2, "split"] = "test"
-    found = {i.image_id: i for i in items(tmp_path, rows, closed_set=True)}
-    assert (found["photos/0_1.jpg"].split, found["photos/0_2.jpg"].split) == ("train", "test")
-    with pytest.raises(UserError, match="closed_set is asked for, but there is no column 'split'"):
-        items(tmp_path, rows.drop(columns="split"), closed_set=True)
+@pytest.mark.parametrize(
+    ("change", "options", "words"),
+    [
+        (lambda f: f.drop(columns="label"), {}, "has no column 'label'; it needs image and label"),
+        (lambda f: f.assign(Split="train"), {}, "has a column 'Split', which says nothing here"),
+        (lambda f: f[:0], {}, "it has no rows"),
+        (lambda f: f[f["split"] != "val"], {}, "no row has the split 'val'"),
+        (lambda f: f[OF_TEST].assign(split="unused"), {}, "no row has the split 'test'"),
+        (lambda f: f.drop(columns="split"), {"closed_set": True}, "closed_set is asked for, but there is no column 'split'"),
+        (lambda f: f.drop(columns="mask"), {"masks": True}, "masks are asked for, but there is no column 'mask'"),
+        (lambda f: f, {"given": True}, "there is no column 'query' or 'camera'"),
+        (lambda f: f.assign(query="maybe"), {"given": True}, "row 2, query: 'maybe' is none of true"),
+        (lambda f: f.assign(query=np.where(OF_TEST, "no", "1")), {"given": True}, "no row of the split 'test' has query true"),
+        (lambda f: f.assign(image=b"picture"), {"parquet": True}, "holds pictures in its column 'image'; a study needs their"),
+    ],
+)  # fmt: skip
+def test_table_of_another_form_is_refused(
+    tmp_path: Path, rows: pd.DataFrame, change: Change, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        items(tmp_path, change(rows), **options)
 
 
-def test_unused_photos_may_be_of_any_label_and_group(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows.loc[2, "split"] = "unused"
-    assert {i.image_id for i in items(tmp_path, rows) if i.split == "unused"} == {"photos/0_2.jpg"}
+def test_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    words = r"shop\.csv (cannot be read as CSV or Parquet \(.+\)\. Save it anew|has no column)"
+    for content in (b"", b"PAR1 but no more", b'image,label\n"a.jpg', b"\xff\xfe\x00"):
+        (tmp_path / "table").write_bytes(content)
+        with pytest.raises(UserError, match=words):
+            table.read_rows(tmp_path / "table", "shop.csv")
+    (tmp_path / "shop.pq").write_bytes(b"image,label\na.jpg,0\n")
+    with pytest.raises(UserError, match=r"shop\.pq is called Parquet and is none"):
+        table.read_rows(tmp_path / "shop.pq", "shop.pq")
 
 
-def test_split_that_no_row_has_is_an_error(tmp_path: Path, rows: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match="no row has the split 'val'"):
-        items(tmp_path, rows[rows["split"] != "val"])
-
-
-def test_table_of_test_photos_alone_is_enough_where_nothing_trains(
+def test_labels_in_two_splits_unused_photos_and_test_photos_alone_may_be_asked_for(
     tmp_path: Path, rows: pd.DataFrame
 ) -> None:
-    found = items(tmp_path, rows[rows["split"] == "test"])
-    assert {i.split for i in found} == {"test"}
-    assert len(found) == 9
-    with pytest.raises(UserError, match="no row has the split 'test'"):
-        items(tmp_path, rows[rows["split"] == "unused"].assign(split="unused"))
+    alone = items(tmp_path, rows[OF_TEST])
+    assert (len(alone), {i.split for i in alone}) == (9, {"test"})
+    rows.loc[2, "split"] = "unused"
+    assert {i.image_id for i in items(tmp_path, rows) if i.split == "unused"} == {"photos/0_2.jpg"}
+    rows = rows.drop(columns="group")
+    rows.loc[2, "split"] = "test"
+    found = {i.image_id: i.split for i in items(tmp_path, rows, closed_set=True)}
+    assert (found["photos/0_1.jpg"], found["photos/0_2.jpg"]) == ("train", "test")
+
+
+def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them() -> None:
+    assert table.truth(table.Params(source="list.csv", root="photos")) is None
+    assert table.truth(table.Params(source="list.csv", root="photos", masks=True)) == "masks"
+
+
+def test_table_says_who_is_asked_among_whom(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows["query"] = ["true", "False", "1"] * 10
+    rows["gallery"] = ["no", "yes", "0"] * 10
+    rows["camera"] = ["a", "b", ""] * 10
+    found = items(tmp_path, rows, given=True)
+    said = [(True, False, "a"), (False, True, "b"), (True, False, "")]
+    assert [(i.query, i.gallery, i.camera) for i in found[:3]] == said
+    found = items(tmp_path, rows.drop(columns=["query", "gallery"]), given=True)
+    assert all(i.query and i.gallery for i in found)
 
 
 def test_only_what_rows_name_is_packed_and_an_edit_of_a_label_packs_nothing_again(
@@ -237,66 +245,3 @@ def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(
     (tmp_path / "photos" / "one_more.jpg").write_bytes(b"a photo")
     assert seen("shared:photos") != before
     assert seen("shared:photos.zip") == [{"checksum": "0" * 64}]
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda f: f.drop(columns="label"), "has no column 'label'; it needs image and label"),
-        (lambda f: f.assign(Split="train"), "has a column 'Split', which says nothing here"),
-        (lambda f: f[:0], "it has no rows"),
-    ],
-)
-def test_table_of_another_form_is_refused(
-    tmp_path: Path, rows: pd.DataFrame, change: Any, words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        items(tmp_path, change(rows))
-
-
-def test_file_that_is_no_table_is_refused(tmp_path: Path, rows: pd.DataFrame) -> None:
-    for content in (b"", b"PAR1 but no more", b'image,label\n"a.jpg', b"\xff\xfe\x00"):
-        (tmp_path / "table").write_bytes(content)
-        with pytest.raises(
-            UserError,
-            match=r"shop\.csv (cannot be read as CSV or Parquet \(.+\)\. Save it anew|has no column)",
-        ):
-            table.read_rows(tmp_path / "table", "shop.csv")
-    (tmp_path / "shop.pq").write_bytes(b"image,label\na.jpg,0\n")
-    with pytest.raises(UserError, match=r"shop\.pq is called Parquet and is none"):
-        table.read_rows(tmp_path / "shop.pq", "shop.pq")
-
-
-def test_a_table_that_holds_pictures_is_refused_with_what_to_do(tmp_path: Path, rows: pd.DataFrame) -> None:
-    with pytest.raises(UserError, match=r"holds pictures in its column 'image'; a study needs their paths"):
-        items(tmp_path, rows.assign(image=b"picture"), parquet=True)
-
-
-def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them(
-    tmp_path: Path, rows: pd.DataFrame
-) -> None:
-    assert table.truth(table.Params(source="list.csv", root="photos")) is None
-    assert table.truth(table.Params(source="list.csv", root="photos", masks=True)) == "masks"
-    assert len(items(tmp_path, rows, masks=True)) == 30
-    with pytest.raises(UserError, match="masks are asked for, but there is no column 'mask'"):
-        items(tmp_path, rows.drop(columns="mask"), masks=True)
-
-
-def test_table_says_who_is_asked_among_whom(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows["query"] = ["true", "False", "1"] * 10
-    rows["gallery"] = ["no", "yes", "0"] * 10
-    rows["camera"] = ["a", "b", ""] * 10
-    found = items(tmp_path, rows, given=True)
-    assert [(i.query, i.gallery, i.camera) for i in found[:3]] == [
-        *((True, False, "a"), (False, True, "b"), (True, False, "")),
-    ]
-    found = items(tmp_path, rows.drop(columns=["query", "gallery"]), given=True)
-    assert all(i.query and i.gallery for i in found)
-    rows.loc[1, "query"] = "maybe"
-    with pytest.raises(UserError, match="row 3, query: 'maybe' is none of true"):
-        items(tmp_path, rows, given=True)
-    rows["query"] = (rows["split"] != "test").astype(str)
-    with pytest.raises(UserError, match="no row of the split 'test' has query true"):
-        items(tmp_path, rows, given=True)
-    with pytest.raises(UserError, match="there is no column 'query' or 'camera'"):
-        items(tmp_path, rows.drop(columns=["query", "camera"]), given=True)

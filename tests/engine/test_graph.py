@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import _study
+from benchmarks import _project
 from bgbias.engine import forecast, freshness, graph
 from bgbias.engine.node import Node, StepOutput
 from bgbias.study.params import Study, load
@@ -17,7 +17,7 @@ from bgbias.study.params import Study, load
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
     monkeypatch.chdir(tmp_path)
-    return load(_study.write(tmp_path, 3))
+    return load(_project.write_smallest(tmp_path, 3))
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
 ) -> None:
     with graph.share_lookups():
         before = all_that_planning_asks(study)
-    other = load(_study.write(tmp_path, 2))
+    other = load(_project.write_smallest(tmp_path, 2))
     assert graph._memory is None
     assert len(graph.in_order(other)) == len(before[0]) - 2 * 4
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})

@@ -1,4 +1,4 @@
-"""What files hold is read once; a database that is damaged, missing or written by several processes costs time alone."""
+"""What files hold is read once, and any edit of what lies outside the project's folders is noticed by content."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from miniatures import as_folder
 
+from bgbias.errors import UserError
 from bgbias.files import checksums
+from bgbias.files.checksums import fingerprint
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    folder = tmp_path / "photos"
-    for number in range(40):
-        path = folder / f"class{number % 4}" / f"{number}.jpg"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"%d" % number)
-    return folder
+    return as_folder(tmp_path / "photos", {f"class{n % 4}/{n}.jpg": b"%d" % n for n in range(40)})
 
 
 @pytest.fixture
@@ -66,7 +64,9 @@ def test_what_changed_a_moment_ago_is_not_remembered(photos: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"no database", b"", None])
-def test_damage_costs_time_alone(photos: Path, read: list[bytes], damage: bytes | None) -> None:
+def test_damage_of_the_database_costs_time_alone(
+    photos: Path, read: list[bytes], damage: bytes | None
+) -> None:
     known(photos)
     whole = database(photos).read_bytes()
     database(photos).write_bytes(whole[:4096] + bytes(len(whole) - 4096) if damage is None else damage)
@@ -106,8 +106,8 @@ print(len(found), len(set(found.values())))
 def test_processes_may_write_at_once(photos: Path, read: list[bytes]) -> None:
     words = [sys.executable, "-c", AT_ONCE, str(photos), str(database(photos))]
     environment = os.environ | {"PYTHONPATH": str(Path(checksums.__file__).parents[2])}
-    others = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(4)]
-    assert [other.communicate()[0] for other in others] == ["40 40\n"] * 4
+    others = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
+    assert [other.communicate()[0] for other in others] == ["40 40\n"] * 2
     assert known(photos) == truth(photos)
     assert read == []
 
@@ -117,3 +117,74 @@ def test_a_file_that_cannot_be_read_stops_no_planning(photos: Path, read: list[b
     files = dict(checksums.walk(os.fsencode(photos)))
     gone.unlink()
     assert checksums.sha256_of(files, database(photos))[os.fsencode(gone)] == "?"
+
+
+# Fingerprints of places.
+
+
+def seen(place: Path) -> str:
+    fingerprint.cache_clear()
+    return fingerprint(str(place), place.parent / ".known.sqlite")
+
+
+LARGE = bytes(5_000_000)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        *((name, b"a.png,c0", b"a.png,c1") for name in ("shop.csv", "masks/7.bmp", "7.jpg", "masks/7.png")),
+        ("archive.zip", LARGE, bytes(2_500_000) + b"x" + bytes(2_499_999)),
+        ("archive.zip", LARGE, bytes(4_999_999) + b"x"),
+    ],
+)
+def test_edits_of_the_same_size_are_noticed_though_times_were_set_back(
+    tmp_path: Path, name: str, before: bytes, after: bytes
+) -> None:
+    place = as_folder(tmp_path / "mine", {name: before})
+    file = place / name
+    times, first = (file.stat().st_atime_ns, file.stat().st_mtime_ns), (seen(place), seen(file))
+    file.write_bytes(after)
+    os.utime(file, ns=times)
+    assert seen(place) != first[0]
+    assert seen(file) != first[1]
+    file.write_bytes(before)
+    assert (seen(place), seen(file)) == first
+
+
+def test_linked_folders_belong_to_a_place_and_circles_end(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "far").mkdir()
+    before = seen(tmp_path / "mine")
+    (tmp_path / "mine" / "class1").symlink_to(tmp_path / "far")
+    (tmp_path / "far" / "back").symlink_to(tmp_path / "mine")
+    (tmp_path / "far" / "a.jpg").write_bytes(b"one")
+    one = seen(tmp_path / "mine")
+    (tmp_path / "far" / "a.jpg").write_bytes(b"two")
+    assert len({before, one, seen(tmp_path / "mine")}) == 3
+
+
+def test_a_place_is_known_by_names_below_it_alone_and_a_list_by_what_it_names(tmp_path: Path) -> None:
+    files = {"a/1.png": b"a/1.png", "1.png": b"1.png", "list.txt": b"a/1.png\n1.png\nlater.png\n"}
+    here, there = (as_folder(tmp_path / name, files) for name in ("here", "there"))
+    assert seen(here) == seen(there)
+    assert seen(here / "list.txt") == seen(there / "list.txt")
+    for name, data in (("a/1.png", b"edited"), ("later.png", b"new")):
+        before = seen(here / "list.txt")
+        (here / name).write_bytes(data)
+        assert seen(here / "list.txt") not in (before, seen(there / "list.txt"))
+    (there / "list.txt").write_bytes("für.png\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"list\.txt .*not UTF-8.*save it as"):
+        seen(there / "list.txt")
+
+
+def test_what_systems_add_to_a_folder_is_no_edit_of_it(tmp_path: Path) -> None:
+    place = tmp_path / ".mine"  # a hidden place that somebody names is looked at
+    (place / "class").mkdir(parents=True)
+    empty = seen(place)
+    as_folder(place, {"class/a.jpg": b"one"})
+    before = seen(place)
+    assert before != empty
+    added = (".DS_Store", "class/._a.jpg", "class/Thumbs.db", ".cache/a.jpg", "__MACOSX/a.jpg")
+    as_folder(place, dict.fromkeys(added, b"x"))
+    assert seen(place) == before

@@ -1,4 +1,4 @@
-"""An archive is fetched whole and verified, or not at all; all of it on this machine's own loopback."""
+"""A file is fetched whole and verified, or not at all, whatever the network does; all of it on this machine's own loopback."""
 
 from __future__ import annotations
 
@@ -6,27 +6,40 @@ import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from miniatures import as_folder
 from web import Server, serving
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.files import download
+from bgbias.files import download as downloading
 from bgbias.files.archives import members
+from bgbias.files.download import NotHad, download
 from bgbias.files.fetch import Desk, Source, fetch
-from bgbias.images import pixels
 
-CONTENT = seeds.generator("archive").bytes(3_000_000)
+CONTENT = seeds.generator("archive").bytes(300_000)
 SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT).hexdigest()
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.setattr(download, "PAUSES", ())
+    monkeypatch.setattr(downloading, "PAUSES", (0.0, 0.0, 0.0))
     with serving(CONTENT) as server:
         yield server
+
+
+@pytest.fixture
+def impatient(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
+    monkeypatch.setattr(downloading, "PAUSES", ())
+    return server
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Path:
+    return tmp_path / "part"
 
 
 @pytest.fixture
@@ -39,69 +52,157 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
+# Downloads.
+
+
+@pytest.mark.parametrize(
+    ("trouble", "asked"),
+    [
+        ({"breaks": [100_000, 50_000]}, [None, "bytes=100000-", "bytes=150000-"]),
+        (
+            {"breaks": [10_000] * 20},
+            [None, *(f"bytes={n}0000-" for n in range(1, 21))],
+        ),  # each gives new tries
+        ({"breaks": [100_000], "misplaced": True}, [None, "bytes=100000-", None]),
+        ({"breaks": [100_000], "ranges": False}, [None, "bytes=100000-"]),
+        ({"stalls": [70_001]}, [None, "bytes=70001-"]),
+        *(({"failures": [status] * 2}, [None] * 3) for status in (500, 502, 503, 429)),
+    ],
+)
+def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
+    server: Server,
+    part: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    trouble: dict[str, Any],
+    asked: list[str | None],
+) -> None:
+    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
+    vars(server).update(trouble)
+    # Redirects are followed, and resumed.
+    download(f"{server.root}/moved", part, "birds")
+    assert part.read_bytes() == CONTENT
+    assert server.asked == asked
+    assert names(part.parent) == ["part"]
+    said = "birds: nothing came for 0.3 s; trying again" if "stalls" in trouble else "; trying again in 0 s"
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("trouble", "words", "times"),
+    [
+        ({"failures": [500] * 10}, "HTTP Error 500", 4),  # three pauses
+        *(({"failures": [status]}, f"HTTP Error {status}", 1) for status in (404, 403, 410)),
+        ({"kind": "text/html; charset=utf-8"}, "a web page came, not the file", 1),
+        (
+            {"stalls": [200_000, 0, 0, 0]},
+            r"nothing came for 0\.2 s; 200\.0 kB are kept, the same command goes on",
+            4,
+        ),
+    ],
+)
+def test_trouble_that_stays_is_given_up_in_words(
+    server: Server,
+    part: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: dict[str, Any],
+    words: str,
+    times: int,
+) -> None:
+    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.2 if "stalls" in trouble else 60.0)
+    vars(server).update(trouble)
+    with pytest.raises(NotHad, match=words):
+        download(server.url, part, "birds")
+    assert len(server.asked) == times
+    assert part.exists() == ("stalls" in trouble)
+    vars(server).update(failures=[], stalls=[], kind="application/octet-stream")
+    download(server.url, part, "birds")
+    assert part.read_bytes() == CONTENT
+
+
+def test_a_closed_port_is_given_up_at_once(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    with pytest.raises(NotHad, match="refused"):
+        download("http://127.0.0.1:9/archive", part, "birds")
+
+
+def test_a_file_that_was_replaced_meanwhile_comes_whole(impatient: Server, part: Path) -> None:
+    impatient.breaks = [100_000]
+    with pytest.raises(NotHad, match=r"100\.0 kB are kept"):
+        download(impatient.url, part, "birds")
+    impatient.content, impatient.version = seeds.generator("another").bytes(len(CONTENT)), '"2"'
+    download(impatient.url, part, "birds")
+    assert part.read_bytes() == impatient.content
+
+
+@pytest.mark.parametrize(
+    ("before", "asked"), [(CONTENT, ["bytes=300000-"]), (CONTENT + b"more", ["bytes=300004-", None])]
+)
+def test_what_is_complete_is_kept_and_what_is_too_long_is_dropped(
+    server: Server, part: Path, before: bytes, asked: list[str | None]
+) -> None:
+    part.write_bytes(before)
+    download(server.url, part, "birds")
+    assert part.read_bytes() == CONTENT
+    assert server.asked == asked
+
+
+def test_a_file_of_another_size_is_not_fetched(server: Server, part: Path) -> None:
+    with pytest.raises(NotHad, match="a file of 300000 bytes is there, not one of 299999"):
+        download(server.url, part, "birds", 299_999)
+    assert not part.exists()
+    download(server.url, part, "birds", 300_000)
+
+
+# Sources.
+
+
 @pytest.mark.parametrize(
     "sums", [{}, {"sha256": SHA256}, {"sha256": SHA256[:8]}, {"md5": MD5}, {"sha256": SHA256, "md5": MD5}]
 )
-def test_download_is_verified(server: Server, tmp_path: Path, sums: dict[str, str]) -> None:
-    target = tmp_path / "raw" / "archive"
-    source = Source(place=server.url, **sums)
-    assert fetch((source,), target, "birds") == source
-    assert target.read_bytes() == CONTENT
-    assert names(target.parent) == ["archive"]
-
-
-def test_download_that_broke_off_is_kept_for_the_same_command(server: Server, tmp_path: Path) -> None:
-    source, target = Source(place=server.url, sha256=SHA256), tmp_path / "archive"
-    server.breaks = [1_000_000]
-    with pytest.raises(
-        UserError, match=r"ended after 1000000 of 3000000 bytes; 1\.0 MB are kept, the same command"
-    ):
-        fetch((source,), target, "birds")
-    assert not target.exists()
-    fetch((source,), target, "birds")
-    assert target.read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=1000000-"]
-    assert names(tmp_path) == ["archive"]
-
-
-def test_another_place_does_not_continue_the_first_ones_download(server: Server, tmp_path: Path) -> None:
-    target = tmp_path / "archive"
-    server.breaks = [1_000_000]
-    with pytest.raises(UserError):
-        fetch((Source(place=server.url + "?mirror"), Source(place=server.url + "/none")), target, "birds")
-    fetch((Source(place=server.url),), target, "birds")
-    assert target.read_bytes() == CONTENT
-    assert server.asked[-1] is None
-
-
-def test_begun_downloads_are_cleared_away_when_another_place_has_the_file(
-    server: Server, tmp_path: Path
-) -> None:
-    server.breaks = [1_000_000]
-    places = (server.url + "?mirror", server.url)
-    with pytest.raises(UserError):
-        fetch((Source(place=places[0]), Source(place=f"{server.root}/none")), tmp_path / "archive", "birds")
+def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[str, str]) -> None:
     (tmp_path / "own.tgz").write_bytes(CONTENT)
-    sources = (Source(place=str(tmp_path / "own.tgz")), *(Source(place=p) for p in places))
-    fetch(sources, tmp_path / "archive", "birds")
-    assert names(tmp_path) == ["archive", "own.tgz"]
+    for number, place in enumerate((server.url, str(tmp_path / "own.tgz"))):
+        target = tmp_path / f"raw{number}" / "archive"
+        source = Source(place=place, **sums)
+        assert fetch((source,), target, "birds") == source
+        assert target.read_bytes() == CONTENT
+        assert names(target.parent) == ["archive"]
+        wrong = {name: f"{int(digest[0], 16) ^ 1:x}{digest[1:]}" for name, digest in sums.items()}
+        if wrong:
+            target.write_bytes(b"old")
+            tampered, unchecked = Source(place=place, **wrong), Source(place=server.url)
+            with pytest.raises(UserError, match=r"wrong checksum \((sha256|md5) .* expected") as told:
+                fetch((tampered, unchecked), target, "birds")  # never a fallback: somebody may have tampered
+            assert place in str(told.value)
+            assert target.read_bytes() == b"old"
+            assert names(target.parent) == ["archive"]
 
 
-def test_wrong_checksum_deletes_the_download_and_keeps_the_old_archive(
-    server: Server, tmp_path: Path
+def test_a_download_that_broke_off_is_kept_for_the_same_place_alone(
+    impatient: Server, tmp_path: Path
 ) -> None:
-    target = tmp_path / "archive"
-    target.write_bytes(b"old")
-    wrong, right = Source(place=server.url, sha256="0" * 64), Source(place=server.url, sha256=SHA256)
-    with pytest.raises(UserError, match=rf"wrong checksum \(sha256 {SHA256}, expected 000") as told:
-        fetch((wrong, right), target, "birds")  # never a fallback: somebody may have tampered with the file
-    assert server.url in str(told.value)
-    assert target.read_bytes() == b"old"
-    assert names(tmp_path) == ["archive"]
+    target, kept = (
+        tmp_path / "archive",
+        r"ended after 100000 of 300000 bytes; 100\.0 kB are kept, the same command",
+    )
+    impatient.breaks = [100_000]
+    with pytest.raises(UserError, match=kept):
+        fetch((Source(place=impatient.url + "?mirror"),), target, "birds")
+    assert not target.exists()
+    source = Source(place=impatient.url)
+    impatient.breaks = [200_000]
+    with pytest.raises(UserError):
+        fetch((source,), target, "birds")
+    assert impatient.asked == [None, None]
+    fetch((source, Source(place=impatient.url + "?mirror")), target, "birds")
+    assert target.read_bytes() == CONTENT
+    assert impatient.asked[-1] == "bytes=200000-"
+    assert names(tmp_path) == ["archive"]  # what was begun elsewhere is cleared away
 
 
-def test_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
-    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(CONTENT[:-1] + b"?") as wrong:
         sources = tuple(Source(place=s.url, md5=MD5) for s in (wrong, server))
@@ -110,208 +211,163 @@ def test_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
         said = capsys.readouterr().err
         assert f"taken from {server.url}" in said
         assert f"{wrong.url}: wrong checksum (md5 " in said
-        assert names(tmp_path) == ["archive"]
         # Two wrong ones are both told, and what no check can tell is never taken in their place.
         server.content = CONTENT[:-2] + b"??"
         with pytest.raises(UserError) as told:
             fetch((*sources, Source(place=server.url + "?unchecked")), tmp_path / "other", "birds")
-        assert f"{wrong.url}: wrong checksum" in str(told.value)
-        assert f"{server.url}: wrong checksum" in str(told.value)
+        assert all(f"{one.url}: wrong checksum" in str(told.value) for one in (wrong, server))
         assert names(tmp_path) == ["archive"]
 
 
-def test_first_place_that_works_is_used(server: Server, tmp_path: Path) -> None:
-    places = (f"{server.url}/none", str(tmp_path / "absent.tgz"), server.url)
-    used = fetch(tuple(Source(place=p) for p in places), tmp_path / "archive", "birds")
-    assert used.place == server.url
-
-
-def test_all_that_was_tried_is_listed_with_a_way_out(server: Server, tmp_path: Path) -> None:
-    url = server.url
-    missing = Source(place=f"{url}/none", md5="f" * 32)
-    closed = Source(place="http://127.0.0.1:9/archive")
-    absent = Source(place=str(tmp_path / "absent.tgz"))
+def test_the_first_place_that_works_is_used_else_all_are_listed_with_a_way_out(
+    server: Server, tmp_path: Path
+) -> None:
+    missing = Source(place=f"{server.url}/none", md5="f" * 32)
+    closed, absent = Source(place="http://127.0.0.1:9/archive"), Source(place=str(tmp_path / "absent.tgz"))
+    sources = (missing, closed, absent, Source(place="ftp://example.org/a.zip"))
+    assert fetch((*sources, Source(place=server.url)), tmp_path / "archive", "birds").place == server.url
     with pytest.raises(UserError) as told:
-        fetch((missing, closed, absent), tmp_path / "archive", "birds")
-    text = str(told.value)
-    assert f"{url}/none: HTTP Error 404" in text
-    assert "http://127.0.0.1:9/archive: " in text
-    assert "absent.tgz: no such file or folder" in text
-    assert "(md5 ffff" in text
-    assert "under datasets.birds.options" in text
-    assert "python -m bgbias fetch birds" in text
-    assert names(tmp_path) == []
+        fetch(sources, tmp_path / "other", "birds")
+    for words in (
+        f"{server.url}/none: HTTP Error 404",
+        "http://127.0.0.1:9/archive: ",
+        "absent.tgz: no such file or folder",
+        "only http and https",
+        "(md5 ffff",
+        "under datasets.birds.options",
+        "python -m bgbias fetch birds",
+    ):
+        assert words in str(told.value)
+    with pytest.raises(UserError) as told:
+        fetch((absent,), tmp_path / "other", "net", "Put it there; then run: this")
+    assert str(told.value).startswith("net could not be fetched.\n")
+    assert str(told.value).endswith("\nPut it there; then run: this")
+    assert names(tmp_path) == ["archive"]
 
 
-def test_local_file_is_copied_and_verified(tmp_path: Path) -> None:
-    origin, target = tmp_path / "origin.tgz", tmp_path / "raw" / "archive"
-    origin.write_bytes(CONTENT)
-    fetch((Source(place=str(origin), sha256=SHA256),), target, "birds")
-    assert target.read_bytes() == CONTENT
-    with pytest.raises(UserError, match="wrong checksum"):
-        fetch((Source(place=str(origin), md5="0" * 32),), target, "birds")
-    assert target.read_bytes() == CONTENT
-    assert origin.read_bytes() == CONTENT
-
-
-def test_folder_becomes_the_same_archive_every_time(tmp_path: Path) -> None:
-    picture = pixels.encode_png(seeds.generator("x").integers(0, 256, (4, 4, 3), dtype="uint8"))
+def test_a_folder_becomes_the_same_archive_every_time(tmp_path: Path) -> None:
     wanted = ["a/1.png", "a/2.PNG", "b/c/3.jpeg"]
+    others = ["a/notes.txt", ".hidden/4.png", "a/._1.png", "__MACOSX/a/1.png"]
     for number, order in enumerate((wanted, wanted[::-1])):
-        folder = tmp_path / f"photos{number}"
-        for name in [*order, "a/notes.txt", ".hidden/4.png", "a/._1.png", "__MACOSX/a/1.png"]:
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(picture)
+        folder = as_folder(tmp_path / f"photos{number}", {name: b"x" for name in [*order, *others]})
+        for name in order:
             os.utime(folder / name, (number, number))
         fetch((Source(place=str(folder)),), tmp_path / f"archive{number}", "birds")
     assert (tmp_path / "archive0").read_bytes() == (tmp_path / "archive1").read_bytes()
-    assert list(members(tmp_path / "archive0", lambda name: True)) == [(name, picture) for name in wanted]
+    assert [name for name, _ in members(tmp_path / "archive0", lambda name: True)] == wanted
 
 
-def test_folder_without_pictures_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("source", "packed"),
+    [
+        ({"keep": (".txt",)}, ["a/2.jpg", "b/3.jpg", "images.txt"]),
+        ({"names": frozenset({"a/2.jpg", "gone.jpg"})}, ["a/2.jpg"]),
+        ({"names": frozenset({"3.jpg"})}, r"holds none of the 1 files that the table names, e\.g\. '3\.jpg'"),
+    ],
+)
+def test_of_a_folder_what_is_needed_is_packed(
+    tmp_path: Path, source: dict[str, Any], packed: list[str] | str
+) -> None:
+    every = ("images.txt", "notes.doc", "a/2.jpg", "b/3.jpg", ".hidden.txt")
+    folder = as_folder(tmp_path / "mine", dict.fromkeys(every, b"x"))
+    chosen = (Source(place=str(folder), **source),)
+    if isinstance(packed, str):
+        with pytest.raises(UserError, match=packed):
+            fetch(chosen, tmp_path / "archive", "mine")
+    else:
+        fetch(chosen, tmp_path / "archive", "mine")
+        assert [name for name, _ in members(tmp_path / "archive", lambda name: True)] == packed
+
+
+def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match=r"empty holds no pictures \(\.jpg, "):
         fetch((Source(place=str(tmp_path / "empty")),), tmp_path / "archive", "birds")
 
 
-def test_file_that_a_person_fetched_comes_before_every_place(
-    server: Server, tmp_path: Path, desk: Desk
-) -> None:
-    (desk.downloads / "birds.tgz").write_bytes(CONTENT)
-    source, target = Source(place=server.url, file="birds.tgz", md5=MD5), tmp_path / "raw" / "photos"
-    used = fetch((source,), target, "birds", part="photos", desk=desk)
-    assert used.place == str(desk.downloads / "birds.tgz")
-    assert target.read_bytes() == CONTENT
-    assert server.asked == []
-    assert target.samefile(desk.downloads / "birds.tgz")  # a gigabyte is not written twice
-
-
-def test_file_that_a_person_fetched_is_copied_where_links_are_not_possible(
-    tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*paths: object) -> None:
-        raise OSError("Invalid cross-device link")
-
-    monkeypatch.setattr(os, "link", refuse)
-    (desk.downloads / "birds.tgz").write_bytes(CONTENT)
-    fetch((Source(file="birds.tgz", md5=MD5),), tmp_path / "photos", "birds", part="photos", desk=desk)
-    assert (tmp_path / "photos").read_bytes() == CONTENT
-    assert not (tmp_path / "photos").samefile(desk.downloads / "birds.tgz")
-
-
-@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"?"])
-def test_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_place(
-    server: Server, tmp_path: Path, desk: Desk, content: bytes
-) -> None:
-    (desk.downloads / "birds.tgz").write_bytes(content)
-    source = Source(place=server.url, file="birds.tgz", md5=MD5, size=len(CONTENT))
-    with pytest.raises(
-        UserError, match=r"downloads/birds\.tgz: (wrong checksum|2999999 bytes, expected 3000000)"
-    ):
-        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-    assert not (tmp_path / "photos").exists()
-    assert server.asked == []
-
-
-def test_file_that_no_host_has_is_asked_of_the_person(tmp_path: Path, desk: Desk) -> None:
-    source = Source(file="cars_annos.mat", md5="b" * 32, size=1234567)
-    with pytest.raises(UserError) as told:
-        fetch((source,), tmp_path / "annotations", "cars", part="annotations", desk=desk)
-    text = str(told.value)
-    assert "cars/annotations: cars_annos.mat could not be fetched" in text
-    assert f"Get cars_annos.mat (1,234,567 bytes, md5 {'b' * 32}) by other means" in text
-    assert f"put it into {desk.downloads}/ and then run: python -m bgbias fetch cars annotations" in text
-
-
-def test_checksum_nobody_published_is_pinned_on_first_use(server: Server, tmp_path: Path, desk: Desk) -> None:
-    source = Source(place=server.url, file="birds.zip")
-    for _ in range(2):
-        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-        lines = desk.checksums.read_text().splitlines()
-        assert lines == ["dataset,part,file,bytes,sha256", f"birds,photos,birds.zip,{len(CONTENT)},{SHA256}"]
-    server.content = CONTENT[:-1] + b"?"
-    other = hashlib.sha256(server.content).hexdigest()
-    with pytest.raises(UserError) as told:
-        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-    assert SHA256 in str(told.value)
-    assert other in str(told.value)
-    assert str(desk.checksums) in str(told.value)
-    assert (tmp_path / "photos").read_bytes() == CONTENT
-    assert desk.checksums.read_text().splitlines() == lines
-    # Deleting the line accepts the new file.
-    desk.checksums.write_text(lines[0] + "\n")
-    fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-    assert (tmp_path / "photos").read_bytes() == server.content
-
-
-def test_published_checksum_and_own_files_are_not_pinned(server: Server, tmp_path: Path, desk: Desk) -> None:
-    (tmp_path / "own.zip").write_bytes(CONTENT)
-    fetch((Source(place=server.url, sha256=SHA256),), tmp_path / "a", "birds", part="photos", desk=desk)
-    fetch((Source(place=str(tmp_path / "own.zip")),), tmp_path / "b", "birds", part="photos", desk=desk)
-    assert not desk.checksums.exists()
-
-
-def test_pins_of_several_files_stand_in_sorted_order(desk: Desk) -> None:
-    for file in ("c", "a", "b"):
-        desk.pin("birds", "photos", file, 1, file * 64)
-    assert [line.split(",")[2] for line in desk.checksums.read_text().splitlines()[1:]] == [
-        "a",
-        "b",
-        "c",
-    ]
-    desk.checksums.write_text("something else\n")
-    with pytest.raises(UserError, match="must have the columns dataset, part, file, bytes, sha256"):
-        desk.pin("birds", "photos", "d", 1, "d" * 64)
-
-
-def test_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
+def test_a_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_bytes(b"image,label")
     fetch((Source(place=str(tmp_path / "own.csv")),), tmp_path / "table", "mine", part="table")
     (tmp_path / "own.csv").open("ab").write(b",mask")
     assert (tmp_path / "table").read_bytes() == b"image,label"
 
 
-def test_beginning_of_a_checksum_is_compared_and_the_whole_is_pinned(tmp_path: Path, desk: Desk) -> None:
-    (desk.downloads / "net-1234.pth").write_bytes(CONTENT)
-    source = Source(file="net-1234.pth", sha256=SHA256[:8])
-    fetch((source,), tmp_path / "net", "net", part="net", desk=desk)
-    assert SHA256 in desk.checksums.read_text()
-    wrong = source.model_copy(update={"sha256": f"{int(SHA256[:8], 16) ^ 1:08x}"})
-    with pytest.raises(UserError, match="wrong checksum"):
-        fetch((wrong,), tmp_path / "net", "net", part="net", desk=desk)
+# What people fetched by hand, and checksums that nobody published.
 
 
-def test_cure_of_what_is_no_dataset_is_told_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_file_that_a_person_fetched_comes_before_every_place(
+    server: Server, tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch, linked: bool
+) -> None:
+    def refuse(*paths: object) -> None:
+        raise OSError("Invalid cross-device link")
+
+    if not linked:
+        monkeypatch.setattr(os, "link", refuse)
+    own = desk.downloads / "birds.tgz"
+    own.write_bytes(CONTENT)
+    source, target = Source(place=server.url, file="birds.tgz", md5=MD5), tmp_path / "raw" / "photos"
+    assert fetch((source,), target, "birds", part="photos", desk=desk).place == str(own)
+    assert target.read_bytes() == CONTENT
+    assert server.asked == []
+    assert target.samefile(own) == linked  # a gigabyte is not written twice
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"?"])
+def test_a_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_place(
+    server: Server, tmp_path: Path, desk: Desk, content: bytes
+) -> None:
+    (desk.downloads / "birds.tgz").write_bytes(content)
+    source = Source(place=server.url, file="birds.tgz", md5=MD5, size=len(CONTENT))
+    words = r"downloads/birds\.tgz: (wrong checksum|299999 bytes, expected 300000)"
+    with pytest.raises(UserError, match=words):
+        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
+    assert not (tmp_path / "photos").exists()
+    assert server.asked == []
+
+
+def test_a_file_that_no_host_has_is_asked_of_the_person(tmp_path: Path, desk: Desk) -> None:
+    source = Source(file="cars_annos.mat", md5="b" * 32, size=1234567)
     with pytest.raises(UserError) as told:
-        fetch(
-            (Source(place=str(tmp_path / "gone")),), tmp_path / "net", "net", "Put it there; then run: this"
-        )
-    assert str(told.value).startswith("net could not be fetched.\n")
-    assert str(told.value).endswith("\nPut it there; then run: this")
+        fetch((source,), tmp_path / "annotations", "cars", part="annotations", desk=desk)
+    assert "cars/annotations: cars_annos.mat could not be fetched" in str(told.value)
+    assert f"Get cars_annos.mat (1,234,567 bytes, md5 {'b' * 32}) by other means" in str(told.value)
+    again = f"put it into {desk.downloads}/ and then run: python -m bgbias fetch cars annotations"
+    assert again in str(told.value)
 
 
-def test_ftp_is_told_to_be_unknown(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="only http and https"):
-        fetch((Source(place="ftp://example.org/a.zip"),), tmp_path / "archive", "birds")
+def test_a_checksum_that_nobody_published_is_pinned_on_first_use(
+    server: Server, tmp_path: Path, desk: Desk
+) -> None:
+    def take(**source: Any) -> bytes:
+        fetch((Source(**source),), tmp_path / "photos", "birds", part="photos", desk=desk)
+        return (tmp_path / "photos").read_bytes()
+
+    (tmp_path / "own.zip").write_bytes(CONTENT)
+    take(place=server.url, sha256=SHA256)
+    take(place=str(tmp_path / "own.zip"))
+    assert not desk.checksums.exists()  # of those that somebody published, and of the user's own, nothing is
+    for _ in range(2):
+        take(place=server.url, file="birds.zip", sha256=SHA256[:8])
+        lines = desk.checksums.read_text().splitlines()
+        assert lines == ["dataset,part,file,bytes,sha256", f"birds,photos,birds.zip,{len(CONTENT)},{SHA256}"]
+    server.content = CONTENT[:-1] + b"?"
+    with pytest.raises(UserError) as told:
+        take(place=server.url, file="birds.zip")
+    for words in (SHA256, hashlib.sha256(server.content).hexdigest(), str(desk.checksums)):
+        assert words in str(told.value)
+    assert (tmp_path / "photos").read_bytes() == CONTENT
+    assert desk.checksums.read_text().splitlines() == lines
+    # Deleting the line accepts the new file.
+    desk.checksums.write_text(lines[0] + "\n")
+    assert take(place=server.url, file="birds.zip") == server.content
 
 
-def test_of_a_folder_only_the_files_that_are_named_are_packed(tmp_path: Path) -> None:
-    for name in ("a/1.jpg", "a/2.jpg", "b/3.jpg"):
-        (tmp_path / "mine" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "mine" / name).write_bytes(b"x")
-    source = Source(place=str(tmp_path / "mine"), names=frozenset({"a/2.jpg", "b/3.jpg", "gone.jpg"}))
-    fetch((source,), tmp_path / "archive", "mine")
-    assert [name for name, _ in members(tmp_path / "archive", lambda name: True)] == ["a/2.jpg", "b/3.jpg"]
-    with pytest.raises(UserError, match=r"holds none of the 1 files that the table names, e\.g\. '3\.jpg'"):
-        fetch((source.model_copy(update={"names": frozenset({"3.jpg"})}),), tmp_path / "archive", "mine")
-
-
-def test_folder_keeps_the_files_that_a_layout_needs(tmp_path: Path) -> None:
-    for name in ("images.txt", "notes.doc", "images/a.jpg", ".hidden.txt"):
-        (tmp_path / "cub" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "cub" / name).write_bytes(b"x")
-    fetch((Source(place=str(tmp_path / "cub"), keep=(".txt",)),), tmp_path / "archive", "birds")
-    assert [name for name, _ in members(tmp_path / "archive", lambda name: True)] == [
-        "images.txt",
-        "images/a.jpg",
-    ]
+def test_pins_of_several_files_stand_in_sorted_order(desk: Desk) -> None:
+    for file in "cab":
+        desk.pin("birds", "photos", file, 1, file * 64)
+    lines = desk.checksums.read_text().splitlines()[1:]
+    assert [line.split(",")[2] for line in lines] == ["a", "b", "c"]
+    desk.checksums.write_text("something else\n")
+    with pytest.raises(UserError, match="must have the columns dataset, part, file, bytes, sha256"):
+        desk.pin("birds", "photos", "d", 1, "d" * 64)

@@ -1,8 +1,9 @@
-"""A store gives back what was written, whoever reads it in whatever order, and appears whole or not."""
+"""A store gives back what was written, whoever reads it in whatever order; files appear whole or not, for whom the umask says."""
 
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import zipfile
@@ -12,13 +13,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from project import PATIENCE
 
-from bgbias import seeds
+from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.files import atomic
+from bgbias.files import atomic, state_dicts
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
+from bgbias.models import model as models
 
 PICTURES = {f"class/{n:03d} größe.jpg": seeds.generator("bytes", n).bytes(1000 + 13 * n) for n in range(50)}
 
@@ -42,6 +45,12 @@ def test_bytes_come_back_in_any_order(store: ImageStore) -> None:
         assert store.read(name) == PICTURES[name]
 
 
+def test_readers_in_many_threads_do_not_disturb_each_other(store: ImageStore) -> None:
+    names = store.ids * 20
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(store.read, names)) == [PICTURES[n] for n in names]
+
+
 def test_file_is_a_plain_zip_with_the_same_bytes_every_time(store: ImageStore, tmp_path: Path) -> None:
     with zipfile.ZipFile(store.path) as archive:
         assert archive.testzip() is None
@@ -50,12 +59,6 @@ def test_file_is_a_plain_zip_with_the_same_bytes_every_time(store: ImageStore, t
     first = store.path.read_bytes()
     write(store.path, PICTURES.items())
     assert store.path.read_bytes() == first
-
-
-def test_threads_do_not_disturb_each_other(store: ImageStore) -> None:
-    names = store.ids * 20
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(store.read, names)) == [PICTURES[n] for n in names]
 
 
 # In a process without threads, as forks of others may wait for ever.
@@ -147,3 +150,29 @@ def test_full_disk_is_told_with_the_file_and_the_old_one_stays(tmp_path: Path) -
     assert told.value.filename == str(path)
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture(params=[0o022, 0o002, 0o077])
+def mode(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = os.umask(request.param)
+    yield 0o666 & ~request.param
+    os.umask(before)
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_weights_and_models_can_be_read_by_whom_other_files_can(tmp_path: Path, mode: int) -> None:
+    params = plugins.load("backbones", "tiny").Params()
+    models.save(models.build_model("tiny", params, 8, torch.Generator()), tmp_path / "model.safetensors")
+    state_dicts.write_state_dict({"a": torch.zeros(3)}, tmp_path / "weights.safetensors")
+    atomic.write_json(tmp_path / "record.json", {})
+    assert [mode_of(file) for file in tmp_path.iterdir()] == [mode] * 3
+
+
+def test_a_file_of_ones_own_that_is_linked_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "own").touch(0o600)
+    with atomic.replacing(tmp_path / "linked") as temporary:
+        atomic.link_or_copy(tmp_path / "own", temporary)
+    assert mode_of(tmp_path / "own") == 0o600

@@ -12,7 +12,7 @@ import pytest
 import torch
 from backbone_models import fold, make, unsettle
 from safetensors.torch import save_file
-from small_study import data_nodes, described, load, options, record, run, with_weights
+from small_study import data_nodes, described, load, options, record, run
 from torch import nn
 from torchvision.models import mobilenet_v2
 
@@ -89,14 +89,28 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
     }
     mean = scores.query("condition == 'clean' and metric == 'map_at_r'")["value"].item()
     assert mean == pytest.approx(clean.loc[~alone, "map_at_r"].mean(), abs=1e-12)
+    if method == "plain":
+        run(spoilt, cell, "attribute")
+        attributed = pd.read_csv(spoilt.files.at("attribution", **cell.wildcards))
+        assert attributed.groupby("variant").size().to_dict() == {"ref": 3, "robust": 3}
+        assert attributed["score"].isna().equals(attributed["skipped"].notna())
 
 
-def test_queries_are_those_who_can_be_told_right_or_wrong(spoilt: Study) -> None:
+def test_a_backbone_as_it_comes_is_scored_by_its_features_past_spoilt_photos(
+    tmp_path: Path, raw: dict[str, Any], spoilt: Study
+) -> None:
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
     run(spoilt, cell, "embed", "score")
+    embedded = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
+    assert {vectors.shape for vectors in embedded.views.values()} == {(15, 8)}
     metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
     # 15 photos: two without a trusted mask, and one that has nobody to find.
     assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
+    # A policy that keeps all masks replaces behind empty ones, too.
+    study = load(tmp_path, raw | {"mask_policy": {"keep_all": True}})
+    run(study, cell, "embed")
+    found = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+    assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png"]
 
 
 def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -114,23 +128,6 @@ def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str,
         UserError, match="none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
     ):
         run(study, cell, "score")
-
-
-def test_attribution_counts_what_it_skips(spoilt: Study) -> None:
-    pytest.importorskip("bgbias.attribution.smoothgrad")
-    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    run(spoilt, cell, "train", "attribute")
-    found = pd.read_csv(spoilt.files.at("attribution", **cell.wildcards))
-    assert set(found["variant"]) == {"ref", "robust"}
-    assert found.groupby("variant").size().tolist() == [3, 3]
-    assert found["score"].isna().equals(found["skipped"].notna())
-
-
-def test_row_without_training_is_the_backbones_features(spoilt: Study) -> None:
-    cell = Cell("squares", "pixels", "none", "pretrained", 0)
-    run(spoilt, cell, "embed", "score")
-    embedded = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
-    assert {vectors.shape for vectors in embedded.views.values()} == {(15, 8)}
 
 
 def test_a_random_layer_is_what_a_seeds_training_starts_from(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -179,36 +176,21 @@ def test_a_robust_score_knows_true_objects_and_the_papers_the_maskers(
         assert not np.isclose(red[name, "ref"], true[name, "ref"], rtol=1e-6).any()
 
 
-def test_policy_that_keeps_all_masks_replaces_behind_empty_ones_too(
-    tmp_path: Path, raw: dict[str, Any], spoilt: Study
-) -> None:
-    study = load(tmp_path, raw | {"mask_policy": {"keep_all": True}})
-    cell = Cell("squares", "pixels", "none", "pretrained", 0)
-    run(study, cell, "embed")
-    found = embeddings.read(study.files.at("embeddings", **cell.wildcards))
-    assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png"]
-
-
-def test_missing_input_says_what_makes_it(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    with pytest.raises(
-        UserError, match=r"train squares/.*/seed0 needs .*images\.csv \(table\), which is missing; `snake"
-    ):
-        train.train(study, cell, "cpu")
-
-
-def test_missing_model_of_a_cell_outside_the_grid_is_not_said_to_come_from_snakemake(
+def test_a_missing_input_says_what_makes_it_and_of_a_cell_outside_the_grid_not_snakemake(
     spoilt: Study,
 ) -> None:
-    study, cell = spoilt, next(c for c in plan.cells(spoilt) if c.method == "plain")
+    cell = next(c for c in plan.cells(spoilt) if c.method == "plain")
     with pytest.raises(
-        UserError,
-        match=r"\(model\), which is missing; `snakemake --cores all --config params=\S+ grid=small` makes it",
+        UserError, match=r"needs .*\(model\), which is missing; `snakemake .* grid=small` makes it"
     ):
-        attribute.attribute(study, cell, "cpu")
+        attribute.attribute(spoilt, cell, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
-        attribute.attribute(study, replace(cell, seed=7), "cpu")
+        attribute.attribute(spoilt, replace(cell, seed=7), "cpu")
+    spoilt.files.at("table", dataset="squares").unlink()
+    with pytest.raises(
+        UserError, match=r"train squares/.*/seed0 needs .*images\.csv \(table\), which is missing"
+    ):
+        train.train(spoilt, cell, "cpu")
 
 
 def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -218,30 +200,39 @@ def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, An
         train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
 
 
-def folded_file(folder: Path) -> str:
-    """Weights whose batch norms were folded into convolutions."""
+@pytest.fixture(scope="module")
+def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A study of few photos, indexed, and weights of its backbone whose batch norms were folded into convolutions."""
+    folder = tmp_path_factory.mktemp("folded")
     net = make("mobilenet_v2")
     unsettle(net)
     fold(net.eval())
     whole = mobilenet_v2().state_dict() | {f"features.{k}": v for k, v in net.trunk.state_dict().items()}
     save_file(whole, folder / "folded.safetensors")
-    return str(folder / "folded.safetensors")
+    raw = options(described(folder), train_classes=2, val_classes=1, test_classes=2, photos=4)
+    raw["backbones"]["mobilenet_v2"] = {"weights": str(folder / "folded.safetensors")}
+    raw["train"] |= {"max_epochs": 1, "iterations_per_epoch": 1, "lr": 1e-9}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "methods": ["own"]}
+    raw["methods"] = {"own": {"kind": "plain"}}
+    data_nodes(load(folder, raw))
+    return raw
+
+
+OWN = Cell("squares", "mobilenet_v2", "contrastive", "own", 0)
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_norms_that_were_folded_get_statistics_before_they_learn_any(tmp_path: Path, frozen: bool) -> None:
-    study = with_weights(tmp_path, weights=folded_file(tmp_path))
-    quick = {"freeze_batch_norm": frozen, "max_epochs": 1, "iterations_per_epoch": 1, "lr": 1e-9}
-    study = study.model_copy(update={"train": study.train.model_copy(update=quick)})
-    cell = Cell("squares", "mobilenet_v2", "contrastive", "plain", 0)
-    data_nodes(study)
-    train.train(study, cell, "cpu")
-    said = record(study, "train_record", **cell.wildcards).get("notes", {})
+def test_norms_that_were_folded_get_statistics_before_they_learn_any(
+    tmp_path: Path, folded: dict[str, Any], frozen: bool
+) -> None:
+    study = load(tmp_path, folded | {"train": folded["train"] | {"freeze_batch_norm": frozen}})
+    train.train(study, OWN, "cpu")
+    said = record(study, "train_record", **OWN.wildcards).get("notes", {})
     assert ("batch_norms" in said) != frozen
-    made = model.load(study.files.at("model", **cell.wildcards))
+    made = model.load(study.files.at("model", **OWN.wildcards))
     # After one step at next to no rate: the same network, whose variances are photos' own, a tenth of them the step's.
     shown = torch.rand(4, 3, 64, 64, generator=seeds.torch_generator("shown"))
-    fresh = fresh_model(study, cell).eval()
+    fresh = fresh_model(study, OWN).eval()
     gains = [norm.weight.std().item() for norm in batch_norms(made)]
     assert (min(gains) > 0) != frozen
     if frozen:
@@ -268,15 +259,14 @@ class Stop(Exception):
     ],
 )
 def test_norms_are_unfolded_for_whatever_lets_them_learn(
-    method: dict[str, Any], learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: dict[str, Any],
+    learns: bool,
+    folded: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    raw = described(tmp_path)
-    raw["train"]["freeze_batch_norm"] = True
-    raw["methods"] = {"own": method}
-    raw["backbones"]["mobilenet_v2"] = {"weights": folded_file(tmp_path)}
-    raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "methods": ["own"]}
-    study = load(tmp_path, raw)
-    data_nodes(study)
+    frozen = {"train": folded["train"] | {"freeze_batch_norm": True}}
+    study = load(tmp_path, folded | frozen | {"methods": {"own": method}})
     began = []
 
     def fit(method: Any, *_: Any) -> None:
@@ -285,7 +275,7 @@ def test_norms_are_unfolded_for_whatever_lets_them_learn(
 
     monkeypatch.setattr(loop, "fit", fit)
     with pytest.raises(Stop):
-        train.train(study, Cell("squares", "mobilenet_v2", "contrastive", "own", 0), "cpu")
+        train.train(study, OWN, "cpu")
     (built,) = began
     norms = [
         m for module in built.modules().values() for m in module.modules() if isinstance(m, nn.BatchNorm2d)

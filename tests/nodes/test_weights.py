@@ -5,10 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import re
-import threading
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from saliency_graphs import graph as saliency_graph
 from small_study import described, load, record, with_weights
 from torch import Tensor
+from web import Server, serving
 
 from bgbias import plugins
 from bgbias.engine import graph
@@ -36,39 +34,18 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 OWNER = "backbones/mobilenet_v2"
 
 
-class Server(ThreadingHTTPServer):
-    """Serves a folder and remembers what it was asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), partial(Handler, directory=str(folder)))
-        self.asked: list[str] = []
-
-    def url(self, name: str) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{name}"
-
-
-class Handler(SimpleHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.server.asked.append(self.path)
-        super().do_GET()
-
-    def log_message(self, *words: object) -> None:
-        """Silence."""
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setenv("no_proxy", "*")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "served").mkdir()
-    with Server(tmp_path / "served") as serving:
-        thread = threading.Thread(target=serving.serve_forever, args=(0.01,))
-        thread.start()
-        yield serving
-        serving.shutdown()
-        thread.join()
+    with serving(b"") as server:
+        yield server
+
+
+def serve(server: Server, file: Path) -> dict[str, str]:
+    """The options that name this file, served."""
+    server.path, server.content = f"/{file.name}", file.read_bytes()
+    return {"weights": server.url, "sha256": sha256(file)}
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +64,6 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def serve(server: Server, published: Path, tmp_path: Path) -> dict[str, str]:
-    """The options that name the served file."""
-    (tmp_path / "served" / published.name).write_bytes(published.read_bytes())
-    return {"weights": server.url(published.name), "sha256": sha256(published)}
-
-
 # Fetching.
 
 
@@ -101,7 +72,7 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(
     server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path, digits: int
 ) -> None:
     file, state = published
-    options = serve(server, file, tmp_path)
+    options = serve(server, file)
     options["sha256"] = options["sha256"][:digits]
     chosen = with_weights(tmp_path, **options)
     nodes.weights(chosen, OWNER)
@@ -118,20 +89,15 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(
     assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
 
 
-def test_wrong_checksum_is_refused(
+def test_a_copy_that_somebody_put_there_is_taken_first_and_whatever_is_wrong_is_refused(
     server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
 ) -> None:
-    options = serve(server, published[0], tmp_path) | {"sha256": "0" * 8}
-    chosen = with_weights(tmp_path, **options)
+    options = serve(server, published[0])
+    wrong = with_weights(tmp_path, **options | {"sha256": "0" * 8})
     with pytest.raises(UserError, match=r"wrong checksum \(sha256 .*expected 00000000\)"):
-        nodes.weights(chosen, OWNER)
-    assert not chosen.files.at("weights", owner=OWNER).exists()
-
-
-def test_copy_that_somebody_put_there_is_taken_first(
-    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
-) -> None:
-    options = serve(server, published[0], tmp_path)
+        nodes.weights(wrong, OWNER)
+    assert not wrong.files.at("weights", owner=OWNER).exists()
+    server.asked.clear()
     copy = tmp_path / "downloads" / published[0].name
     copy.parent.mkdir(parents=True)
     copy.write_bytes(b"another file")
@@ -150,7 +116,7 @@ def test_what_was_fetched_is_not_fetched_again_after_a_full_disk(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chosen = with_weights(tmp_path, **serve(server, published[0], tmp_path))
+    chosen = with_weights(tmp_path, **serve(server, published[0]))
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -179,12 +145,10 @@ def test_offline_the_error_says_what_to_put_where(tmp_path: Path, monkeypatch: p
 
 
 def test_file_that_holds_something_else_is_refused(server: Server, tmp_path: Path) -> None:
-    torch.save({"epoch": 3}, tmp_path / "served" / "net.pth")
-    url, checksum = server.url("net.pth"), sha256(tmp_path / "served" / "net.pth")
-    with pytest.raises(
-        UserError, match="does not hold weights of backbones/mobilenet_v2: 'epoch' is no tensor"
-    ):
-        nodes.weights(with_weights(tmp_path, weights=url, sha256=checksum), OWNER)
+    torch.save({"epoch": 3}, tmp_path / "net.pth")
+    chosen = with_weights(tmp_path, **serve(server, tmp_path / "net.pth"))
+    with pytest.raises(UserError, match="not hold weights of backbones/mobilenet_v2: 'epoch' is no tensor"):
+        nodes.weights(chosen, OWNER)
 
 
 # Weights that timm fetches by itself.
@@ -231,62 +195,44 @@ def test_offline_timms_error_says_what_to_put_where(tmp_path: Path, monkeypatch:
 # Maskers.
 
 
-def test_maskers_weights_come_the_same_way(
+def test_maskers_weights_come_in_whichever_published_format_can_be_had(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch.manual_seed(0)
-    torch.save(u2net.u2netp().state_dict(), tmp_path / "served" / "u2netp.pth")
-    md5 = hashlib.md5((tmp_path / "served" / "u2netp.pth").read_bytes()).hexdigest()
-    source = Source(place=server.url("u2netp.pth"), md5=md5)
-    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", (source,), raising=False)
-    raw = described(tmp_path)
+    net = u2net.u2netp().eval()
+    torch.save(net.state_dict(), tmp_path / "u2netp.pth")
+    serve(server, tmp_path / "u2netp.pth")
+    md5 = hashlib.md5(server.content).hexdigest()
+    places = (Source(place=f"{server.root}/u2netp.onnx"), Source(place=server.url, md5=md5))
+    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", places)
+    raw, owner = described(tmp_path), "maskers/ground_truth"
     options = {"weights": "published", "input_size": 32, "batch_size": 16}
     raw["maskers"]["ground_truth"] = {"kind": "u2netp", "options": options}
     chosen = load(tmp_path, raw)
     (node,) = (n for n in graph.in_order(chosen) if n.name == "weights")
-    assert node.keywords == {"owner": "maskers/ground_truth"}
+    assert node.keywords == {"owner": owner}
     index.index(chosen, "squares")
-    with pytest.raises(
-        UserError, match=r"missing; `python -m bgbias weights .*maskers/ground_truth` fetches it"
-    ):
+    words = r"missing; `python -m bgbias weights .*maskers/ground_truth` fetches it"
+    with pytest.raises(UserError, match=words):
         masks.masks(chosen, "squares", device="cpu")
-    nodes.weights(chosen, "maskers/ground_truth")
+    nodes.weights(chosen, owner)
     masks.masks(chosen, "squares", device="cpu")
     read = record(chosen, "masks_record", dataset="squares", masker="ground_truth")["inputs"]
-    assert str(chosen.files.at("weights", owner="maskers/ground_truth")) in read
-
-
-def test_maskers_weights_are_taken_from_whichever_published_format_can_be_had(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    torch.manual_seed(0)
-    torch.save(u2net.u2netp().state_dict(), tmp_path / "served" / "u2netp.pth")
-    places = (Source(place=server.url("u2netp.onnx")), Source(place=server.url("u2netp.pth")))
-    monkeypatch.setattr(plugins.load("maskers", "u2netp"), "PUBLISHED", places)
-    raw = described(tmp_path)
-    raw["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": "published"}}
-    chosen = load(tmp_path, raw)
-    nodes.weights(chosen, "maskers/net")
-    fetched = load_file(chosen.files.at("weights", owner="maskers/net"))
-    assert fetched.keys() == u2net.u2netp().state_dict().keys()
-    net = u2net.u2netp().eval()
+    fetched = chosen.files.at("weights", owner=owner)
+    assert str(fetched) in read
+    assert load_file(fetched).keys() == net.state_dict().keys()
     (tmp_path / "downloads").mkdir(exist_ok=True)
     torch.onnx.export(net, (torch.rand(1, 3, 32, 32),), tmp_path / "downloads" / "u2netp.onnx", dynamo=False)
-    nodes.weights(chosen, "maskers/net")
-    taken = load_file(chosen.files.at("weights", owner="maskers/net"))
-    assert torch.allclose(
-        taken["stage1.rebnconvin.conv_s1.weight"],
-        net.state_dict()["stage1.rebnconvin.conv_s1.weight"],
-        atol=1e-4,
-    )
+    nodes.weights(chosen, owner)
+    name = "stage1.rebnconvin.conv_s1.weight"
+    assert torch.allclose(load_file(fetched)[name], net.state_dict()[name], atol=1e-4)
 
 
 def test_a_graph_that_was_fetched_is_kept_byte_for_byte_and_masks(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = plugins.load("maskers", "isnet")
-    file = saliency_graph(tmp_path / "served" / "isnet-general-use.onnx")
-    source = Source(place=server.url(file.name), sha256=sha256(file))
+    file = saliency_graph(tmp_path / "isnet-general-use.onnx")
+    source = Source(place=serve(server, file)["weights"], sha256=sha256(file))
     monkeypatch.setattr(module, "PUBLISHED", (source,))
     raw = described(tmp_path)
     raw["maskers"]["ground_truth"] = {"kind": "isnet", "options": {"weights": "published"}}

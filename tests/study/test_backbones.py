@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,20 +46,14 @@ def test_a_model_of_such_a_backbone_is_trained_and_loaded_by_its_kind(
     assert trained.backbone == "pixels"
     assert embeddings.read(study.files.at("embeddings", **cell.wildcards)).views
     assert record(study, "train_record", **cell.wildcards)["spec"]["backbone"] == {"kind": "pixels"}
+    # The code of its kind is what its nodes work by.
+    spec, code = (graph.spec(study, "train", cell=c) for c in (cell, replace(cell, backbone="pixels")))
+    assert spec["code"] == code["code"]
     # Another start than that of the backbone without a name: they are two models.
     other = Cell("squares", "pixels", "contrastive", "plain", 0)
     run(study, other, "train")
     plain = models.load(study.files.at("model", **other.wildcards))
     assert not torch.equal(plain.trunk[0].weight, trained.trunk[0].weight)
-
-
-def test_the_code_of_its_kind_is_what_its_nodes_work_by(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    by = [
-        graph.spec(study, "train", cell=Cell("squares", name, "contrastive", "plain", 0))["code"]
-        for name in ("pixels", NAME)
-    ]
-    assert by[0] == by[1]
 
 
 def test_names_that_mean_two_things_or_nothing_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -77,6 +72,9 @@ def test_names_that_mean_two_things_or_nothing_are_refused(tmp_path: Path, raw: 
         plan.check_cell(study, Cell("squares", NAME, "contrastive", "plain", 0))
     with pytest.raises(UserError, match=r"params\.yaml has no backbone 'nobody'; there are: pixels"):
         plan.backbone(study, "nobody")
+    raw["backbones"]["forgot"] = {"weights": None}
+    with pytest.raises(UserError, match=r"backbones\.forgot: .*needs a `kind`"):
+        plan.backbone(load(tmp_path, raw), "forgot").params()
 
 
 def test_variants_and_weights_are_found_by_its_kind(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -103,10 +101,3 @@ def test_an_entry_of_another_kind_is_checked_again(tmp_path: Path, raw: dict[str
     raw["backbones"]["own"]["kind"] = "resnet18"
     with pytest.raises(UserError, match=r"own\.safetensors"):
         checks.check(load(tmp_path, raw))
-
-
-def test_an_entry_that_forgot_its_kind_is_told_so(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["backbones"]["forgot"] = {"weights": None}
-    study = load(tmp_path, raw)
-    with pytest.raises(UserError, match=r"backbones\.forgot: .*needs a `kind`"):
-        plan.backbone(study, "forgot").params()

@@ -21,40 +21,10 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 
 INJECTIONS = (
     *("x$(touch INJECTED)", "x`touch INJECTED`", "x;touch INJECTED", "x|sh", "x&&sh", "x>INJECTED", "$HOME"),
-    *(
-        "x\ntouch INJECTED",
-        "x\n",
-        "x\ttouch",
-        'x"y',
-        "x'y",
-        "x y",
-        " x",
-        "x ",
-        "x\\y",
-        "x!y",
-        "x*",
-        "x?",
-        "~",
-    ),
-    *(
-        "..",
-        ".",
-        "../x",
-        "a/b",
-        "/x",
-        "x/",
-        "-x",
-        "--params",
-        ".x",
-        "",
-        "{dataset}",
-        "x{y}",
-        "x}",
-        "x:",
-        ":x",
-    ),
+    *("x\ntouch INJECTED", "x\n", "x\ttouch", 'x"y', "x'y", "x y", " x", "x ", "x\\y", "x!y", "x*", "x?", "~"),
+    *("..", ".", "../x", "a/b", "/x", "x/", "-x", "--params", ".x", "", "{dataset}", "x{y}", "x}", "x:", ":x"),
     *("сub200", "cub２００", "café", "x\u200by", "x\u202ey", "ﬁsh", "x\0y", "x" * 65, "x" * 5000),
-)
+)  # fmt: skip
 SOME = INJECTIONS[::6]
 KINDS = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
 

@@ -37,31 +37,86 @@ def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
     return changed
 
 
-@pytest.mark.parametrize(
-    ("key", "suggestion"),
-    [
-        ("trian", "Did you mean 'train'?"),
-        ("paths.wrok", "Did you mean 'work'?"),
-        ("datasets.squares.maskr", "Did you mean 'masker'?"),
-        ("datasets.squares.options.photoz", "Did you mean 'photos'?"),
-        ("maskers.other.option", "Did you mean 'options'?"),
-        ("maskers.other.options.weights", "Known keys: none."),
-        ("backgrounds.noise.trian", "Did you mean 'train'?"),
-        ("backgrounds.noise.test.sorce", "Did you mean 'source'?"),
-        ("backbones.pixels.weights", "Known keys: none."),
-        ("losses.contrastive.default.neg_margn", "Did you mean 'neg_margin'?"),
-        ("losses.triplet.default.margins", "Did you mean 'margin'?"),
-        ("train.patienc", "Did you mean 'patience'?"),
-        ("mask_policy.min_aera", "Did you mean 'min_area'?"),
-        ("evaluation.draw", "Did you mean 'draws'?"),
-        ("attribution.nois", "Did you mean 'noise'?"),
-        ("grids.small.sels", "Did you mean 'cells'?"),
-        ("grids.small.cells.0.metods", "Did you mean 'methods'?"),
-        ("grids.small.train.patienc", "Did you mean 'patience'?"),
-        ("grids.small.evaluation.zzz", "Known keys: conditions, draws, batch_size, precision."),
-    ],
-)
-def test_unknown_key_is_refused_at_every_level(
+BLOCK = "grids.small.cells.0"
+UNKNOWN = [
+    ("trian", "Did you mean 'train'?"),
+    ("paths.wrok", "Did you mean 'work'?"),
+    ("datasets.squares.maskr", "Did you mean 'masker'?"),
+    ("datasets.squares.options.photoz", "Did you mean 'photos'?"),
+    ("maskers.other.option", "Did you mean 'options'?"),
+    ("maskers.other.options.weights", "Known keys: none."),
+    ("backgrounds.noise.trian", "Did you mean 'train'?"),
+    ("backgrounds.noise.test.sorce", "Did you mean 'source'?"),
+    ("backbones.pixels.weights", "Known keys: none."),
+    ("losses.contrastive.default.neg_margn", "Did you mean 'neg_margin'?"),
+    ("losses.triplet.default.margins", "Did you mean 'margin'?"),
+    ("train.patienc", "Did you mean 'patience'?"),
+    ("mask_policy.min_aera", "Did you mean 'min_area'?"),
+    ("evaluation.draw", "Did you mean 'draws'?"),
+    ("attribution.nois", "Did you mean 'noise'?"),
+    ("grids.small.sels", "Did you mean 'cells'?"),
+    (f"{BLOCK}.metods", "Did you mean 'methods'?"),
+    ("grids.small.train.patienc", "Did you mean 'patience'?"),
+    ("grids.small.evaluation.zzz", "Known keys: conditions, draws, batch_size, precision."),
+]
+WRONG = [
+    ("train", 5, "must be a mapping of keys (found: 5)"),
+    ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
+    ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
+    ("train.lr", float("nan"), "must be a number above 0 (found: NaN)"),
+    ("train.lr", float("inf"), "must be a number above 0 (found: Infinity)"),
+    ("train.lr", True, "true and false are no numbers (found: true)"),
+    ("train.max_epochs", True, "true and false are no numbers"),
+    ("train.optimizer", "lars", 'must be one of rmsprop, adam, adamw, sgd (found: "lars")'),
+    ("train.precision", "fp16", 'must be one of fp32, bf16 (found: "fp16")'),
+    ("train.embedder_lr", "x", 'must be a number above 0, or null (found: "x")'),
+    ("train.crop_scale", [0.1], "must be a list of 2 values, each a number above 0 and of 1 or less (found: [0.1])"),
+    ("train.crop_scale", 0.5, "must be a list of 2 values, each a number above 0 and of 1 or less (found: 0.5)"),
+    ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
+    ("train.crop_scale", [0.5, 2], "above 0 and of 1 or less"),
+    ("train.crop_scale", [-1, 1], "must be a number above 0 and of 1 or less (found: -1)"),
+    ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
+    ("evaluation.conditions", ["clean"], "drops are measured from clean to random_background"),
+    ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),
+    ("datasets", {7: {}}, "a name must be text; write it in quotes"),
+    ("datasets.squares", None, "must be a mapping of keys (found: null)"),
+    ("datasets.squares.kind", "", "it must not be empty"),
+    ("datasets.squares.losses", "nobody", "no loss has a column 'nobody'; there are: default."),
+    ("datasets.squares.options.photos", "many", 'must be a whole number (found: "many")'),
+    ("losses.arcface.default.margin", 200, "must be a number of 0 or more and below 180 (found: 200)"),
+    ("losses.arcface.default.lr", None, "must be a number above 0 (found: null)"),
+    ("losses.arcface.default", {"margin": 20, "lr": 0.1}, "is missing; it must be a number above 0"),
+    ("losses.triplet.default.margin", float("inf"), "must be a number from 0 to 2 (found: Infinity)"),
+    ("losses.triplet.square", {"margin": 0.1}, "column of no dataset. Did you mean 'squares'?"),
+    ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
+    ("backgrounds.noise.train.source", "", "it must not be empty"),
+    ("backgrounds.noise.train.size", 32, "`size` is that of drawn pictures"),
+    ("grids", ["small"], 'must be a mapping of keys (found: ["small"])'),
+    ("grids.small.train.batch_size", 1, "must be a whole number of 2 or more (found: 1)"),
+    ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
+    (f"{BLOCK}.seeds", [-1], "must be a whole number from 0 to 4294967295 (found: -1)"),
+    (f"{BLOCK}.seeds", [0, 1, 0], "0 is named twice"),
+    (f"{BLOCK}.seeds", [0, "0"], "0 is named twice"),
+    (f"{BLOCK}.seeds", [True], "true and false are no numbers (found: [true])"),
+    (f"{BLOCK}.seeds", [], "no seeds: nothing would be trained"),
+    (f"{BLOCK}.seeds", 3, "must be a list, each a whole number from 0 to 4294967295 (found: 3)"),
+    (f"{BLOCK}.losses", [], "no losses: nothing would be trained"),
+    (f"{BLOCK}.methods", [], "no methods: nothing would be trained"),
+    (f"{BLOCK}.methods", ["plain", "plain"], "plain is named twice"),
+    (f"{BLOCK}.methods", ["pretrained"], "write `pretrained: true` instead"),
+    (f"{BLOCK}.datasets", [], "must be a list of one or more values, each text (found: [])"),
+    (f"{BLOCK}.datasets", ["squares", "squares"], "squares is named twice"),
+    (f"{BLOCK}.datasets", "squares", 'must be a list of one or more values, each text (found: "squares")'),
+    (f"{BLOCK}.backbones", [], "one or more"),
+    (f"{BLOCK}.folds", [], "one or more"),
+    (f"{BLOCK}.folds", [0, 0], "0 is named twice"),
+    (f"{BLOCK}.folds", [4], "must be a whole number of 0 or more and below 4 (found: 4)"),
+    (f"{BLOCK}.pretrained", 5, "must be true or false (found: 5)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "suggestion"), UNKNOWN)
+def test_an_unknown_key_is_refused_at_every_level(
     tmp_path: Path, raw: dict[str, Any], key: str, suggestion: str
 ) -> None:
     with pytest.raises(UserError) as told:
@@ -69,100 +124,11 @@ def test_unknown_key_is_refused_at_every_level(
     assert str(told.value) == f"{tmp_path / 'params.yaml'}: unknown key '{key}'. {suggestion}"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
-        ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
-        ("train.optimizer", "lars", 'must be one of rmsprop, adam, adamw, sgd (found: "lars")'),
-        (
-            "train.crop_scale",
-            [0.1],
-            "must be a list of 2 values, each a number above 0 and of 1 or less (found: [0.1])",
-        ),
-        ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
-        ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),
-        ("datasets.squares.options.photos", "many", 'must be a whole number (found: "many")'),
-        ("losses.arcface.default.margin", 200, "must be a number of 0 or more and below 180 (found: 200)"),
-        ("losses.arcface.default.lr", None, "must be a number above 0 (found: null)"),
-        ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
-        ("grids.small.train.batch_size", 1, "must be a whole number of 2 or more (found: 1)"),
-        ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
-        ("train", 5, "must be a mapping of keys (found: 5)"),
-        ("grids", ["small"], 'must be a mapping of keys (found: ["small"])'),
-    ],
-)
-def test_wrong_value_is_refused_with_its_whole_key(
+@pytest.mark.parametrize(("key", "value", "words"), WRONG)
+def test_a_wrong_value_is_refused_in_plain_words_with_its_key_and_its_file(
     tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str
 ) -> None:
-    changed = {**raw, key: value} if "." not in key else put(raw, key, value)
-    with pytest.raises(UserError, match=r"params\.yaml") as told:
-        load(tmp_path, changed)
-    assert words in str(told.value)
-    # A rule about a whole mapping names the mapping, one about an item of a list the item.
-    named = str(told.value).split("'")[1]
-    assert named.startswith(key) or key.startswith(named)
-
-
-BLOCK = "grids.small.cells.0"
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "words"),
-    [
-        (f"{BLOCK}.seeds", [-1], "must be a whole number from 0 to 4294967295 (found: -1)"),
-        (f"{BLOCK}.seeds", [0, 1, 0], "0 is named twice"),
-        (f"{BLOCK}.seeds", [0, "0"], "0 is named twice"),
-        (f"{BLOCK}.seeds", [True], "true and false are no numbers (found: [true])"),
-        (f"{BLOCK}.seeds", [], "no seeds: nothing would be trained"),
-        (f"{BLOCK}.seeds", 3, "must be a list, each a whole number from 0 to 4294967295 (found: 3)"),
-        (f"{BLOCK}.losses", [], "no losses: nothing would be trained"),
-        (f"{BLOCK}.methods", [], "no methods: nothing would be trained"),
-        (f"{BLOCK}.methods", ["plain", "plain"], "plain is named twice"),
-        (f"{BLOCK}.methods", ["pretrained"], "write `pretrained: true` instead"),
-        (f"{BLOCK}.datasets", [], "must be a list of one or more values, each text (found: [])"),
-        (f"{BLOCK}.datasets", ["squares", "squares"], "squares is named twice"),
-        (
-            f"{BLOCK}.datasets",
-            "squares",
-            'must be a list of one or more values, each text (found: "squares")',
-        ),
-        (f"{BLOCK}.backbones", [], "one or more"),
-        (f"{BLOCK}.folds", [], "one or more"),
-        (f"{BLOCK}.folds", [0, 0], "0 is named twice"),
-        (f"{BLOCK}.folds", [4], "must be a whole number of 0 or more and below 4 (found: 4)"),
-        (f"{BLOCK}.pretrained", 5, "must be true or false (found: 5)"),
-        ("train.lr", float("nan"), "must be a number above 0 (found: NaN)"),
-        ("train.lr", float("inf"), "must be a number above 0 (found: Infinity)"),
-        ("train.lr", True, "true and false are no numbers (found: true)"),
-        ("train.max_epochs", True, "true and false are no numbers"),
-        ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
-        ("train.crop_scale", [0.5, 2], "above 0 and of 1 or less"),
-        ("train.crop_scale", [-1, 1], "must be a number above 0 and of 1 or less (found: -1)"),
-        (
-            "train.crop_scale",
-            0.5,
-            "must be a list of 2 values, each a number above 0 and of 1 or less (found: 0.5)",
-        ),
-        ("train.precision", "fp16", 'must be one of fp32, bf16 (found: "fp16")'),
-        ("train.embedder_lr", "x", 'must be a number above 0, or null (found: "x")'),
-        ("mask_policy.max_area", float("nan"), "must be a number from 0 to 1 (found: NaN)"),
-        ("losses.triplet.default.margin", float("inf"), "must be a number from 0 to 2 (found: Infinity)"),
-        ("evaluation.conditions", ["clean"], "drops are measured from clean to random_background"),
-        ("datasets.squares.losses", "nobody", "no loss has a column 'nobody'; there are: default."),
-        ("datasets.squares.kind", "", "it must not be empty"),
-        ("losses.triplet.square", {"margin": 0.1}, "column of no dataset. Did you mean 'squares'?"),
-        ("backgrounds.noise.train.source", "", "it must not be empty"),
-        ("backgrounds.noise.train.size", 32, "`size` is that of drawn pictures"),
-        ("datasets", {7: {}}, "a name must be text; write it in quotes"),
-        ("datasets.squares", None, "must be a mapping of keys (found: null)"),
-    ],
-)
-@pytest.mark.parametrize("file", ["params.yaml", "other study.yaml"])
-def test_nonsense_is_refused_in_plain_words_with_its_key_and_its_file(
-    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str, file: str
-) -> None:
-    path = tmp_path / file
+    path = tmp_path / "other study.yaml"
     path.write_text(yaml.safe_dump({**raw, key: value} if "." not in key else put(raw, key, value)))
     with pytest.raises(UserError) as told:
         params.load(path)
@@ -170,9 +136,30 @@ def test_nonsense_is_refused_in_plain_words_with_its_key_and_its_file(
     assert text.startswith(f"{path}: '")
     assert words in text
     assert text.endswith(("?", ".", ")"))
+    # A rule about a whole mapping names the mapping, one about an item of a list the item.
     named = text.split("'")[1]
     assert named.startswith(key) or key.startswith(named)
     assert not re.search("Value error|valid|Input|Field required|should|pydantic", text), text
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("grid: small\ngrid: other\n", "key 'grid' is given twice"),
+        ("losses:\n  triplet: {default: {margin: 0.1, margin: 0.2}}\n", "key 'margin' is given twice"),
+        ("grid: [small\n", "not valid YAML"),
+        ("- grid\n", "must be a mapping"),
+        ("", "must be a mapping"),
+        (None, "is missing; .*--params"),
+    ],
+)
+def test_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str | None, words: str) -> None:
+    path = tmp_path / "params.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UserError, match=words) as told:
+        params.load(path)
+    assert str(path) in str(told.value)
 
 
 def test_a_block_of_backbones_as_they_come_names_nothing_else(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -214,34 +201,23 @@ def test_a_plugin_needs_what_there_is(tmp_path: Path, needs: str) -> None:
         plugins.load("methods", "mine")
 
 
-def test_missing_option_of_a_loss_names_its_column(tmp_path: Path, raw: dict[str, Any]) -> None:
-    del raw["losses"]["arcface"]["default"]["scale"]
-    with pytest.raises(
-        UserError, match=r"'losses\.arcface\.default\.scale' is missing; it must be a number above 0"
-    ):
-        load(tmp_path, raw)
-
-
-def test_typo_in_a_grid_that_is_not_chosen_is_refused_too(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["grids"]["later"] = {"cells": raw["grids"]["small"]["cells"], "train": {"epochs": 3}}
-    with pytest.raises(
-        UserError, match=r"unknown key 'grids\.later\.train\.epochs'\. Did you mean 'max_epochs'"
-    ):
-        load(tmp_path, raw)
-
-
-def test_grid_changes_single_keys_of_the_defaults(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_a_grid_changes_single_keys_of_the_defaults_and_is_checked_before_it_is_chosen(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
     raw["grids"]["long"] = {"cells": raw["grids"]["small"]["cells"], "train": {"max_epochs": 9}}
     short, long = load(tmp_path, raw), load(tmp_path, raw, "long")
     assert (short.grid, short.train.max_epochs) == ("small", 4)
     assert (long.grid, long.train.max_epochs) == ("long", 9)
     assert long.train.model_copy(update={"max_epochs": 4}) == short.train
     assert long.files.at("results") != short.files.at("results")
-
-
-def test_unknown_grid_is_refused_with_the_nearest(tmp_path: Path, raw: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r"no grid 'smal'; there are: small\. Did you mean 'small'"):
+    with pytest.raises(UserError, match=r"no grid 'smal'; there are: small, long\. Did you mean 'small'"):
         load(tmp_path, raw, "smal")
+    raw["grids"]["long"]["train"] = {"epochs": 3}
+    with pytest.raises(UserError, match=r"key 'grids\.long\.train\.epochs'\. Did you mean 'max_epochs'"):
+        load(tmp_path, raw)
+
+
+# Files in grids/ beside params.yaml.
 
 
 @pytest.fixture
@@ -250,35 +226,22 @@ def beside(tmp_path: Path, raw: dict[str, Any]) -> Path:
     path = tmp_path / "grids/later.yaml"
     path.parent.mkdir()
     block = raw["grids"]["small"]["cells"][0] | {"methods": ["twice"]}
-    entries = {
-        "methods": {"twice": {"kind": "attr_loss", "weight": 2.0}},
-        "grids": {"later": {"cells": [block]}},
-    }
-    path.write_text(yaml.safe_dump(entries))
+    methods = {"twice": {"kind": "attr_loss", "weight": 2.0}}
+    path.write_text(yaml.safe_dump({"methods": methods, "grids": {"later": {"cells": [block]}}}))
     return path
 
 
-def change(path: Path, key: str, value: Any) -> None:
-    path.write_text(yaml.safe_dump(put(yaml.safe_load(path.read_text()), key, value)))
-
-
+@pytest.mark.parametrize("empty", [None, {}])
 def test_grids_beside_the_file_are_as_if_they_stood_in_it(
-    tmp_path: Path, raw: dict[str, Any], beside: Path
+    tmp_path: Path, raw: dict[str, Any], beside: Path, empty: object
 ) -> None:
     apart = load(tmp_path, raw, "later")
     assert apart.methods == {"twice": {"kind": "attr_loss", "weight": 2.0}}
     whole = params.read(tmp_path / "params.yaml")
-    beside.unlink()
-    assert load(tmp_path, whole, "later") == apart
-    assert load(tmp_path, raw | {"grids": {}} | whole, "small").grid == "small"
-
-
-@pytest.mark.parametrize("empty", [None, {}])
-def test_a_study_may_have_all_its_grids_in_files_beside_it(
-    tmp_path: Path, raw: dict[str, Any], beside: Path, empty: object
-) -> None:
+    # A study may have all its grids there.
     assert load(tmp_path, raw | {"grids": empty}, "later").grid == "later"
     beside.unlink()
+    assert load(tmp_path, whole, "later") == apart
     with pytest.raises(UserError, match=r"no grid 'later'; there are: none, nor is there a file in .*grids"):
         load(tmp_path, raw | {"grids": {}}, "later")
 
@@ -317,7 +280,7 @@ def test_an_entry_of_two_files_is_refused_by_the_names_of_both(
 def test_a_mistake_beside_the_file_names_the_file_that_it_is_in(
     tmp_path: Path, raw: dict[str, Any], beside: Path, key: str, value: Any, words: str
 ) -> None:
-    change(beside, key, value)
+    beside.write_text(yaml.safe_dump(put(yaml.safe_load(beside.read_text()), key, value)))
     with pytest.raises(UserError) as error:
         load(tmp_path, raw, "later")
     assert str(error.value).startswith(f"{beside}: ")
@@ -338,69 +301,33 @@ def test_a_hint_names_the_file_of_the_entry_and_commands_the_study(
     assert str(UserError("set grids.small.train.lr in params.yaml")) == f"set grids.small.train.lr in {file}"
 
 
+# What is named and is not there.
+
+
 def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
-    block = raw["grids"]["small"]["cells"][0]
-    block["datasets"] = ["squares", "square", "cars196"]
-    block["backbones"] = ["bn_inception"]
-    block["losses"] = ["cosface"]
-    block["methods"] = ["bgaugmnt"]
+    raw["methods"] = {"attr_loss": {"weight": 1.0}}
+    lacking = {"datasets": ["squares", "square", "cars196"], "backbones": ["bn_inception"]}
+    raw["grids"]["small"]["cells"][0] |= lacking | {"losses": ["cosface"], "methods": ["attr_los"]}
+    raw["datasets"]["squares"] |= {"masker": "nobody", "backgrounds": "nowhere"}
     with pytest.raises(UserError) as told:
         load(tmp_path, raw)
     for name in (
-        "'square' (did you mean 'squares'?)",
-        "'cars196'",
-        "'bn_inception'",
-        "'cosface'",
-        "'bgaugmnt'",
+        *("'square' (did you mean 'squares'?)", "'cars196'", "'bn_inception'", "'cosface'", "'attr_los'"),
+        *(
+            "datasets.squares.masker: 'nobody'; there are: ",
+            "datasets.squares.backgrounds: 'nowhere'; there are",
+        ),
     ):
         assert name in str(told.value)
-
-
-def test_a_method_with_options_is_offered_once(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["methods"] = {"attr_loss": {"weight": 1.0}}
-    raw["grids"]["small"]["cells"][0]["methods"] = ["attr_los"]
-    with pytest.raises(UserError) as told:
-        load(tmp_path, raw)
-    assert str(told.value).count("attr_loss") == 2  # the nearest, and among all that are there
-
-
-@pytest.mark.parametrize("field", ["masker", "backgrounds"])
-def test_dataset_names_only_what_is_there(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
-    raw["datasets"]["squares"][field] = "nobody"
-    with pytest.raises(UserError, match=rf"datasets\.squares\.{field}: 'nobody'; there are: "):
-        load(tmp_path, raw)
+    assert str(told.value).count("attr_loss") == 2  # the nearest, and once among all that are there
 
 
 def test_unknown_plugin_is_refused_with_what_exists() -> None:
-    with pytest.raises(
-        UserError, match=r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"
-    ):
+    words = r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"
+    with pytest.raises(UserError, match=words):
         plugins.load("losses", "tripet")
     assert "pixels" in plugins.names("backbones")
     assert not any(name.startswith("_") for family in plugins.FAMILIES for name in plugins.names(family))
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("grid: small\ngrid: other\n", "key 'grid' is given twice"),
-        ("losses:\n  triplet: {default: {margin: 0.1, margin: 0.2}}\n", "key 'margin' is given twice"),
-        ("grid: [small\n", "not valid YAML"),
-        ("- grid\n", "must be a mapping"),
-        ("", "must be a mapping"),
-    ],
-)
-def test_file_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    path = tmp_path / "params.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=words) as told:
-        params.load(path)
-    assert str(path) in str(told.value)
-
-
-def test_missing_file_says_how_to_name_another(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--params"):
-        params.load(tmp_path / "params.yaml")
 
 
 def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -413,10 +340,8 @@ def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[st
     columns["mine"] = {"margin": 0.3}
     raw["losses"]["contrastive"]["mine"] = raw["losses"]["contrastive"]["default"]
     assert margin() == 0.3
-    del raw["losses"]["triplet"]["default"], columns["mine"]
-    with pytest.raises(
-        UserError, match=r"losses\.triplet has no settings for squares; add losses\.triplet\.squares"
-    ):
+    del columns["default"], columns["mine"]
+    with pytest.raises(UserError, match=r"triplet has no settings for squares; add losses\.triplet\.squares"):
         margin()
 
 
@@ -432,9 +357,19 @@ def test_shared_sources_follow_the_environment(tmp_path: Path, monkeypatch: pyte
     assert places.source("shared:x.zip") == tmp_path / "shared" / "data" / "x.zip"
 
 
-@pytest.mark.parametrize("grid", ["smoke", "demo", "cub50"])
-def test_own_grids_load(grid: str) -> None:
-    assert params.load(OWN, grid).grid == grid
+# The project's own study.
+
+
+def test_own_grids_plan_what_the_study_says_and_sweep_nothing() -> None:
+    counts = {"smoke": 2, "demo": 18, "rivals": 100, "cub50": 16, "rivals_cub50": 19, "controls": 48}
+    for grid in params.read(OWN)["grids"]:
+        cells = (
+            plan.checked_cells(params.load(OWN, grid))
+            if grid in counts
+            else plan.cells(params.load(OWN, grid))
+        )
+        assert len(cells) == counts.get(grid, len(cells))
+        assert not [cell for cell in cells if "=" in cell.name]
 
 
 def test_paper_grid_is_the_published_study_with_five_seeds() -> None:
@@ -462,16 +397,13 @@ PUBLISHED = {
 }
 
 
-@pytest.mark.parametrize(("loss", "key"), PUBLISHED)
-def test_losses_are_set_as_published(loss: str, key: str) -> None:
-    columns = params.load(OWN, "smoke").losses[loss]
-    found = tuple(float(columns[dataset][key]) for dataset in ("cub200", "cars196", "sop"))
-    assert found == PUBLISHED[loss, key]
-
-
-def test_protocol_is_the_published_one() -> None:
+def test_losses_and_protocol_are_set_as_published() -> None:
+    own = params.validate(params.File, params.read(OWN), OWN)
+    datasets = ("cub200", "cars196", "sop")
+    found = {(loss, key): tuple(float(own.losses[loss][d][key]) for d in datasets) for loss, key in PUBLISHED}
+    assert found == PUBLISHED
     # docs/methods.md, section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
-    found = params.validate(params.File, params.read(OWN), OWN).train
-    assert (found.embedding_dim, found.batch_size, found.iterations_per_epoch) == (128, 32, 100)
-    assert (found.max_epochs, found.patience, found.optimizer, found.lr) == (1000, 15, "rmsprop", 1e-6)
-    assert (found.momentum, found.weight_decay, found.freeze_batch_norm) == (0.9, 1e-4, True)
+    train = own.train
+    assert (train.embedding_dim, train.batch_size, train.iterations_per_epoch) == (128, 32, 100)
+    assert (train.max_epochs, train.patience, train.optimizer, train.lr) == (1000, 15, "rmsprop", 1e-6)
+    assert (train.momentum, train.weight_decay, train.freeze_batch_norm) == (0.9, 1e-4, True)

@@ -41,11 +41,11 @@ def test_published_files_are_torchvisions() -> None:
         assert (list(facts.preprocess.mean), list(facts.preprocess.std)) == (transform.mean, transform.std)
 
 
-@pytest.mark.parametrize("name", ["bn_inception", "resnet18", "resnet50", "resnet152", "mobilenet_v2"])
-def test_published_files_carry_their_checksum_in_their_name(name: str) -> None:
-    (source,) = plugins.load("backbones", name).PUBLISHED
-    assert fetch.Source.model_validate(source.model_dump()) == source
-    assert source.called.endswith(f"-{source.sha256}.pth")
+def test_published_files_carry_their_checksum_in_their_name() -> None:
+    for name in ("bn_inception", "resnet18", "resnet50", "resnet152", "mobilenet_v2"):
+        (source,) = plugins.load("backbones", name).PUBLISHED
+        assert fetch.Source.model_validate(source.model_dump()) == source
+        assert source.called.endswith(f"-{source.sha256}.pth")
 
 
 def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(tmp_path: Path) -> None:
@@ -75,21 +75,16 @@ def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> No
 
 
 def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
+    def digests(host: str, sha256: str) -> tuple[str, ...]:
+        chosen = with_weights(tmp_path, weights=f"https://{host}/net.pth", sha256=sha256)
+        of_cells = (graph.digest(chosen, n, cell=c) for c, n in ((CELL, "train"), (FEATURES, "embed")))
+        return graph.digest(chosen, "weights", owner=OWNER), *of_cells
+
+    before = digests("host", "0" * 64)
     chosen = with_weights(tmp_path, weights="https://host/net.pth", sha256="0" * 64)
-    before = graph.digest(chosen, "train", cell=CELL), graph.digest(chosen, "weights", owner=OWNER)
     state_dicts.write_state_dict({}, chosen.files.at("weights", owner=OWNER))
-    assert (
-        graph.digest(chosen, "train", cell=CELL),
-        graph.digest(chosen, "weights", owner=OWNER),
-    ) == before
-    mirrored = with_weights(tmp_path, weights="https://mirror/net.pth", sha256="0" * 64)
-    assert (
-        graph.digest(mirrored, "train", cell=CELL),
-        graph.digest(mirrored, "weights", owner=OWNER),
-    ) == before
-    other = with_weights(tmp_path, weights="https://host/net.pth", sha256="f" * 64)
-    for cell, node in ((CELL, "train"), (FEATURES, "embed")):
-        assert graph.digest(other, node, cell=cell) != graph.digest(chosen, node, cell=cell)
+    assert digests("host", "0" * 64) == digests("mirror", "0" * 64) == before
+    assert not set(digests("host", "f" * 64)) & set(before)
 
 
 @pytest.mark.parametrize(
@@ -122,20 +117,14 @@ def test_unknown_owner_is_refused_with_those_that_exist(tmp_path: Path) -> None:
 # Files of one's own.
 
 
-def test_missing_file_is_named_with_the_key_and_a_way_out(tmp_path: Path) -> None:
+def test_weights_that_cannot_be_used_are_refused_by_what_is_wrong_with_them(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none.pth is missing .*backbones\.resnet18\.weights") as told:
         make("resnet18", weights=tmp_path / "none.pth")
     assert "`published`" in str(told.value)
-
-
-def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     save_file(make("resnet18").trunk.state_dict(), tmp_path / "other.safetensors")
     with pytest.raises(UserError, match="does not hold weights of mobilenet_v2: "):
         make("mobilenet_v2", weights=tmp_path / "other.safetensors")
-
-
-@pytest.mark.parametrize("name", ["damaged.pth", "damaged.safetensors"])
-def test_damaged_weights_are_refused(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(b"not a state dict")
-    with pytest.raises(UserError, match="damaged"):
-        make("resnet18", weights=tmp_path / name)
+    for name in ("damaged.pth", "damaged.safetensors"):
+        (tmp_path / name).write_bytes(b"not a state dict")
+        with pytest.raises(UserError, match="damaged"):
+            make("resnet18", weights=tmp_path / name)

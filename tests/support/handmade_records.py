@@ -19,6 +19,7 @@ MODEL = "Contrastive + BGAugment, toy_090, seed 0 (small)"
 START = "2025-06-01T12:00:00+00:00"
 CELL = {"dataset": "toy_090", "backbone": "small", "loss": "contrastive", "method": "bgaugment", "seed": 0}
 NAME = "toy_090/small/contrastive/bgaugment/seed0"
+PHOTOS = "data/work/datasets/toy_090/photos.zip"
 
 
 @dataclass
@@ -62,6 +63,10 @@ class Project:
     def training(self, **more: Any) -> Path:
         history = {"history": str(self.data / "runs/demo/models/history.csv")}
         return self.record(f"runs/demo/models/{NAME}/run.json", "train", NAME, **(history | more))
+
+    def asked(self, node: str, **more: Any) -> Path:
+        """The record of what the cell's model is asked."""
+        return self.record(f"runs/demo/scores/{NAME}/{node}.json", node, NAME, **more)
 
     def history(self, epochs: int, text: str = "", loss: float = 1.0, seconds: bool = True) -> None:
         """Epochs so far; without ``seconds``, those of a finished training, whose record has them."""
@@ -112,20 +117,15 @@ def _empty_store() -> bytes:
 def whole_grid(project: Project) -> None:
     """Three nodes: a training with a history, a scoring, and a figure."""
     project.history(130)
-    photos = "data/work/datasets/toy_090/photos.zip"
-    spec = {
-        "train": {"lr": 1e-4, "crop_scale": [0.16, 1.0]},
-        "loss": {"margin": 0.5},
-        "index": "ab" * 8,
-        "backbone": {},
-    }
+    train = {"lr": 1e-4, "crop_scale": [0.16, 1.0]}
+    spec = {"train": train, "loss": {"margin": 0.5}, "index": "ab" * 8, "backbone": {}}
     model = {f"data/runs/demo/models/{NAME}/model.safetensors": "1" * 64}
-    inputs = {photos: "2" * 64, f"data/runs/demo/models/{NAME}/checkpoint": "5" * 64}
+    inputs = {PHOTOS: "2" * 64, f"data/runs/demo/models/{NAME}/checkpoint": "5" * 64}
     project.training(
         spec=spec, inputs=inputs, outputs=model, metrics={"best_val_map_at_r": 0.4}, device="cpu"
     )
     results = {"map_at_r_clean": 0.6, "map_at_r_corrupted": 0.5, "relative_drop": 1 / 6}
-    project.record(f"runs/demo/scores/{NAME}/score.json", "score", NAME, metrics=results)
+    project.asked("score", metrics=results)
     figure = project.data / "report/demo/figures/drop.png"
     figure.parent.mkdir(parents=True)
     figure.write_bytes(b"picture")
@@ -139,15 +139,15 @@ def chain(project: Project) -> None:
         return str(json.loads(path.read_text())["digest"])
 
     project.history(3)
-    photos, masks = "data/work/datasets/toy_090/photos.zip", "data/work/masks/toy_090/u2netp/masks.zip"
+    masks, photos = "data/work/masks/toy_090/u2netp/masks.zip", {PHOTOS: "2" * 64}
     index = project.record(
         "work/datasets/toy_090/index.json",
         "index",
         "toy_090",
         grid="another",
         spec={"kind": "toy", "options": {"source": "https://example.org/toys.zip"}},
-        outputs={photos: "2" * 64},
-        collection=("photos", photos),
+        outputs=photos,
+        collection=("photos", PHOTOS),
         metrics={"photos": 30, "classes": 6, "photos_train": 20, "photos_test": 10},
     )
     masked = project.record(
@@ -155,47 +155,28 @@ def chain(project: Project) -> None:
         "masks",
         "toy_090/u2netp",
         spec={"kind": "u2netp", "index": digest(index)},
-        inputs={photos: "2" * 64},
+        inputs=photos,
         outputs={masks: "4" * 64},
         collection=("masks", masks),
         metrics={"photos": 30, "empty": 1},
     )
+    best = {"best_val_map_at_r": 0.4, "best_val_corrupted_map_at_r": 0.3, "best_epoch": 3}
     trained = project.training(
         spec={"train": {"lr": 1e-4}, "index": digest(index), "loss": {"margin": 0.5}},
-        inputs={photos: "2" * 64},
-        metrics={
-            "best_val_map_at_r": 0.4,
-            "best_val_corrupted_map_at_r": 0.3,
-            "best_epoch": 3,
-            "images_per_second": 50.0,
-        },
+        inputs=photos,
+        metrics=best | {"images_per_second": 50.0},
     )
-    embedded = project.record(
-        f"runs/demo/scores/{NAME}/embed.json",
+    made = {"train": digest(trained), "masks": digest(masked)}
+    embedded = project.asked(
         "embed",
-        NAME,
-        spec={"evaluation": {"draws": 5}, "train": digest(trained), "masks": digest(masked)},
-        inputs={photos: "2" * 64, masks: "4" * 64},
+        spec={"evaluation": {"draws": 5}, **made},
+        inputs=photos | {masks: "4" * 64},
         metrics={"photos": 10},
         peak_memory_mb=900.0,
     )
-    results = {
-        "map_at_r_clean": 0.6,
-        "map_at_r_corrupted": 0.45,
-        "relative_drop": 0.25,
-        "precision_at_1_corrupted": 0.7,
-    }
-    project.record(
-        f"runs/demo/scores/{NAME}/score.json",
-        "score",
-        NAME,
-        spec={"embed": digest(embedded)},
-        metrics=results,
+    results = {"map_at_r_clean": 0.6, "map_at_r_corrupted": 0.45, "relative_drop": 0.25}
+    project.asked(
+        "score", spec={"embed": digest(embedded)}, metrics=results | {"precision_at_1_corrupted": 0.7}
     )
-    project.record(
-        f"runs/demo/scores/{NAME}/attribute.json",
-        "attribute",
-        NAME,
-        spec={"attribution": {"samples": 25}, "train": digest(trained), "masks": digest(masked)},
-        metrics={"attribution_ref": 0.3, "attribution_robust": 0.35},
-    )
+    scores = {"attribution_ref": 0.3, "attribution_robust": 0.35}
+    project.asked("attribute", spec={"attribution": {"samples": 25}, **made}, metrics=scores)

@@ -1,24 +1,39 @@
-"""Replicas of datasets in their official formats: every list, annotation and folder, with a tiny picture for each photo.
+"""Replicas of datasets in their official formats: every list, annotation and folder, with few tiny pictures.
 
-Counts by class add up to the official ones; how many photos a single class has is made up.
+``COUNTS`` are the counts of the replicas, which a dataset's file is to have in place of the official ones.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import tarfile
 import zipfile
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
+from bgbias.datasets import _imagenet
 from bgbias.datasets.cars196 import NAMES
+from bgbias.images import pixels
 
 Files = dict[str, bytes]
+
+STL10_COUNTS = {"train": 30, "test": 20, "unlabeled": 40}
+# By module of bgbias.datasets.
+COUNTS: dict[str, dict[str, Any]] = {
+    "cars196": {"PHOTOS": 588, "TEST_PHOTOS": 294},
+    "sop": {"COUNTS": {"Ebay_train.txt": (5, 3), "Ebay_test.txt": (4, 2)}, "FIRST_VAL_CLASS": 2},
+    "stl10": {"COUNTS": STL10_COUNTS},
+    "_imagenet": {"TRAIN": 300, "VALIDATION": 2},
+    "market1501": {"TRAIN": 8, "QUERIES": 2, "GALLERY": 5},
+    "cuhk03": {"NEW": {"detected": (6, 2, 3), "labeled": (6, 2, 3)}, "TESTED": 2},
+}
 
 
 @cache
@@ -31,11 +46,6 @@ def _dot(mode: str) -> bytes:
 def jpeg(number: int) -> bytes:
     """A picture whose bytes are its own; every tenth is grey, as some of the official ones are."""
     return _dot("L" if number % 10 == 0 else "RGB") + number.to_bytes(4, "big")
-
-
-def spread(photos: int, classes: int) -> list[int]:
-    """Photos a class, as even as can be."""
-    return [photos // classes + (c < photos % classes) for c in range(classes)]
 
 
 def as_tar(path: Path, files: Files) -> Path:
@@ -80,44 +90,38 @@ def as_folder(path: Path, files: Files) -> Path:
     return path
 
 
-@cache
+# Photos a class: five classes in the official layout, listed by class as the original is.
+BIRDS = {"001.Black_footed_Albatross": 4, "002.Laysan": 3, "003.Sooty": 2, "004.Ani": 1, "005.Auklet": 3}
+LISTED_BIRDS = [f"{name}/{name[4:]}_{n:04d}.jpg" for name, count in BIRDS.items() for n in range(count)]
+BIRDS_SPLIT = {"classes": 5, "split": {"train": (0, 2), "val": (2, 3), "test": (3, 5)}}
+
+
 def cub_files() -> Files:
-    """``CUB_200_2011.tgz``: 200 classes, 5,864 photos in the first hundred and 5,924 in the other."""
-    counts = spread(5_864, 100) + spread(5_924, 100)
-    listed = [
-        f"{c + 1:03d}.Bird_{c}/Bird_{c}_{n:04d}.jpg" for c, count in enumerate(counts) for n in range(count)
-    ]
-    files = {f"CUB_200_2011/images/{p}": jpeg(n) for n, p in enumerate(listed)}
-    files["CUB_200_2011/images.txt"] = "".join(f"{n} {p}\n" for n, p in enumerate(listed, 1)).encode()
-    labels = "".join(f"{n} {int(p[:3])}\n" for n, p in enumerate(listed, 1))
-    return files | {"CUB_200_2011/image_class_labels.txt": labels.encode()}
+    """``CUB_200_2011.tgz`` of five classes, in an order that is not that of images.txt, with a photo that it does not list."""
+    numbers = list(enumerate(LISTED_BIRDS, 1))
+    files = {f"CUB_200_2011/images/{path}": jpeg(n) for n, path in reversed(numbers)}
+    files["CUB_200_2011/images/001.Black_footed_Albatross/unlisted.jpg"] = b"not in images.txt"
+    files["CUB_200_2011/images.txt"] = "".join(f"{n} {path}\n" for n, path in numbers).encode()
+    files["CUB_200_2011/image_class_labels.txt"] = "".join(f"{n} {int(p[:3])}\n" for n, p in numbers).encode()
+    return files | {"CUB_200_2011/attributes/images.txt": files["CUB_200_2011/images.txt"]}
 
 
-@cache
-def cub_segmentations() -> Files:
-    """``segmentations.tgz``, a mask for each photo; some are grey with transparency, as in the official one."""
+def cub_masks(folder: str, but: str = "") -> Files:
+    """A mask of its own for each photo; one is grey with transparency, as some official ones are."""
     masks = {}
-    for mode in ("L", "LA"):
+    for number, path in enumerate(LISTED_BIRDS):
         stream = io.BytesIO()
-        Image.new(mode, (2, 2), 255 if mode == "L" else (255, 255)).save(stream, "PNG")
-        masks[mode] = stream.getvalue()
-    photos = [n for n in cub_files() if n.endswith(".jpg")]
-    return {
-        n.replace("CUB_200_2011/images", "segmentations").replace(".jpg", ".png"): masks[
-            "LA" if i == 7 else "L"
-        ]
-        for i, n in enumerate(photos)
-    }
+        Image.new("LA" if number == 7 else "L", (2, 2), (255, 255) if number == 7 else 255).save(
+            stream, "PNG"
+        )
+        masks[f"{folder}/{path}".replace(".jpg", ".png")] = stream.getvalue() + path.encode()
+    masks.pop(f"{folder}/{but}".replace(".jpg", ".png"), None)
+    return masks
 
 
-@cache
-def cars() -> tuple[tuple[int, bool, int], ...]:
-    """(class from 0, whether official test photo, picture) of all 16,185 photos: 8,054 in 98 classes and 8,131 in the others,
-    8,041 test photos.
-    """
-    counts = spread(8_054, 98) + spread(8_131, 98)
-    labels = [c for c, count in enumerate(counts) for _ in range(count)]
-    return tuple((c, (n + 1) * 8_041 // 16_185 > n * 8_041 // 16_185, n) for n, c in enumerate(labels))
+# Class from 0, whether an official test photo, picture: three photos of each class.
+CARS = tuple((n // 3, n % 2 == 1, n) for n in range(588))
+BOX = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
 
 
 def _matlab(values: dict[str, object]) -> bytes:
@@ -135,24 +139,19 @@ def _annotations(fields: list[str], rows: Iterable[tuple[object, ...]]) -> np.nd
     return made
 
 
-BOX = ["bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2"]
-
-
 @cache
 def cars_annos() -> bytes:
     """``cars_annos.mat``."""
-    rows = [
-        (f"car_ims/{i:06d}.jpg", 0, 0, 1, 1, c + 1, int(test)) for i, (c, test, _) in enumerate(cars(), 1)
-    ]
+    rows = [(f"car_ims/{i:06d}.jpg", 0, 0, 1, 1, c + 1, int(test)) for i, (c, test, _) in enumerate(CARS, 1)]
     names = np.array(NAMES, dtype=object).reshape(1, -1)
     annotations = _annotations(["relative_im_path", *BOX, "class", "test"], rows)
     return _matlab({"annotations": annotations, "class_names": names})
 
 
-@cache
-def car_ims() -> Files:
-    """``car_ims.tgz``."""
-    return {f"car_ims/{i:06d}.jpg": jpeg(n) for i, (_, _, n) in enumerate(cars(), 1)}
+def cars_joint() -> Files:
+    """``car_ims.tgz`` and ``cars_annos.mat``."""
+    photos = {f"car_ims/{i:06d}.jpg": jpeg(n) for i, (_, _, n) in enumerate(CARS, 1)}
+    return photos | {"cars_annos.mat": cars_annos()}
 
 
 @cache
@@ -161,9 +160,8 @@ def cars_split() -> dict[str, Files]:
     made: dict[str, Files] = {}
     mats = {}
     for folder, tested in (("cars_train", False), ("cars_test", True)):
-        chosen = [car for car in cars() if car[1] == tested]
-        order = np.random.default_rng(int(tested)).permutation(len(chosen))
-        shuffled = [chosen[i] for i in order]
+        chosen = [car for car in CARS if car[1] == tested]
+        shuffled = [chosen[i] for i in np.random.default_rng(int(tested)).permutation(len(chosen))]
         made[folder] = {f"{folder}/{i:05d}.jpg": jpeg(n) for i, (_, _, n) in enumerate(shuffled, 1)}
         rows = [(0, 0, 1, 1, c + 1, f"{i:05d}.jpg") for i, (c, _, _) in enumerate(shuffled, 1)]
         mats[folder] = _matlab({"annotations": _annotations([*BOX, "class", "fname"], rows)})
@@ -171,38 +169,32 @@ def cars_split() -> dict[str, Files]:
     made["devkit"] = {
         "devkit/cars_train_annos.mat": mats["cars_train"],
         "devkit/cars_test_annos.mat": _matlab({"annotations": _annotations([*BOX, "fname"], unlabelled)}),
-        "devkit/cars_meta.mat": _matlab({"class_names": np.array(NAMES, dtype=object).reshape(1, -1)}),
     }
     made["labels"] = {"cars_test_annos_withlabels.mat": mats["cars_test"]}
     return made
 
 
-@cache
 def cars_by_class() -> Files:
     """A re-upload with a folder for each class below ``train`` and ``test``; a folder's name can hold no slash."""
     return {
         f"car_data/{'test' if test else 'train'}/{NAMES[c].replace('/', '-')}/{n:05d}.jpg": jpeg(n)
-        for c, test, n in cars()
+        for c, test, n in CARS
     }
 
 
-@cache
-def sop_lists() -> dict[str, str]:
-    """``Ebay_train.txt`` and ``Ebay_test.txt`` in full."""
-    lists = {}
-    first = 0
-    for file, photos, classes in (("Ebay_train.txt", 59_551, 11_318), ("Ebay_test.txt", 60_502, 11_316)):
+def sop_files() -> Files:
+    """Nine photos in the official layout, the lists last."""
+    listed = {"Ebay_train.txt": (1, 1, 2, 3, 3), "Ebay_test.txt": (4, 4, 5, 5)}
+    files, number = {}, 0
+    for file, classes in listed.items():
         lines = ["image_id class_id super_class_id path"]
-        for c, count in enumerate(spread(photos, classes), first):
-            for n in range(count):
-                kind = ("bicycle", "cabinet", "chair")[c % 3]
-                lines.append(f"{len(lines)} {c + 1} {c % 3 + 1} {kind}_final/{c:012d}_{n}.JPG")
-        first += classes
-        lists[file] = "\n".join(lines) + "\n"
-    return lists
-
-
-STL10_COUNTS = {"train": 30, "test": 20, "unlabeled": 40}
+        for c in classes:
+            number += 1
+            lines.append(f"{number} {c} 1 chair_final/{c}_{number}.JPG")
+            files[f"Stanford_Online_Products/chair_final/{c}_{number}.JPG"] = jpeg(number * 5)
+        files[f"Stanford_Online_Products/{file}"] = "\n".join(lines).encode()
+        files[f"__MACOSX/{file}"] = b"junk"
+    return dict(reversed(files.items()))
 
 
 def stl10_files() -> Files:
@@ -217,3 +209,127 @@ def stl10_files() -> Files:
         if role != "unlabeled":
             files[f"stl10_binary/{role}_y.bin"] = (labels + 1).astype(np.uint8).tobytes()
     return files
+
+
+TENCH = "n01440764"  # of ImageNet and not of ImageNet-100
+OF_IMAGENET = (*_imagenet.CLASSES, TENCH)
+
+
+def class_folders(
+    prefix: str, each: int, classes: tuple[str, ...] = OF_IMAGENET, ending: str = "JPEG"
+) -> Files:
+    return {
+        f"{prefix}{wnid}/{wnid}_{n}.{ending}": jpeg(100 * c + n)
+        for c, wnid in enumerate(classes)
+        for n in range(each)
+    }
+
+
+# What each set's folder or archive holds, with other photos of ImageNet beside those that are meant.
+IMAGENET: dict[str, Files] = {
+    "imagenet100": class_folders("imagenet/train/", 3)
+    | class_folders("imagenet/val/", 2)
+    | class_folders("imagenet/test/", 1),
+    "imagenet_sketch": class_folders("sketch/", 2),
+    "imagenet_r": class_folders("imagenet-r/", 2, (*_imagenet.CLASSES[:7], TENCH), "jpg"),
+    "imagenet_stylized": class_folders("stylized/train/", 1)
+    | class_folders("stylized/val/", 2, ending="png"),
+    "imagenet_c": class_folders("c/snow/5/", 2)
+    | class_folders("c/snow/4/", 1)
+    | class_folders("c/frost/5/", 1),
+}
+
+
+def box(number: int) -> bytes:
+    """An upright box around a person, eight pixels high and four wide."""
+    return pixels.encode_png(np.full((8, 4, 3), number % 256, np.uint8))
+
+
+def market_files() -> Files:
+    """Four persons to train by two cameras, two to test, a distractor and a junk box, and what lies beside them."""
+    names = [f"bounding_box_train/{p:04d}_c{c}s1_{p}{c}_00.jpg" for p in (2, 7, 10, 11) for c in (1, 2)]
+    names += [f"query/{p:04d}_c1s1_{p}_00.jpg" for p in (1, 3)]
+    names += [f"bounding_box_test/{p:04d}_c{c}s1_{p}{c}_01.jpg" for p in (1, 3) for c in (1, 4)]
+    names += ["bounding_box_test/0000_c3s1_5_01.jpg", "bounding_box_test/-1_c3s1_6_01.jpg"]
+    names += ["gt_bbox/0001_c1s1_1_00.jpg"]
+    files = {f"Market-1501-v15.09.15/{name}": box(n) for n, name in enumerate(names)}
+    return files | {"Market-1501-v15.09.15/bounding_box_train/Thumbs.db": b"junk"}
+
+
+# Pair, person in it, view, number; the first four persons train by the new protocol.
+CUHK = [
+    *((1, 1, 1, 1), (1, 1, 2, 6), (1, 2, 1, 1), (1, 3, 2, 6), (2, 1, 1, 1), (2, 1, 2, 6)),
+    *((1, 4, 1, 1), (1, 4, 2, 6), (2, 2, 1, 1), (2, 2, 2, 6), (2, 2, 2, 7)),
+]
+CUHK_PERSONS = [1, 1, 2, 3, 844, 844, 4, 4, 845, 845, 845]
+CUHK_SPLITS = [[(1, 1), (1, 4)], [(1, 2), (2, 2)]]  # persons to test
+
+
+def cuhk_name(photo: tuple[int, int, int, int]) -> str:
+    """As toolboxes write it."""
+    pair, person, view, number = photo
+    return f"{pair}_{person:03d}_{view}_{number:02d}.png"
+
+
+def cuhk_list() -> bytes:
+    """The new protocol's configuration."""
+    cells = np.empty((len(CUHK), 1), object)
+    cells[:, 0] = [np.array([cuhk_name(p)]) for p in CUHK]
+    return _matlab(
+        {
+            "filelist": cells,
+            "labels": np.array(CUHK_PERSONS, float)[:, None],
+            "train_idx": np.arange(1, 7)[:, None],
+            "query_idx": np.array([[7], [9]]),
+            "gallery_idx": np.array([[8], [10], [11]]),
+        }
+    )
+
+
+def cuhk_files() -> Files:
+    """Pictures of both kinds of boxes as toolboxes write them, the new protocol's configuration, and two classic splits."""
+    files = {
+        f"cuhk03/images_{b}/{cuhk_name(p)}": box(n)
+        for b in ("detected", "labeled")
+        for n, p in enumerate(CUHK)
+    }
+    splits = [
+        {"query": [[f"C:\\data\\{cuhk_name(p)}", 0, p[2] - 1] for p in CUHK if p[:2] in split]}
+        for split in CUHK_SPLITS
+    ]
+    return files | {
+        "cuhk03/cuhk03_new_protocol_config_detected.mat": cuhk_list(),
+        "cuhk03/splits_classic_detected.json": json.dumps(splits).encode(),
+    }
+
+
+def cuhk_release(path: Path) -> Path:
+    """cuhk-03.mat as MATLAB writes it: 512 bytes of its own, axes reversed, cells as references, no photo as a list of sizes.
+
+    Two pairs of cameras; a person's ten places hold photos 1 to 5 of the first camera and 6 to 10 of the second.
+    """
+    import h5py
+
+    with h5py.File(path, "w", userblock_size=512) as file:
+        kept = file.create_group("#refs#")
+
+        def cell(content: Any) -> Any:
+            return kept.create_dataset(str(len(kept)), data=content).ref
+
+        for boxes in ("detected", "labeled"):
+            pairs = []
+            for pair in (1, 2):
+                persons = max(p[1] for p in CUHK if p[0] == pair)
+                places = np.empty((10, persons), h5py.ref_dtype)
+                for person, number in np.ndindex(persons, 10):
+                    photo = (pair, person + 1, 1 if number < 5 else 2, number + 1)
+                    shown = pixels.decode(box(CUHK.index(photo)), "box") if photo in CUHK else None
+                    places[number, person] = cell(
+                        np.zeros(2, np.uint64) if shown is None else shown.transpose(2, 1, 0)
+                    )
+                pairs.append(cell(places))
+            file[boxes] = np.array([pairs], h5py.ref_dtype)
+        file["testsets"] = np.array([[cell(np.array(s, float).T) for s in CUHK_SPLITS]], h5py.ref_dtype)
+    data = path.read_bytes()
+    path.write_bytes(b"MATLAB 7.3 MAT-file".ljust(512) + data[512:])
+    return path

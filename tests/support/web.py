@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Server(ThreadingHTTPServer):
-    """Serves ``content`` as /archive, and sends /moved there; anything else is missing.
+    """Serves ``content`` at ``path``, and sends /moved there; anything else is missing.
 
     ``breaks`` holds after how many bytes each of its next answers breaks off, ``stalls`` after how many bytes each falls
     silent, ``failures`` the status of each; ``ranges`` is whether it can continue a file, ``version`` its ETag; a ``misplaced``
@@ -21,6 +21,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, content: bytes) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = content
+        self.path = "/archive"
         self.kind = "application/octet-stream"
         self.asked: list[str | None] = []
         self.breaks: list[int] = []
@@ -40,7 +41,7 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"{self.root}/archive"
+        return f"{self.root}{self.path}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -52,14 +53,14 @@ class Handler(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/moved":
             self.send_response(302)
-            self.send_header("Location", "/archive")
+            self.send_header("Location", server.path)
             self.end_headers()
             return
         server.asked.append(asked)
         if server.failures:
             self.send_error(server.failures.pop(0))
             return
-        if path != "/archive":
+        if path != server.path:
             self.send_error(404)
             return
         content = server.content

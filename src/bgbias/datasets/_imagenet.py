@@ -126,10 +126,6 @@ def items(
         )
 
 
-def _hundred_parts(params: HundredParams) -> dict[str, tuple[Source, ...]]:
-    return {"photos": (source(params, "imagenet100", FOLDERS),)}
-
-
 def _hundred_expected(params: HundredParams) -> dict[str, int]:
     val = len(CLASSES) * params.val_per_class
     return {"train": TRAIN - val, "val": val, "test": len(CLASSES) * VALIDATION}
@@ -193,7 +189,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "TITLE": "ImageNet-100",
         "PHOTO_BYTES": 110_000,  # about
         "Params": HundredParams,
-        "parts": _hundred_parts,
+        "parts": lambda params: {"photos": (source(params, "imagenet100", FOLDERS),)},
         "items": _hundred_items,
         "expected": _hundred_expected,
     },

@@ -7,10 +7,11 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Settings, StepOutput, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
+from bgbias.files.checksums import read_recorded
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
+from bgbias.study.sources import list_places
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
@@ -38,19 +39,13 @@ def settings(study: Study, pool: str) -> Settings:
     if described.propose:
         return {"proposal": described.propose.model_dump()}
     before = read_recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
-    known = study.files.at("known_files")
+    sources = described.pools.items()
+    folders = {role: source.source for role, source in sources if source.source and not source.listed}
     return {
         "pools": {
-            role: source.model_dump(exclude_defaults=True, exclude={"copies"})
-            for role, source in described.pools.items()
+            role: source.model_dump(exclude_defaults=True, exclude={"copies"}) for role, source in sources
         },
-        "listing": {
-            role: before[role]
-            if role in before and elsewhere(source.source)
-            else fingerprint(source.source, known)
-            for role, source in described.pools.items()
-            if source.source and not source.listed
-        },
+        "listing": list_places(study, folders, before),
     }
 
 

@@ -5,7 +5,6 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
 from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.evaluation import conditions, embeddings
-from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -53,24 +52,20 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def embed(study: Study, cell: Cell, device: str = "auto") -> None:
     """Embed test photos in all views of the conditions. Each photo is decoded once."""
-    files = study.files
+    from bgbias.evaluation import embedding
+    from bgbias.models.inference import for_inference
+
+    files, settings = study.files, study.evaluation
     with records.node(study, step("embed", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            embedded = _embedded(study, cell, made.on(device))
+            model, album, how = open_model(study, cell, made.on(device))
+            views = conditions.views(settings.conditions, settings.draws)
+            needs = conditions.needs(settings.conditions)
+            photos = album.evaluation(album.table("test"), needs, "test")
+            embedded = embedding.embed(for_inference(model), photos, views, how)
         embedded.write(made.outputs["embeddings"])
         made.metrics["photos"] = len(embedded.ids)
         made.metrics["photos_without_trusted_mask"] = int((~embedded.usable).sum())
-
-
-def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
-    from bgbias.evaluation import embedding
-    from bgbias.models.inference import for_inference
-
-    model, album, how = open_model(study, cell, device)
-    settings = study.evaluation
-    views = conditions.views(settings.conditions, settings.draws)
-    photos = album.evaluation(album.table("test"), conditions.needs(settings.conditions), "test")
-    return embedding.embed(for_inference(model), photos, views, how)

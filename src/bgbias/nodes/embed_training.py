@@ -7,7 +7,6 @@ from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.evaluation.embeddings import Embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -53,25 +52,21 @@ def cost(study: Study, cell: Cell) -> Cost:
 
 def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
     """Embed the training photos that probes are fitted on."""
+    from bgbias.evaluation import embedding
+    from bgbias.models.inference import for_inference
+
     files = study.files
     with records.node(study, step("embed_training", cell=cell)) as made:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("training_embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            embedded = _embedded(study, cell, made.on(device))
+            model, album, how = open_model(study, cell, made.on(device), _dataset(study, cell))
+            table = album.table("train").keyed("probe", _most(study, cell))
+            photos = album.evaluation(table, frozenset(), "train")
+            embedded = embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
         embedded.write(made.outputs["training_embeddings"])
         made.metrics["training_photos"] = len(embedded.ids)
-
-
-def _embedded(study: Study, cell: Cell, device: str) -> Embeddings:
-    from bgbias.evaluation import embedding
-    from bgbias.models.inference import for_inference
-
-    model, album, how = open_model(study, cell, device, _dataset(study, cell))
-    table = album.table("train").keyed("probe", _most(study, cell))
-    photos = album.evaluation(table, frozenset(), "train")
-    return embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
 
 
 def _dataset(study: Study, cell: Cell) -> str:

@@ -138,11 +138,16 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
     module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
     weights = hash_weights(study, chosen, known.get("weights", ""))
-    listing = dict(known.get("listing", {}))
-    given = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
-    seen = {
-        k: listing[k] if k in listing and elsewhere(v) else fingerprint(v, study.files.at("known_files"))
-        for k, v in given.items()
-    }
-    own_files = {"weights": weights, "listing": seen}
+    places = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
+    own_files = {"weights": weights, "listing": list_places(study, places, known.get("listing", {}))}
     return {"kind": chosen.kind, "options": options} | {k: v for k, v in own_files.items() if v}
+
+
+def list_places(study: Study, places: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """The fingerprint of what lies at each place; of one that is elsewhere, what it was ``before``, where that is known."""
+    return {
+        name: before[name]
+        if name in before and elsewhere(place)
+        else fingerprint(place, study.files.at("known_files"))
+        for name, place in places.items()
+    }

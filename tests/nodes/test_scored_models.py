@@ -1,0 +1,245 @@
+"""What a grid's models are asked once they are scored: tables, attacks, attribution; and how all of it is brought together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from small_study import data_nodes, described, load, options, record, run
+
+from bgbias import plugins, seeds
+from bgbias.attribution import score, smoothgrad
+from bgbias.cli import nodes
+from bgbias.compute.device import threads
+from bgbias.engine import freshness, graph
+from bgbias.engine.forecast import forecast
+from bgbias.errors import UserError
+from bgbias.evaluation import embeddings
+from bgbias.evaluation.metrics import names as metric_names
+from bgbias.evaluation.settings import Attacked
+from bgbias.nodes import attack, collect, table
+from bgbias.nodes._models import fresh_model
+from bgbias.report import costs, tables
+from bgbias.report.tables import attribution
+from bgbias.results.rows import together
+from bgbias.study import plan
+from bgbias.study.album import Album
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+pytestmark = pytest.mark.usefixtures("small_plugins")
+PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
+BARE = Cell("squares", "pixels", "none", "pretrained", 0)
+
+
+# Tables.
+
+
+def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded(
+    scored: Study, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
+        table.table(scored, "table3")
+    with pytest.raises(UserError, match=r"table1.csv is missing; make it with: snakemake"):
+        table.show(scored)
+    with pytest.raises(UserError, match="no table 'table4'; it has: table1, table2, table3"):
+        table.table(scored, "table4")
+    for name in tables.list_enabled(scored):
+        table.table(scored, name)
+    first, second, third = (
+        pd.read_csv(scored.files.at("table_csv", table=name)) for name in tables.list_enabled(scored)
+    )
+    drop = ["relative_drop", "relative_drop_change", "relative_drop_change_p"]
+    shared = ["method", "clean", "corrupted", *drop]
+    pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
+    assert third["ref"].dropna().tolist() == second["ref"].tolist()
+    assert third["method"].tolist() == ["pretrained", "untrained", "plain", "bgaugment"]
+    assert third["seeds"].tolist() == [1, 2, 2, 2]
+    assert third["corrupted_difference_p_holm"].notna().tolist() == [False, False, False, True]
+
+    trained = plan.trained_models(scored)
+    records = [record(scored, "train_record", **c.wildcards) for c in trained if c.method == "bgaugment"]
+    paths = {c: scored.files.at("train_record", **c.wildcards) for c in trained}
+    found = costs.costs_by_model(paths, scored.train.iterations_per_epoch).set_index("method")
+    assert found.index.tolist() == ["plain", "bgaugment"]
+    row = found.loc["bgaugment"]
+    peak = max(r["peak_memory_mb"] for r in records)
+    assert row["cost_memory_gb"] == pytest.approx(peak * 2**20 / 1e9)
+    assert row["cost_device"] == records[0]["device"]
+    epochs = [r["epoch_seconds"]["train_seconds"] for r in records]
+    quickest = min(sum(e) / len(e) for e in epochs)
+    assert row["cost_training_minutes"] == pytest.approx(quickest * sum(map(len, epochs)) / len(epochs) / 60)
+    assert third.filter(like="cost_").empty
+
+    table.show(scored)
+    said = capsys.readouterr().out
+    device = f"As measured on {records[0]['device']}"
+    assert all(
+        words in said
+        for words in ("Table 1 (", "Table 2 (", "Table 3 (", "What training took", "Step, s", device)
+    )
+
+
+def test_backbones_as_they_come_end_in_tables_and_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = described(tmp_path)
+    raw["datasets"]["toy"] = options(raw, photos=6)["datasets"]["squares"]
+    block = {"datasets": ["squares", "toy"], "backbones": ["pixels"], "pretrained": True}
+    raw["grids"]["small"] = {"cells": [block], "segmentation": {"episodes": 2}}
+    study = load(tmp_path, raw)
+    for node in graph.in_order(study):
+        nodes.work(study, [node], **({"device": "cpu"} if node.name in ("embed", "segment", "masks") else {}))
+    assert tables.list_enabled(study) == ("table1", "table4")
+    assert freshness.lacking(freshness.examine(study)) is None
+    table.show(study)
+    assert "Table 1 (" in capsys.readouterr().out
+    first = pd.read_csv(study.files.at("table_csv", table="table1"))
+    assert first["method"].tolist() == ["pretrained", "pretrained"]
+    assert first["clean"].gt(0).all()
+
+
+def test_a_training_repeated_leaves_every_product_as_it_was(tmp_path: Path) -> None:
+    study = load(tmp_path, options(described(tmp_path), photos=4))
+    cell = Cell("squares", "pixels", "contrastive", "bgaugment", 0)
+    data_nodes(study)
+    made = []
+    for _ in range(2):
+        run(study, cell, "train")
+        made.append(record(study, "train_record", **cell.wildcards))
+        for path in made[0]["outputs"]:
+            Path(path).unlink()
+    before, after = made
+    assert after["outputs"] == before["outputs"]
+    assert len(after["epoch_seconds"]["validate_seconds"]) == after["metrics"]["epochs"]
+    assert after["metrics"]["seconds_a_step"] >= 0
+    assert after["notes"]["deterministic"] == "with this machine and threads"
+    assert (after["threads"], bool(after["machine"])) == (threads(), True)
+
+
+# Attacks.
+
+ASKED = {"attacks": ["stax", "mtax:2"], "epsilon": [0, 2.0], "steps": 3}
+VIEWS = ["stax@0", "stax@2", "mtax:2@0", "mtax:2@2"]
+
+
+def attacked(study: Study, **asked: Any) -> Study:
+    return study.model_copy(update={"attacked": Attacked(**asked)})
+
+
+@pytest.mark.parametrize("cell", [PLAIN, BARE], ids=["trained", "pretrained"])
+def test_a_model_is_scored_under_every_attack(scored: Study, cell: Cell) -> None:
+    study = attacked(scored, **ASKED)
+    run(study, cell, "attack")
+    files = study.files
+    found = pd.read_parquet(files.at("attacked", **cell.wildcards))
+    assert found["attack"].unique().tolist() == VIEWS
+    queries = pd.read_parquet(files.at("queries", **cell.wildcards))
+    clean = queries[(queries["condition"] == "clean") & (queries["setting"] == "symmetric")]
+    values = [*metric_names(), "map_at_r_of_others"]
+    for (name, setting), part in found.groupby(["attack", "setting"]):
+        assert part["image_id"].tolist() == clean["image_id"].tolist()
+        same = part[values].reset_index(drop=True).equals(clean[values].reset_index(drop=True))
+        # Without any strength it is the clean row, bit for bit.
+        assert same == str(name).endswith("@0"), (name, setting)
+    assert len(found.groupby(["attack", "setting"])) == 2 * len(VIEWS)
+    before = embeddings.read(files.at("embeddings", **cell.wildcards))
+    metrics = pd.read_csv(files.at("attacked_metrics", **cell.wildcards))
+    assert metrics["view"].tolist() == ["clean", "random_background", "random_background", *VIEWS]
+    for metric in plugins.names("embedding_metrics"):
+        of_embeddings = plugins.load("embedding_metrics", metric).of_embeddings
+        expected = pytest.approx(of_embeddings(before.views["clean", 0], before.labels))
+        by_view = metrics.groupby("view")[metric].first()
+        assert by_view["clean"] == by_view["stax@0"] == by_view["mtax:2@0"] == expected
+        assert by_view["stax@2"] != by_view["clean"]
+    noted = record(study, "attack_record", **cell.wildcards)["metrics"]
+    assert {"map_at_r_stax_2", "precision_at_1_mtax_2_2"} <= noted.keys()
+
+
+def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(scored: Study) -> None:
+    """Of each photo: three steps there and back, two thirds of a way back each, and one look more; at epsilon 0 none."""
+    test = record(scored, "index_record", dataset="squares")["metrics"]["photos_test"]
+    cost = forecast(attacked(scored, **ASKED))["attack"]
+    models, attacks = len(plan.cells(scored)), 2
+    assert cost.nodes == models
+    assert cost.forward == (models * attacks * 4 * test,) * 2
+    assert cost.backward == (models * attacks * 2 * test,) * 2
+    assert "attack" not in forecast(scored)
+    with pytest.raises(UserError, match=r"names no attacks; set grids\.small\.attacked\.attacks"):
+        attack.attack(scored, PLAIN, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"attacks": ["stacks"]}, r"attacked\.attacks: 'stacks' \(did you mean 'stax'\?\)"),
+        ({"attacks": ["mtax"]}, "needs the number of targets behind a colon"),
+        ({"attacks": ["mtax:1"]}, "'mtax:1' in attacks"),
+        ({"attacks": ["stax", "stax"]}, "named twice"),
+        ({"attacks": ["stax"], "epsilon": [0.1, 0.1]}, "named twice"),
+        ({"attacks": ["stax"], "epsilon": []}, r"attacked\.epsilon"),
+        ({"attacks": ["stax"], "epsilon": [-0.1]}, r"attacked\.epsilon"),
+        ({"attacks": ["stax"], "step": 2}, r"attacked\.step"),
+    ],
+)
+def test_attacks_that_make_no_sense_are_refused_before_anything_runs(
+    tmp_path: Path, asked: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        load(tmp_path, described(tmp_path) | {"attacked": asked})
+
+
+# Brought together.
+
+
+@pytest.mark.parametrize("of_seeds", [(0, 1, 2), (0, "1.fold2", 2)])
+def test_tables_are_brought_together_piece_by_piece_as_pandas_would_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_seeds: tuple[int | str, ...]
+) -> None:
+    """Byte for byte, also where pieces end within a cell, some seeds are words and one table has a column more."""
+    monkeypatch.setattr(collect, "ROWS_A_GROUP", 1000)
+    files = []
+    for number, (seed, rows) in enumerate(zip(of_seeds, (700, 1300, 2000), strict=True)):
+        of_some = {"place": 1.0} if number == 1 else {}
+        values = np.random.default_rng(number).random(rows)
+        own = {"dataset": "birds", "seed": seed, "image_id": [f"birds/{n:03d}.jpg" for n in range(rows)]}
+        made = pd.DataFrame(own | {"map_at_r": values} | of_some)
+        made.loc[::7, "map_at_r"] = np.nan
+        files.append(tmp_path / f"{number}.parquet")
+        pd.concat([made[:300], made[300:]], ignore_index=True).to_parquet(files[-1], index=False)
+    collect.write_together(files, tmp_path / "pieces.parquet")
+    at_once = together([pd.read_parquet(file) for file in files])
+    at_once.to_parquet(tmp_path / "once.parquet", index=False, row_group_size=1000)
+    assert (tmp_path / "pieces.parquet").read_bytes() == (tmp_path / "once.parquet").read_bytes()
+
+
+def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scored: Study) -> None:
+    asked = scored.attribution.model_copy(update={"pretrained": True})
+    study = scored.model_copy(update={"attribution": asked})
+    trained = set(plan.trained_models(scored))
+    for one, models in ((scored, trained), (study, trained | {BARE})):
+        read = collect.reads(one).values()
+        assert {made.node.cell for made in read if made.output == "attribution"} == models
+        assert set(plan.attributed_models(one)) == models
+    # Scores of trained models are what they were.
+    assert graph.digest(scored, "attribute", cell=PLAIN) == graph.digest(study, "attribute", cell=PLAIN)
+    run(study, BARE, "attribute")
+    found = pd.read_csv(study.files.at("attribution", **BARE.wildcards)).assign(**BARE.wildcards)
+    row = attribution.table(found, cells=[BARE]).set_index("method").loc["pretrained"]
+    # They are asked by the features that retrieval takes, and not by a random layer on them.
+    model = fresh_model(study, BARE).eval()
+    album = Album(study, "squares", model.resize, model.input_size)
+    shown = album.table("test").keyed("attribution", study.attribution.images)
+    photos = album.evaluation(shown, {"masks"}, "test")
+    scores = []
+    for name, key in zip(shown.ids, shown.keys, strict=True):
+        x = model.preprocess(torch.from_numpy(photos.clean(name).copy()).permute(2, 0, 1)[None])[0]
+        black = model.pooled(model.preprocess(torch.zeros(1, 3, *x.shape[1:])))[0].detach()
+        noise = [seeds.key(*key)]
+        maps = smoothgrad.gradient_maps(model.pooled, x[None], noise, black, "cosine", study.attribution)
+        scores.append(score.score_photo(photos, name, "ref", maps.ref[0])[0]["score"])
+    assert row["ref"] == pytest.approx(np.nanmean(scores), abs=1e-5)
