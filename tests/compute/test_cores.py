@@ -12,7 +12,7 @@ import pytest
 
 from bgbias.compute import processor
 
-# The command `bgbias`, and then the libraries whose threads it is about, which say what they were told.
+# The command `bgbias`, and then what it is about: OpenMP, which says what it was told, or the libraries' threads.
 COMMAND = """
 import sys
 from importlib.metadata import entry_points
@@ -23,10 +23,14 @@ sys.argv[1:] = ["--version"]
 try:
     command.load()()
 finally:
-    import torch
-    from threadpoolctl import threadpool_info
-    print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())
+    LOADED
 """
+OPENMP = """import ctypes, importlib.util
+    (folder,) = importlib.util.find_spec("torch").submodule_search_locations
+    ctypes.CDLL(f"{folder}/lib/libgomp.so.1")"""
+THREADS = """import torch
+    from threadpoolctl import threadpool_info
+    print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())"""
 # `python -m bgbias`, before it does anything else.
 MODULE = """
 import os, runpy
@@ -44,7 +48,9 @@ OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
     [({}, processor.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
 )
 def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) -> None:
-    said = _run(COMMAND.replace("GRANTED", "None"), given | {"OMP_DISPLAY_ENV": "VERBOSE"})
+    said = _run(
+        COMMAND.replace("GRANTED", "None").replace("LOADED", OPENMP), given | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    )
     assert f"GOMP_SPINCOUNT = '{spins}'" in said
 
 
@@ -55,7 +61,7 @@ def test_the_module_tells_openmp_before_its_command_begins() -> None:
 
 def test_every_library_has_no_more_threads_than_the_container_has_cores() -> None:
     """Also those that read the environment when numpy is imported."""
-    assert "threads 1 1\n" in _run(COMMAND.replace("GRANTED", "1"))
+    assert "threads 1 1\n" in _run(COMMAND.replace("GRANTED", "1").replace("LOADED", THREADS))
 
 
 @pytest.mark.parametrize(

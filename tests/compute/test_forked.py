@@ -38,8 +38,7 @@ def pictures(number: int) -> Iterator[np.ndarray]:
 
 
 # 1: two places for each process, so that each is filled many times.
-@pytest.mark.parametrize("ahead", [1, 2**23])
-@pytest.mark.parametrize("processes", [1, 2, 3, 30])
+@pytest.mark.parametrize(("processes", "ahead"), [(1, 2**23), (2, 1), (3, 2**23), (30, 1)])
 def test_they_come_in_order_and_stay_as_they_were(
     processes: int, ahead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

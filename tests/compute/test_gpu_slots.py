@@ -157,11 +157,8 @@ def test_gpus_are_those_that_nvidia_smi_lists(
 @pytest.mark.parametrize(
     "words",
     [
-        ("masks", "toy_smoke"),
         ("propose", "mine"),
         ("train", *CELL),
-        ("embed", *CELL),
-        ("attribute", *CELL),
         ("train-masker", "mine"),
     ],
     ids=lambda words: words[0],

@@ -1,101 +1,40 @@
-"""Adversarial training and its controls, whole: neutral settings are plain training, interruptions change nothing."""
+"""Adversarial training and its controls, whole: which norms learn, what is refused, what plans know."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from adversarial_models import ADVERSARIAL, batch, contrastive, method, model
+from adversarial_models import contrastive, method, model
+from fitting import fit, same
 from small_study import data_nodes, described, history, load
-from torch import Tensor
 
 from bgbias.errors import UserError
 from bgbias.models import model as models
 from bgbias.nodes.train import cost, train, uses
 from bgbias.study import methods, plan
 from bgbias.study.cell import Cell
-from bgbias.training import loop
-from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods.plain import Method as Plain
-from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
-Fit = Callable[..., BaseMethod]
-LEARNED: list[tuple[str, dict[str, Any]]] = [
-    ("at", {}),
-    ("advprop_d", {}),
-    ("mdprop", {"attacks": ["stax", "mtax:3"]}),
-    ("mdprop", {"batch_norm": "frozen", "losses": "joint_half"}),
-    ("st_unfrozen", {}),
-]
+
+def test_trained_norms_are_plain_training_with_norms_that_learn(tmp_path: Path) -> None:
+    plain = fit(Plain(model(frozen=False), contrastive()), tmp_path, "plain")
+    assert same(fit(method("st_unfrozen"), tmp_path, "unfrozen"), plain)
+    assert same(fit(method("mdprop", epsilon=0.0), tmp_path, "neutral"), plain)
+    assert not same(fit(Plain(model(), contrastive()), tmp_path, "frozen"), plain)
 
 
-def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
-
-
-def weights(made: BaseMethod) -> dict[str, Tensor]:
-    return {f"{n}.{k}": v for n, part in made.modules().items() for k, v in part.state_dict().items()}
-
-
-@pytest.fixture
-def fit(tmp_path: Path) -> Fit:
-    scores = itertools.count()
-
-    def validate(net: models.EmbeddingModel) -> dict[str, float]:
-        return {"val_map_at_r": next(scores) / 1000}
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        yield from (batch(10 * epoch + step) for step in range(2))
-
-    def run(made: BaseMethod, name: str, epochs: int = 2, **options: Any) -> BaseMethod:
-        settings = Train(iterations_per_epoch=2, lr=1e-3, max_epochs=epochs, patience=9, **options)
-        paths = tmp_path / f"{name}.pt", tmp_path / f"{name}.csv"
-        loop.fit(made, batches, validate, "val_map_at_r", settings, *paths, digest=name)
-        return made
-
-    return run
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-@pytest.mark.parametrize("neutral", [{"epsilon": 0.0}, {"kappa": 0.0}])
-@pytest.mark.parametrize("name", ADVERSARIAL)
-def test_without_attacks_it_is_plain_training_bit_for_bit(
-    name: str, neutral: dict[str, float], frozen: bool, fit: Fit
-) -> None:
-    plain = weights(fit(Plain(model(frozen=frozen), contrastive()), "plain"))
-    made = method(name, frozen=frozen, batch_norm="as_train", **neutral)
-    assert same(weights(fit(made, "neutral")), plain)
-    attacking = fit(method(name, frozen=frozen, batch_norm="as_train"), "attacks")
-    assert not same(weights(attacking), plain)
-
-
-def test_trained_norms_are_plain_training_with_norms_that_learn(fit: Fit) -> None:
-    plain = weights(fit(Plain(model(frozen=False), contrastive()), "plain"))
-    assert same(weights(fit(method("st_unfrozen"), "unfrozen")), plain)
-    assert same(weights(fit(method("mdprop", epsilon=0.0), "neutral")), plain)
-    assert not same(weights(fit(Plain(model(), contrastive()), "frozen")), plain)
-
-
-@pytest.mark.parametrize(("name", "options"), LEARNED)
-def test_resumed_training_ends_as_an_uninterrupted_one(name: str, options: dict[str, Any], fit: Fit) -> None:
-    whole = weights(fit(method(name, **options), "whole", 4))
-    fit(method(name, **options), "broken", 2)
-    torch.manual_seed(99)
-    assert same(weights(fit(method(name, seed=1, **options), "broken", 4)), whole)
-
-
-def test_frozen_parts_have_frozen_norms_of_their_own(fit: Fit) -> None:
+def test_frozen_parts_have_frozen_norms_of_their_own(tmp_path: Path) -> None:
     made = method("mdprop")
     before = made.norms.sets[0][0].weight.clone()
-    fit(made, "frozen", frozen=("1",))
+    fit(made, tmp_path, "frozen", frozen=("1",))
     assert torch.equal(made.norms.sets[0][0].weight, before)
-    assert not torch.equal(fit(method("mdprop"), "trained").norms.sets[0][0].weight, before)  # type: ignore[attr-defined]
+    fit(trained := method("mdprop"), tmp_path, "trained")
+    assert not torch.equal(trained.norms.sets[0][0].weight, before)
 
 
 def cell(name: str) -> Cell:

@@ -1,4 +1,4 @@
-"""Networks of two libraries go the whole way, typed as a person types it, without a line of code for them."""
+"""A network of a library goes the whole way, typed as a person types it, without a line of code for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 CHOSEN = {
-    "resnet18": {"weights": None},
     "timm:vit_tiny_patch16_224": {"weights": None, "img_size": 32},
 }
 TOYS = {"size": 32, "train_classes": 4, "val_classes": 2, "test_classes": 2, "photos_per_class": 4}

@@ -193,7 +193,9 @@ def test_penalty_falls_when_it_is_trained_on(name: str) -> None:
     assert method.loss(batch)["penalty"].item() < 0.8 * before
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize(
+    "name", [name for name in BACKBONES if name != "resnet152"]
+)  # resnet50's blocks, thrice
 def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     model = make(name).train()
     shown = photos(name, 4)

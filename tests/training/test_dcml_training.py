@@ -1,4 +1,4 @@
-"""DCML through the nodes: what is refused, neutral bit for bit, killed and resumed, and what is saved."""
+"""DCML through the nodes: what is refused, killed and resumed, and what is saved."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from dcml_models import ALONE, KINDS, one_batch
+from dcml_models import KINDS, one_batch
 from small_study import data_nodes, described, history, load
 from torch import Tensor
 
@@ -60,24 +60,6 @@ def rows_of(study: Study, chosen: Cell) -> list[dict[str, str]]:
 def test_attention_without_environments_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"methods\.odd.*set attention to false"):
         load(tmp_path, with_methods(raw, odd={"kind": "dcml_code", "environments": 0}))
-
-
-@pytest.mark.parametrize("replaced", ["", "+bgaugment"])
-@pytest.mark.parametrize("each", [None, 2])
-@pytest.mark.parametrize("kind", KINDS)
-def test_neutral_training_is_plain_bit_for_bit(
-    tmp_path: Path, raw: dict[str, Any], kind: str, each: int | None, replaced: str
-) -> None:
-    """Beside plain training with as many photos of a class."""
-    alone = {"kind": kind, **ALONE, "images_per_class": each}
-    study = study_of(tmp_path, raw, alone=alone, twin={"kind": "plain", "images_per_class": each})
-    made = [cell(name + replaced) for name in ("twin", "alone")]
-    for chosen in made:
-        train(study, chosen, "cpu")
-    plain, neutral = (weights_of(study, chosen) for chosen in made)
-    assert plain.keys() == neutral.keys()
-    assert all(torch.equal(plain[k], neutral[k]) for k in plain)
-    assert rows_of(study, made[0]) == rows_of(study, made[1])
 
 
 def test_plain_takes_as_many_photos_of_a_class_as_it_is_told(tmp_path: Path, raw: dict[str, Any]) -> None:

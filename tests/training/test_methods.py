@@ -96,6 +96,7 @@ def test_a_name_is_an_entry_or_a_file_and_may_be_on_replaced_backgrounds() -> No
         ({"weak": GAINS}, "waek+bgaugment", r"methods: 'waek' \(did you mean 'weak'\?\)"),
         ({"weak": {"kind": "gaind"}}, "weak", r"no 'gaind' in methods; .* Did you mean 'gained'\?"),
         ({}, "bgaugment+bgaugment", "makes no sense: bgaugment has its own use of backgrounds"),
+        ({}, "attr_loss", r"'methods\.attr_loss\.weight' is missing; it must be a number of 0 or more"),
         ({}, "pretrained+bgaugment", "makes no sense: pretrained trains nothing"),
     ],
 )

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fitting import EIGHT, batch, method, model
 from known_losses import CUB
 from small_study import data_nodes, described, load, run
-from torch import Tensor, nn
+from torch import Tensor
 
 from bgbias import plugins, seeds
 from bgbias.engine import graph
@@ -22,45 +23,20 @@ from bgbias.images import pixels
 from bgbias.images.composite import blend_batch
 from bgbias.images.pixels import RelativeBox
 from bgbias.images.quilting import texture
-from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study import plan
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.training import patch_negatives
-from bgbias.training.methods import Batch, Task
+from bgbias.training.methods import Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 METHODS = ("patch_ns", "texture_ns", "bgneg", "bgneg_rect")
-EIGHT = torch.arange(4).repeat_interleave(2)
-SETTINGS = CUB | {"contrastive": {"pos_margin": 0.2, "neg_margin": 1.5}}
 PAIRED = ("contrastive", "triplet")  # whose negatives count by distances, which no alpha weighs
 SUMMED = ("multi_similarity", "arcface", "cosface", "normalized_softmax")
 NEUTRAL = [
     *((loss, {"kappa": 0.0}) for loss in (*PAIRED, *SUMMED)),
     *((loss, {"alpha": 0.0}) for loss in SUMMED),
 ]
-
-
-def batch() -> Batch:
-    generator = seeds.torch_generator("negatives", 0)
-    photos, behind, quilts = torch.randint(256, (3, 8, 3, 32, 32), generator=generator, dtype=torch.uint8)
-    shares = torch.zeros(8, 1, 32, 32)
-    shares[:, :, 4:12, 6:20] = 1
-    shares[3] = 1  # a mask that is not trusted: all is object
-    return Batch(photos, EIGHT, torch.arange(8), shares, behind, quilts)
-
-
-def model(frozen: bool = True) -> EmbeddingModel:
-    params = plugins.load("backbones", "pixels").Params()
-    return build_model("pixels", params, 4, seeds.torch_generator("model", 0), frozen).train()
-
-
-def method(name: str, loss: str = "contrastive", frozen: bool = True, **options: Any) -> Any:
-    module, kind = plugins.load("methods", name), plugins.load("losses", loss)
-    params = kind.Params(**SETTINGS[loss])
-    base: nn.Module = kind.build(params, 4, 4, torch.Generator().manual_seed(0))
-    task = Task(EIGHT, ("squares", 0), repelled=plugins.load("repulsions", loss).loss)
-    return module.Method(model(frozen), base, module.Params(**options), task)
 
 
 def gradients(made: Any, given: Batch) -> list[Tensor]:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from adversarial_models import batch, contrastive, method, model
+from adversarial_models import batch, method, model
 from pydantic import ValidationError
 from small_study import data_nodes, described, load
 from torch import Tensor
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.models.model import EmbeddingModel
 from bgbias.nodes.train import train, uses
 from bgbias.study import plan
 from bgbias.study.cell import Cell
-from bgbias.training import loop
-from bgbias.training.methods import BaseMethod, Batch, Task
+from bgbias.training.methods import Batch, Task
 from bgbias.training.methods import s2sd as distillation
-from bgbias.training.methods.plain import Method as Plain
-from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 WIDTHS = (5, 7)
-Fit = Callable[..., BaseMethod]
 
 
 def small(**options: Any) -> Any:
@@ -154,48 +147,6 @@ def test_class_weights_are_of_each_width() -> None:
     assert all(p.grad is not None for p in made.losses.parameters())
     with pytest.raises(ValueError, match="needs a task"):
         module.Method(model(), loss_of(4), module.Params(widths=WIDTHS))
-
-
-@pytest.fixture
-def fit(tmp_path: Path) -> Fit:
-    scores = itertools.count()
-
-    def validate(net: EmbeddingModel) -> dict[str, float]:
-        return {"val_map_at_r": next(scores) / 1000}
-
-    def batches(epoch: int) -> Iterator[Batch]:
-        yield from (batch(10 * epoch + step) for step in range(2))
-
-    def run(made: BaseMethod, name: str, epochs: int = 2) -> BaseMethod:
-        settings = Train(iterations_per_epoch=2, lr=1e-3, max_epochs=epochs, patience=9)
-        paths = tmp_path / f"{name}.pt", tmp_path / f"{name}.csv"
-        loop.fit(made, batches, validate, "val_map_at_r", settings, *paths, digest=name)
-        return made
-
-    return run
-
-
-def same(one: BaseMethod, other: BaseMethod) -> bool:
-    a, b = (
-        {f"{n}.{k}": v for n, part in made.modules().items() for k, v in part.state_dict().items()}
-        for made in (one, other)
-    )
-    return a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
-
-
-@pytest.mark.parametrize("inner", ["plain", "at", "mdprop"])
-def test_without_its_share_it_is_the_method_alone_bit_for_bit(inner: str, fit: Fit) -> None:
-    alone = Plain(model(), contrastive()) if inner == "plain" else method(inner)
-    assert same(fit(small(method=inner, kappa=0.0), "neutral"), fit(alone, "alone"))
-
-
-def test_resumed_training_ends_as_an_uninterrupted_one(fit: Fit) -> None:
-    """The step from which features are learned is counted through the interruption."""
-    options: dict[str, Any] = {"method": "mdprop", "features_after": 5}
-    whole = fit(small(**options), "whole", 4)
-    fit(small(**options), "broken", 2)
-    torch.manual_seed(99)
-    assert same(fit(small(seed=1, **options), "broken", 4), whole)
 
 
 @pytest.mark.parametrize(
