@@ -11,16 +11,16 @@ from textwrap import dedent
 import numpy as np
 import pytest
 import torch
+from adapter_cases import usual
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
 from PIL import Image
 from project import ROOT
 from torch import nn
-from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
-from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.images import pixels
 from bgbias.models.adapters import Options, load
+from bgbias.models.look import Look
 
 CODE = """
     import torch
@@ -78,19 +78,10 @@ def convolution() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
 
 
-USUAL = Compose(
-    [
-        Resize(256),
-        CenterCrop(224),
-        ToTensor(),
-        Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    ]
-)
-
-
 def test_a_network_sees_photos_as_usual_for_imagenet_and_its_map_is_averaged(code: Path) -> None:
     found = load(f"{code}:network", Options(device="cpu"))
-    assert_equal(ours(found), theirs(USUAL, lambda x: convolution()(x).mean((2, 3))))
+    assert_equal(ours(found), theirs(usual(224), lambda x: convolution()(x).mean((2, 3))))
+    assert found.look == Look(224, 256), "the middle of a photo is that of the study (test_look.py)"
     assert any("ImageNet defaults, because the model specifies none" in line for line in found.told)
     assert_gradients_reach_the_picture(found)
 
@@ -119,24 +110,26 @@ def test_what_nobody_specified_is_a_guess(code: Path, given: dict[str, object], 
     assert len(found.alternatives) == (3 if not given else 0), "of mean and std, where neither is known"
 
 
-def test_a_function_prepares_photos_itself_but_for_their_size(code: Path) -> None:
-    assert "give --size of its training" in load(f"{code}:colours").guesses[0]
-    assert not load(f"{code}:colours", Options(size=32)).guesses
-
-
-def test_a_function_is_given_what_is_seen_of_the_photos(code: Path) -> None:
-    found = load(f"{code}:colours", Options(size=32, resize=40))
-    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
-    assert_equal(ours(found), np.array(expected, np.float32))
-    assert found.network is None
-    assert found.dim == 3
-
-
 @pytest.mark.parametrize("name", ["Encoder", "made"])
 def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
     found = load(f"{code}:{name}", Options(size=32))
     expected = [list(Image.fromarray(found.look(p)).resize((2, 2)).tobytes()) for p in photos()]
     assert_equal(ours(found), np.array(expected, np.float32))
+
+
+def test_a_function_is_given_what_is_seen_and_prepares_it_but_for_its_size(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "give --size of its training" in load(f"{code}:colours").guesses[0]
+    found = load(f"{code}:colours", Options(size=32, resize=40))
+    assert not found.guesses
+    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
+    assert_equal(ours(found), np.array(expected, np.float32))
+    with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
+        load(f"{code}:colours", Options(weights=saved(convolution(), tmp_path / "w.pth")))
+    # A module in the folder that we are in.
+    monkeypatch.chdir(code.parent)
+    assert load("mine:colours").dim == 3
 
 
 def test_a_file_is_executed_once_and_leaves_no_folder_on_the_path(code: Path) -> None:
@@ -148,11 +141,6 @@ def test_a_file_is_executed_once_and_leaves_no_folder_on_the_path(code: Path) ->
     code.write_text(code.read_text().replace("scale * picture", "picture"))
     found = load(f"{code}:colours", Options(size=32))
     assert_equal(ours(found), np.array([found.look(p).mean((0, 1)) for p in photos()], np.float32))
-
-
-def test_a_module_in_the_folder_that_we_are_in_is_found(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(code.parent)
-    assert load("mine:colours").dim == 3
 
 
 def test_objects_at_hand_are_taken_and_left_as_they_are() -> None:
@@ -176,23 +164,14 @@ def test_tokens_are_pooled_as_is_said(how: str, expected: object) -> None:
     with pytest.raises(UserError, match=r"tokens \[1, 4, 3\]. Say --pooling cls"):
         load(Tokens(), Options(size=32, device="cpu"))
     found = load(Tokens(), Options(size=32, pooling=how, device="cpu"))
-    prepare = Compose([Resize(36), CenterCrop(32), ToTensor(), USUAL.transforms[-1]])
-    assert_equal(ours(found), theirs(prepare, lambda x: expected(Tokens()(x))))  # type: ignore[operator]
+    assert_equal(ours(found), theirs(usual(32), lambda x: expected(Tokens()(x))))  # type: ignore[operator]
 
 
 def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> None:
     other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
     weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
     found = load(f"{code}:network", Options(weights=weights, size=42, device="cpu"))
-    prepare = Compose([Resize(48), CenterCrop(42), ToTensor(), USUAL.transforms[-1]])
-    assert_equal(ours(found), theirs(prepare, lambda x: other(x).mean((2, 3))))
-
-
-def test_the_middle_of_a_photo_is_that_of_the_study(code: Path) -> None:
-    """Half an odd margin is rounded down there, and a network that sees another pixel gives other numbers."""
-    found = load(f"{code}:network", Options(size=35, device="cpu"))
-    photo = seeds.generator("odd margin").integers(0, 256, (40, 51, 3), np.uint8)
-    assert np.array_equal(found.look(photo), pixels.centre_crop(pixels.resize_short(photo, 40), 35))
+    assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
 
 
 class Broken(nn.Module):
@@ -341,14 +320,6 @@ def test_faults_of_code_are_told(code: Path, spec: str, said: str) -> None:
         load(spec)
 
 
-def test_options_that_mean_nothing_are_refused(code: Path, tmp_path: Path) -> None:
-    weights = saved(convolution(), tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
-        load(f"{code}:colours", Options(weights=weights))
-    with pytest.raises(UserError, match="chooses its device itself"):
-        load(f"{code}:colours", Options(device="cpu"))
-
-
 def test_nothing_is_written_beside_her_file_and_an_edit_of_the_same_second_counts(tmp_path: Path) -> None:
     (tmp_path / "beside_hers.py").write_text("FACTOR = 2\n")
     hers, text = (
@@ -377,6 +348,6 @@ def test_the_documented_network_of_another_package_embeds(tmp_path: Path) -> Non
     network = package.EfficientNet.from_pretrained(
         "efficientnet-lite0", weights_path=file.get_model_file_path()
     ).eval()
-    prepare = Compose([*USUAL.transforms[:-1], lambda x: (255 * x - 127) / 128])
+    prepare = usual(224, lambda x: (255 * x - 127) / 128)
     assert_equal(ours(found), theirs(prepare, lambda x: network.extract_features(x).mean((2, 3))), 0.02)
     assert found.dim == 1280
