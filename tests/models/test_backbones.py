@@ -34,8 +34,9 @@ def trained(name: str) -> EmbeddingModel:
     return model.eval()
 
 
-# Millions of parameters as torchvision publishes them (with the classifier of 1,000 classes), and the map's channels.
-OF_TORCHVISION = {
+# Millions of parameters as published (with the classifier of 1,000 classes), and the map's channels.
+PUBLISHED = {
+    "bn_inception": (11.295240, 1024),
     "resnet18": (11.69, 512),
     "resnet50": (25.56, 2048),
     "resnet50_96": (25.56, 2048),
@@ -54,8 +55,8 @@ def test_facts_are_those_of_the_network(name: str) -> None:
         trunk = backbones.build(name, params(name)).eval()
         shape = trunk(torch.zeros(2, 3, facts.input_size, facts.input_size)).shape
     assert shape[:2] == (2, facts.channels)
-    if name in OF_TORCHVISION:
-        millions, channels = OF_TORCHVISION[name]
+    if name in PUBLISHED:
+        millions, channels = PUBLISHED[name]
         count = sum(p.numel() for p in trunk.parameters()) + 1000 * (channels + 1)
         assert (count / 1e6, facts.channels) == (pytest.approx(millions, abs=0.01), channels)
 

@@ -69,11 +69,6 @@ def test_keys_and_shapes_are_the_published_ones() -> None:
     assert len(found) == 69 * 6
 
 
-def test_parameters_are_as_many_as_published() -> None:
-    found = sum(p.numel() for p in trunk().parameters())
-    assert found + 1024 * 1000 + 1000 == 11_295_240  # with the classifier, as reported for Cadene's port
-
-
 def test_pools_round_up_as_caffe_does() -> None:
     pools = {n: m for n, m in trunk().named_modules() if isinstance(m, nn.MaxPool2d | nn.AvgPool2d)}
     blocks = {f"inception_{b}_pool" for b in PUBLISHED}
