@@ -45,18 +45,6 @@ CODE = """
 
     made = Encoder()
 
-    def two(pictures, labels):
-        return pictures
-
-    def nothing():
-        pass
-
-    def wrong():
-        raise KeyError("weights")
-
-    def spec():
-        return "timm:resnet18"
-
     _private = None
 """
 
@@ -174,58 +162,43 @@ def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> 
     assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
 
 
-class Broken(nn.Module):
-    """A network with one of the usual faults."""
-
-    def __init__(self, fault: str) -> None:
-        super().__init__()
-        self.fault, self.norm = fault, nn.BatchNorm2d(3)
-
-    def forward(self, x: torch.Tensor) -> object:
-        wrong = {
-            "several": (x, x),
-            "nan": x.mean((2, 3)) / 0,
-            "constant": x.new_ones(len(x), 4),
-            "cube": x[..., None],
-            "text": "vectors",
-        }
-        if self.fault == "exit":
-            sys.exit(0)
-        return wrong[self.fault]
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("several", r"several things \(0, 1\), where one tensor is expected"),
-        ("nan", "not finite"),
-        ("constant", "the same vector for different pictures"),
-        ("cube", r"\[1, 3, 32, 32, 1\], where vectors"),
-        ("text", "a str, where one tensor"),
-        ("exit", "fails on a picture of 32 x 32 pixels: SystemExit: 0"),
-        ("missing", "fails on a picture of 32 x 32 pixels: KeyError: 'missing'. .*--size"),
-    ],
-)
-def test_faults_of_networks_are_told(fault: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        load(Broken(fault), Options(size=32, device="cpu"))
-
-
-FAILING = """
+FAULTS = """
+    import sys
     from torch import nn
     from beside import narrow
 
-    class Narrow(nn.Module):
-        def __init__(self):
+    class Network(nn.Module):
+        def __init__(self, answer):
             super().__init__()
-            self.layer = nn.Linear(5, 2)
+            self.answer, self.layer = answer, nn.Linear(5, 2)
 
         def forward(self, x):
-            x = x.flatten(1)
-            return self.layer(x)
+            return self.answer(x)
 
-    def wide(pictures):
-        return narrow(pictures)
+    def several(): return Network(lambda x: (x, x))
+    def undefined(): return Network(lambda x: x.mean((2, 3)) / 0)
+    def constant(): return Network(lambda x: x.new_ones(len(x), 4))
+    def cube(): return Network(lambda x: x[..., None])
+    def text(): return Network(lambda x: "vectors")
+    def leaves(): return Network(lambda x: sys.exit(0))
+    def lacks(): return Network(lambda x: {}["missing"])
+
+    class Narrow(Network):
+        def __init__(self):
+            super().__init__(None)
+
+        def forward(self, x):
+            return self.layer(x.flatten(1))
+
+    def beside(pictures): return narrow(pictures)
+    def libraries_alone(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))
+    def of_224(): return nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
+
+    def two(pictures, labels): return pictures
+    def nothing(): pass
+    def wrong(): raise KeyError("weights")
+    def spec(): return "timm:resnet18"
+    WIDTH = 8
 """
 BESIDE = """
     import numpy as np
@@ -235,41 +208,56 @@ BESIDE = """
             [picture.reshape(7, -1) for picture in pictures]
         )
 """
+ON = "fails on a picture of 32 x 32 pixels: "
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("spec", "said"),
     [
+        ("faults.py:several", r"several things \(0, 1\), where one tensor is expected"),
+        ("faults.py:undefined", "not finite"),
+        ("faults.py:constant", "the same vector for different pictures"),
+        ("faults.py:cube", r"\[1, 3, 32, 32, 1\], where vectors"),
+        ("faults.py:text", "a str, where one tensor"),
+        ("faults.py:leaves", f"{ON}SystemExit: 0"),
+        ("faults.py:lacks", f"{ON}KeyError: 'missing'.*--size"),
+        # By the line of her own file, and not of torch's, in which it was noticed.
         (
-            "Narrow",
-            r"RuntimeError: mat1 and mat2 .* multiplied \(1x3072 and 5x2\), at hers/mine.py:12 `return self.layer\(x\)`\."
-            " If it",
+            "faults.py:Narrow",
+            r"RuntimeError: mat1 and mat2 .*x2\), at faults.py:27 `return self.layer\(x.flatten\(1\)\)`\. If it",
         ),
-        ("wide", r"ValueError: cannot reshape .*, at hers/beside.py:6 `\[picture.reshape\(7, -1\) for "),
+        (
+            "faults.py:beside",
+            r"ValueError: cannot reshape .*, at beside.py:6 `\[picture.reshape\(7, -1\) for ",
+        ),
+        ("faults.py:libraries_alone", r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"),
+        ("faults.py:of_224", r"works without --size 32, and not with it: .*mat1 and mat2"),
+        ("faults.py:two", "two wants pictures, labels. Write a function"),
+        ("faults.py:nothing", "returns nothing; it must return the model"),
+        ("faults.py:wrong", r"KeyError: 'weights', at faults.py:\d+ `def wrong\(\): raise KeyError\("),
+        ("faults.py:spec", "a str; a model is a network"),
+        ("faults.py:WIDTH", "a int; a model is a network"),
+        ("faults.py:cubes", "no function in faults.py: 'cubes'. Did you mean cube"),
+        ("faults.py", r"Say which function of faults.py makes the model: faults.py:<function>"),
+        ("fualts.py:cube", "fualts.py is missing; correct --model"),
+        ("broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
+        # A script would end the command, as if all were well.
+        ("script.py:network", r"cannot be used: SystemExit: 0, at script.py:2 `sys.exit\(0\)`"),
     ],
 )
-def test_code_that_fails_at_work_is_told_with_the_line_of_its_own_file(
-    code: Path, name: str, said: str
+def test_faults_of_code_are_reported(
+    spec: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with one of torch's, in which it was noticed."""
-    code.write_text(dedent(FAILING))
-    (code.parent / "beside.py").write_text(dedent(BESIDE))
-    options = Options(size=32, device="cpu" if name == "Narrow" else "auto")
-    with pytest.raises(UserError, match=said):
-        load(f"{code}:{name}", options)
-
-
-def test_a_library_that_fails_alone_is_told_without_a_line() -> None:
-    with pytest.raises(UserError, match=r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"):
-        load(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), Options(size=32, device="cpu"))
-
-
-def test_the_size_is_blamed_where_a_network_takes_another_one() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
-    with pytest.raises(
-        UserError, match=r"Sequential works without --size 32, and not with it: .*mat1 and mat2"
-    ):
-        load(network, Options(size=32, device="cpu"))
+    monkeypatch.chdir(tmp_path)
+    Path("faults.py").write_text(dedent(FAULTS))
+    Path("beside.py").write_text(dedent(BESIDE))
+    Path("broken.py").write_text("x = 1\ndef network(:\n")
+    Path("script.py").write_text("import sys\nsys.exit(0)\n")
+    try:
+        with pytest.raises(UserError, match=said):
+            load(spec, Options(size=32))
+    finally:
+        sys.modules.pop("beside", None)
 
 
 def test_a_command_that_is_told_to_end_ends() -> None:
@@ -292,32 +280,6 @@ def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
         load(embed, Options(size=32))
     network.eval()
     assert load(embed, Options(size=32)).dim == 8
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("hers/mine.py:colour", "no function in hers/mine.py: 'colour'. Did you mean colours"),
-        ("hers/mine.py", r"Say which function of hers/mine.py makes the model: hers/mine.py:<function>"),
-        ("hers/mien.py:network", "hers/mien.py is missing; correct --model"),
-        ("hers/mine.py:two", "two wants pictures, labels. Write a function"),
-        ("hers/mine.py:nothing", "returns nothing; it must return the model"),
-        ("hers/mine.py:wrong", r"KeyError: 'weights', at hers/mine.py:\d+ `raise KeyError\(\"weights\"\)`"),
-        ("hers/broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
-        # A script would end the command, as if all were well.
-        (
-            "hers/script.py:network",
-            r"script.py cannot be used: SystemExit: 0, at hers/script.py:2 `sys.exit\(0\)`",
-        ),
-        ("hers/mine.py:spec", "a str; a model is a network"),
-        ("hers/mine.py:WIDTH", "a int; a model is a network"),
-    ],
-)
-def test_faults_of_code_are_told(code: Path, spec: str, said: str) -> None:
-    (code.parent / "broken.py").write_text("x = 1\ndef network(:\n")
-    (code.parent / "script.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(UserError, match=said):
-        load(spec)
 
 
 def test_nothing_is_written_beside_her_file_and_an_edit_of_the_same_second_counts(tmp_path: Path) -> None:
