@@ -17,8 +17,6 @@ from small_transformers import built, clip_folder
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, load
 
-KINDS = ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext", "mobilevit", "ijepa")
-
 
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,7 +30,8 @@ def saved_folder(kind: str, folder: Path, which: int = 0) -> Any:
     return network
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# With and without a projection, with a pooler that was trained, and a classifier.
+@pytest.mark.parametrize("kind", ["clip", "clip_vision", "dinov2", "vit"])
 def test_an_object_and_a_files_weights_give_the_vectors_of_the_folder(kind: str, tmp_path: Path) -> None:
     network = saved_folder(kind, tmp_path / "hers")
     by_name = load(f"transformers:{tmp_path / 'hers'}", CPU)
