@@ -14,6 +14,7 @@ from torch import nn
 import bgbias
 from bgbias import seeds
 from bgbias.errors import UserError
+from bgbias.images import pixels
 from bgbias.models.adapters import Adapted, Options, load
 from tests.support import toy_folder
 
@@ -170,7 +171,11 @@ def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> No
 def test_audit_and_embed_refuse_a_function_that_mixes_photos(tmp_path: Path) -> None:
     """An audit before masks are made."""
     toy_folder.made(tmp_path)
+    (tmp_path / "others").mkdir()
+    for number, noise in enumerate(seeds.generator("others").integers(0, 256, (9, 64, 64, 3), np.uint8)):
+        (tmp_path / "others" / f"{number}.png").write_bytes(pixels.encode_png(noise))
+    known = {"masks": tmp_path / "masks", "backgrounds": tmp_path / "others"}
     with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of"):
-        bgbias.audit(tmp_path / "photos", mixing, masks=tmp_path / "masks", size=64, resize=64)
+        bgbias.audit(tmp_path / "photos", mixing, **known, size=64, resize=64)
     with pytest.raises(UserError, match=f"The model gives picture 1 of 8 {AMONG}"):
         bgbias.embed(mixing, list(views(8)))
