@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import torch
 from brought_models import photos, randomised, saved, theirs
-from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from small_transformers import built, clip_folder
 from torch import nn
@@ -194,13 +192,16 @@ KERNEL = seeds.generator("onnx").normal(size=(6, 3, 8, 8)).astype(np.float32)
 def graph(
     path: Path,
     shape: tuple[int | str, ...] = ("batch", 3, 32, 32),
-    kind: int = TensorProto.FLOAT,
+    kind: str = "FLOAT",
     outputs: tuple[str, ...] = ("vectors",),
     inputs: tuple[str, ...] = ("pixels",),
 ) -> str:
-    """A convolution and the mean of its map, written as ONNX."""
+    """A convolution and the mean of its map, written as ONNX; ``kind``: of the input's numbers."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
     nodes, entry = [], inputs[0]
-    if kind != TensorProto.FLOAT:
+    if kind != "FLOAT":
         nodes.append(helper.make_node("Cast", [entry], ["as_float"], to=TensorProto.FLOAT))
         entry = "as_float"
     if shape[-1] == 3:
@@ -212,7 +213,7 @@ def graph(
     made = helper.make_graph(
         nodes,
         "encoder",
-        [helper.make_tensor_value_info(name, kind, shape) for name in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.DataType.Value(kind), shape) for name in inputs],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(KERNEL, "kernel")],
     )
@@ -313,46 +314,46 @@ def of_function(folder: Path) -> Case:
 
 SQUASHED = {"crop_mode": "squash", "crop_pct": 0.9, "interpolation": "bilinear", "mean": (0.4, 0.5, 0.6)}
 HALF = (0.5, 0.5, 0.5)
-LAST = ("batch", 32, 32, 3)
-ANY = ("batch", 3, "height", "width")
-# By what a model is, its library and how to make it.
-CASES: dict[str, tuple[str, Made]] = {
+KINDS = ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext", "mobilevit", "ijepa")
+# By its library and what it is, how a model is made.
+BY_LIBRARY: dict[str, dict[str, Made]] = {
     # Centre crop and squash with a crop behind it, bilinear and bicubic, class token and mean, ImageNet's colours and others.
-    "timm": ("timm", of_timm("test_vit.r160_in1k")),
-    "timm, another size": ("timm", of_timm("test_vit.r160_in1k", {"size": 96})),
-    "timm, convolutions": ("timm", of_timm("mobilenetv3_small_050")),
-    "timm, bilinear": ("timm", of_timm("test_resnet.r160_in1k")),
-    "timm, squashed": ("timm", of_timm("test_nfnet.r160_in1k", pretrained_cfg_overlay=SQUASHED)),
-    "timm, mean": ("timm", of_timm("test_vit.r160_in1k", {"pooling": "mean"}, global_pool="avg")),
-    "torchvision": ("torchvision", of_torchvision("mobilenet_v3_small", "classifier.3")),
-    "torchvision, fc": ("torchvision", of_torchvision("shufflenet_v2_x0_5", "fc")),
-    "torchvision, bicubic": ("torchvision", of_torchvision("efficientnet_b0", "classifier.1")),
-    "open_clip": ("open_clip", of_open_clip),
-    **{
-        kind: ("transformers", of_transformers(kind))
-        for kind in ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext", "mobilevit", "ijepa")
+    "timm": {
+        "timm": of_timm("test_vit.r160_in1k"),
+        "timm, another size": of_timm("test_vit.r160_in1k", {"size": 96}),
+        "timm, mean": of_timm("test_vit.r160_in1k", {"pooling": "mean"}, global_pool="avg"),
+        "timm, convolutions": of_timm("mobilenetv3_small_050"),
+        "timm, bilinear": of_timm("test_resnet.r160_in1k"),
+        "timm, squashed": of_timm("test_nfnet.r160_in1k", pretrained_cfg_overlay=SQUASHED),
     },
-    "sentence_transformers": ("sentence_transformers", of_sentence_transformers),
-    "mteb": ("mteb", of_mteb),
-    # Channels first and last, one picture at a time and many, any size, grey levels, a map.
-    "onnx": ("onnxruntime", of_onnx()),
-    "onnx, alone": ("onnxruntime", of_onnx((1, 3, 32, 32))),
-    "onnx, channels last": ("onnxruntime", of_onnx(LAST)),
-    "onnx, any size": ("onnxruntime", of_onnx(ANY, options=Options(size=40), side=40)),
-    "onnx, grey levels": ("onnxruntime", of_onnx(normalise=lambda x: 255 * x, kind=TensorProto.UINT8)),
-    "onnx, map": ("onnxruntime", of_onnx(outputs=("map",))),
-    "onnx, several": ("onnxruntime", of_onnx(outputs=("map", "image_embeds"))),
-    "onnx, colours": (
-        "onnxruntime",
-        of_onnx(normalise=Normalize(HALF, HALF), options=Options(mean=HALF, std=HALF)),
-    ),
-    "torchscript": ("torch", of_torchscript),
-    "exported": ("torch", of_exported(1, False)),
-    "exported, any number": ("torch", of_exported(2, True)),
-    "mlflow": ("mlflow", of_mlflow("pickle")),
-    "mlflow, exported": ("mlflow", of_mlflow("pt2")),
-    "run": ("torch", of_run),
-    "network": ("torch", of_network),
-    "function": ("torch", of_function),
+    "torchvision": {
+        "torchvision": of_torchvision("mobilenet_v3_small", "classifier.3"),
+        "torchvision, fc": of_torchvision("shufflenet_v2_x0_5", "fc"),
+        "torchvision, bicubic": of_torchvision("efficientnet_b0", "classifier.1"),
+    },
+    "open_clip": {"open_clip": of_open_clip},
+    "transformers": {kind: of_transformers(kind) for kind in KINDS},
+    "sentence_transformers": {"sentence_transformers": of_sentence_transformers},
+    "mteb": {"mteb": of_mteb},
+    "onnxruntime": {
+        "onnx": of_onnx(),
+        "onnx, alone": of_onnx((1, 3, 32, 32)),
+        "onnx, channels last": of_onnx(("batch", 32, 32, 3)),
+        "onnx, any size": of_onnx(("batch", 3, "height", "width"), options=Options(size=40), side=40),
+        "onnx, grey levels": of_onnx(normalise=lambda x: 255 * x, kind="UINT8"),
+        "onnx, map": of_onnx(outputs=("map",)),
+        "onnx, several": of_onnx(outputs=("map", "image_embeds")),
+        "onnx, colours": of_onnx(normalise=Normalize(HALF, HALF), options=Options(mean=HALF, std=HALF)),
+    },
+    "mlflow": {"mlflow": of_mlflow("pickle"), "mlflow, exported": of_mlflow("pt2")},
+    "torch": {
+        "torchscript": of_torchscript,
+        "exported": of_exported(1, False),
+        "exported, any number": of_exported(2, True),
+        "run": of_run,
+        "network": of_network,
+        "function": of_function,
+    },
 }
+CASES = {name: (library, make) for library, rows in BY_LIBRARY.items() for name, make in rows.items()}
 WITHOUT_GRADIENTS = ("sentence_transformers", "mteb", "onnx", "function")
