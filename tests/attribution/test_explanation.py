@@ -14,9 +14,7 @@ import torch
 from PIL import Image
 
 from bgbias import plugins, seeds
-from bgbias.attribution import explanation
 from bgbias.attribution.explanation import explain
-from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel, build_model, save
 from bgbias.report.maps import figure_explanation
 
@@ -84,25 +82,17 @@ def typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_a_map_a_photo_in_the_size_the_model_saw(count: int) -> None:
-    found = explain(model(), [photo(i, 60 + i, 50) for i in range(count)])
-    assert len(found.photos) == len(found.maps) == len(found.roles) == count
-    assert len(found.distances) == count - 1
-    for view, attention in zip(found.photos, found.maps, strict=True):
-        assert view.shape == (32, 32, 3)
-        assert view.dtype == np.uint8
-        assert attention.shape == (32, 32)
-        assert attention.min() >= 0
-        assert attention.max() <= 1
-
-
-def test_distances_are_those_of_the_models_embeddings() -> None:
-    made, photos = model(), [photo(i, 36, 36) for i in range(3)]
+def test_photos_are_shown_as_the_model_saw_them_with_its_distances(count: int) -> None:
+    made, photos = model(), [photo(i, 60 + i, 50) for i in range(count)]
     found = explain(made, photos)
+    assert len(found.photos) == len(found.maps) == len(found.roles) == count
+    for view, attention in zip(found.photos, found.maps, strict=True):
+        assert (view.shape, view.dtype, attention.shape) == ((32, 32, 3), np.uint8, (32, 32))
+        assert 0 <= attention.min() <= attention.max() <= 1
     views = torch.from_numpy(np.stack(found.photos)).permute(0, 3, 1, 2)
     with torch.no_grad():
         z = made(made.preprocess(views))
-    expected = [float((z[i] - z[0]).norm()) for i in (1, 2)]
+    expected = [float((z[i] - z[0]).norm()) for i in range(1, count)]
     assert found.distances == pytest.approx(expected, abs=1e-5)
 
 
@@ -141,7 +131,7 @@ def test_explanation_does_not_depend_on_what_ran_before() -> None:
     assert all(torch.equal(v, before[k]) for k, v in made.state_dict().items())
 
 
-@pytest.mark.parametrize(("count", "name"), [(2, "pair.png"), (3, "three.pdf"), (4, "four.PNG")])
+@pytest.mark.parametrize(("count", "name"), [(3, "three.pdf"), (4, "four.PNG")])
 def test_command_writes_a_figure(
     typed: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str], count: int, name: str
 ) -> None:
@@ -189,7 +179,7 @@ def test_figure_names_the_roles_and_how_far_apart_they_are() -> None:
     [
         (["model.safetensors", "a.png"], "of two, three or four photos, not 1"),
         (["model.safetensors", *NAMES], "of two, three or four photos, not 5"),
-        (["model.safetensors", "a.png", "z.png"], "The photo z.png is missing"),
+        (["model.safetensors", "model.safetensors", "z.png"], "The photo z.png is missing"),
         (["model.safetensors", "a.png", "model.safetensors"], "'model.safetensors' cannot be decoded"),
         (["model.safetensors", "a.png", "b.png", "c.png", "--different"], "give two, not 3"),
         (["none.safetensors", "a.png", "b.png"], "The model none.safetensors is missing"),
@@ -213,12 +203,6 @@ def test_mistakes_are_told_in_plain_words(
     assert told in said
     assert "Traceback" not in said
     assert sorted(p.name for p in folder.iterdir()) == sorted([*NAMES, "model.safetensors"])
-
-
-def test_missing_photo_is_told_before_anything_is_decoded(tmp_path: Path) -> None:
-    (tmp_path / "broken.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match="missing"):
-        explanation.read_photos([tmp_path / "broken.png", tmp_path / "absent.png"])
 
 
 def test_neck_is_part_of_what_is_explained() -> None:

@@ -66,21 +66,17 @@ def keys(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("values", "expected"),
+    ("values", "mask", "expected"),
     [
-        ([[0.7, 0.1], [0.1, 0.1]], 0.6),
-        ([[1.0, 1.0], [1.0, 1.0]], 0.0),
-        ([[0.0, 1.0], [1.0, 1.0]], -0.333333),
-        ([[5.0, 0.0], [0.0, 0.0]], 1.0),
+        ([[0.7, 0.1], [0.1, 0.1]], CORNER, 0.6),
+        ([[1.0, 1.0], [1.0, 1.0]], CORNER, 0.0),
+        ([[0.0, 1.0], [1.0, 1.0]], CORNER, -0.333333),
+        ([[5.0, 0.0], [0.0, 0.0]], CORNER, 1.0),
+        ([[0.4, 0.3], [0.2, 0.1]], torch.tensor([[1.0, 0.5], [0.5, 0.0]]), 0.3),
     ],
 )
-def test_golden_scores(values: list[list[float]], expected: float) -> None:
-    assert score(torch.tensor(values), CORNER) == pytest.approx(expected, abs=5e-7)
-
-
-def test_golden_score_of_a_soft_mask() -> None:
-    mask = torch.tensor([[1.0, 0.5], [0.5, 0.0]])
-    assert score(torch.tensor([[0.4, 0.3], [0.2, 0.1]]), mask) == pytest.approx(0.3, abs=5e-7)
+def test_golden_scores(values: list[list[float]], mask: Tensor, expected: float) -> None:
+    assert score(torch.tensor(values), mask) == pytest.approx(expected, abs=5e-7)
 
 
 def test_golden_quantile_normalisation() -> None:
@@ -91,7 +87,7 @@ def test_golden_quantile_normalisation() -> None:
 
 def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
     drawn = torch.Generator().manual_seed(0)
-    for size in (*range(2, 400), 112**2, 227**2):
+    for size in (*range(2, 400, 3), 227**2):
         map_ = torch.randn(size, generator=drawn).abs().double()[None]
         high = torch.quantile(map_, 0.99)
         expected = ((map_ - map_.min()) / (high - map_.min())).clamp(0, 1)
@@ -123,11 +119,6 @@ def test_golden_noise_level() -> None:
     noise = noisy_views(x, "key", samples=50, noise=0.15) - x
     assert noise.std().item() == pytest.approx(38.25, rel=0.01)
     assert noise.mean().item() == pytest.approx(0, abs=0.3)
-
-
-def test_constant_gradient_is_no_nan() -> None:
-    with pytest.raises(NoScoreError, match="constant map"):
-        normalise(torch.full((4, 4), 3.0))
 
 
 # The whole map against docs/methods.md, section 3 written as loops, with the true distance in place of the shared
@@ -168,14 +159,6 @@ def test_one_backward_pass_serves_both_distances(distance: str) -> None:
         np.testing.assert_allclose(made.robust[i], robust, rtol=1e-5, atol=1e-9)
 
 
-def test_distances_differ_where_noise_moves_the_embedding() -> None:
-    net, x = SmoothNet(), photos(1)
-    reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
-    l2, cosine = (gradient_maps(net, x, keys(1), reference, d, QUICK) for d in ("l2", "cosine"))
-    assert not torch.allclose(normalise(l2.ref[0]), normalise(cosine.ref[0]), atol=1e-3)
-    assert torch.equal(l2.robust, cosine.robust)
-
-
 def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
     reference = torch.tensor([0.6, 0.8])
     made = gradient_maps(
@@ -195,12 +178,6 @@ def test_batching_changes_nothing(passes: int) -> None:
     together = gradient_maps(net, x, keys(4), reference, "l2", QUICK, passes=passes)
     torch.testing.assert_close(together.ref, torch.cat([m.ref for m in alone]), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(together.robust, torch.cat([m.robust for m in alone]), rtol=1e-6, atol=1e-9)
-
-
-def test_noise_belongs_to_the_photo() -> None:
-    x = photos(1)[0]
-    assert torch.equal(noisy_views(x, "a", 3, 0.15), noisy_views(x, "a", 3, 0.15))
-    assert not torch.equal(noisy_views(x, "a", 3, 0.15), noisy_views(x, "b", 3, 0.15))
 
 
 def test_global_random_state_and_weights_stay_untouched() -> None:
@@ -252,17 +229,18 @@ def test_what_cannot_be_scored_is_said_not_nan(values: Tensor, mask: Tensor, rea
         score(values, mask)
 
 
-def test_map_with_a_single_bright_pixel_among_a_thousand_is_constant() -> None:
-    # Its 0.99-quantile is its minimum: the published formula divides by zero here.
-    strengths = torch.zeros(40, 40)
-    strengths[3, 3] = 1
-    with pytest.raises(NoScoreError, match="constant map"):
+@pytest.mark.parametrize(
+    ("strengths", "reason"),
+    [
+        (torch.full((4, 4), 3.0), "constant map"),
+        # One bright pixel of 1,600: the 0.99-quantile is the minimum, and the published formula divides by zero.
+        (torch.eye(40)[:1].T * torch.eye(40)[:1], "constant map"),
+        (torch.tensor([[1.0, math.nan]]), "not finite"),
+    ],
+)
+def test_maps_without_a_shape_are_said_not_nan(strengths: Tensor, reason: str) -> None:
+    with pytest.raises(NoScoreError, match=reason):
         normalise(strengths)
-
-
-def test_diverged_model_is_named() -> None:
-    with pytest.raises(NoScoreError, match="not finite"):
-        normalise(torch.tensor([[1.0, math.nan]]))
 
 
 def test_sizes_must_match() -> None:

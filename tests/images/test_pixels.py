@@ -29,22 +29,17 @@ def smooth(height: int, width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("size", [(300, 461), (461, 300), (256, 333), (280, 280), (57, 131), (1000, 259)])
-def test_resize_is_the_published_one(size: tuple[int, int], mode: str) -> None:
+@pytest.mark.parametrize("size", [(300, 461), (461, 300), (256, 334), (280, 280), (57, 131), (1000, 259)])
+def test_resize_and_even_crop_are_the_published_ones(size: tuple[int, int], mode: str) -> None:
     transforms = pytest.importorskip("torchvision.transforms")
     array = picture(*size, 3) if mode == "RGB" else picture(*size)
     expected = np.asarray(transforms.Resize(256)(Image.fromarray(array)))
     found = pixels.resize_short(array, 256)
     assert found.shape == expected.shape
     assert (found == expected).all()
-
-
-@pytest.mark.parametrize("size", [(256, 384), (384, 256), (256, 256)])
-def test_centre_crop_is_the_published_one(size: tuple[int, int]) -> None:
-    transforms = pytest.importorskip("torchvision.transforms")
-    array = picture(*size, 3)
-    expected = np.asarray(transforms.CenterCrop(224)(Image.fromarray(array)))
-    assert (pixels.centre_crop(array, 224) == expected).all()
+    if all(side % 2 == 0 for side in found.shape[:2]):
+        cropped = np.asarray(transforms.CenterCrop(224)(Image.fromarray(found)))
+        assert (pixels.centre_crop(found, 224) == cropped).all()
 
 
 def test_centre_crop_with_an_odd_margin_lies_up_and_left() -> None:
@@ -128,9 +123,10 @@ def test_photo_and_mask_are_cropped_alike() -> None:
     assert (cut == pixels.crop(mask, box, 24, flip)[..., None]).all()
 
 
-def encoded(array: np.ndarray, kind: str, **options: object) -> bytes:
+def encoded(picture: Image.Image | np.ndarray, kind: str = "PNG", **options: object) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(array).save(buffer, kind, **options)
+    image = Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture
+    image.save(buffer, kind, **options)
     return buffer.getvalue()
 
 
@@ -152,7 +148,7 @@ def test_scrambled_pictures_decode_or_are_named() -> None:
     generator = seeds.generator("scramble")
     for kind in ("JPEG", "PNG", "BMP", "TIFF", "GIF"):
         data = np.frombuffer(encoded(picture(20, 30, 3), kind), np.uint8)
-        for _ in range(60):
+        for _ in range(30):
             spoilt = data.copy()
             spoilt[generator.integers(0, min(len(data), 200), 5)] = generator.integers(0, 256, 5)
             try:
@@ -185,26 +181,20 @@ def test_an_unknown_format_is_told_without_the_address_of_its_bytes() -> None:
         pixels.decode(b"not a picture", "a.jpg")
 
 
-def _encoded(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
-
-
 def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
     for brightest in (4096, 20_000, 65_535):
         ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
-        seen = pixels.decode(_encoded(Image.fromarray(ramp)), "x-ray.png", "L")
+        seen = pixels.decode(encoded(ramp), "x-ray.png", "L")
         assert np.array_equal(seen, np.rint(ramp / 257).astype(np.uint8))
     black = np.zeros((8, 8), np.uint16)
-    assert pixels.decode(_encoded(Image.fromarray(black)), "black.png", "L").max() == 0
+    assert pixels.decode(encoded(black), "black.png", "L").max() == 0
 
 
 @pytest.mark.parametrize("brightest", [1, 255, 300, 4095])
 def test_fewer_bits_in_sixteen_are_refused(brightest: int) -> None:
     ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
     with pytest.raises(UserError, match=rf"'x\.png' cannot be decoded .*levels up to {brightest} alone"):
-        pixels.decode(_encoded(Image.fromarray(ramp)), "x.png")
+        pixels.decode(encoded(ramp), "x.png")
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.int32])
@@ -214,7 +204,7 @@ def test_levels_that_nobody_knows_are_refused(kind: type, white: int) -> None:
     with pytest.raises(
         UserError, match=r"'x\.tif' cannot be decoded .* of which nobody can tell which is white"
     ):
-        pixels.decode(_encoded(Image.fromarray(ramp), "TIFF"), "x.tif")
+        pixels.decode(encoded(ramp, "TIFF"), "x.tif")
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -227,7 +217,7 @@ def test_what_is_hidden_behind_transparency_does_not_come_back(mode: str) -> Non
         image = Image.fromarray(np.tile((np.arange(8) >= 4).astype(np.uint8), (8, 1)), "P")
         image.putpalette([40, 40, 40] * 2)
         image.info["transparency"] = 0
-    data = _encoded(image.convert(mode) if mode == "LA" else image)
+    data = encoded(image.convert(mode) if mode == "LA" else image)
     seen = pixels.decode(data, "cut-out.png", "L")
     assert (seen[:, :4] == 255).all()
     assert (seen[:, 4:] == 40).all()
@@ -239,7 +229,7 @@ def test_a_textual_xmp_tag_stops_no_photo() -> None:
     tags = TiffImagePlugin.ImageFileDirectory_v2()
     tags.tagtype[700] = 2
     tags[700] = "<x:xmpmeta>words</x:xmpmeta>"
-    data = _encoded(Image.fromarray(picture(8, 8, 3)), "TIFF", tiffinfo=tags)
+    data = encoded(Image.fromarray(picture(8, 8, 3)), "TIFF", tiffinfo=tags)
     assert np.array_equal(pixels.decode(data, "x.tif"), picture(8, 8, 3))
 
 
@@ -291,7 +281,7 @@ def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif
         exif[0x0112] = 6
     text.add_itxt("XML:com.adobe.xmp", XMP)
     options = {"pnginfo": text} if kind == "PNG" else {"xmp": XMP.encode()}
-    data = _encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
+    data = encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
     with pixels.open_picture(data, "x") as image:
         assert pixels.is_turned(image)
         assert pixels.is_turned_by_xmp(image) is not in_exif

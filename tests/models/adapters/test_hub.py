@@ -97,21 +97,18 @@ def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(port: int, tmp_p
     assert huggingface_hub.get_session().event_hooks == hooks
 
 
-def test_a_client_of_before_hooks_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of huggingface_hub before 1.0."""
-    monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
-    assert load_source("hers", PAGE, lambda: "loaded") == "loaded"
-
-
-def test_nothing_is_left_in_the_client_of_two_that_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_in_the_client_of_two_that_overlap(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of before hooks, as that of huggingface_hub before 1.0, is left alone."""
     client = huggingface_hub.get_session()
     before = client.event_hooks["request"]
     one, other = reached_or_offline(), reached_or_offline()
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     with ExitStack() as stack:
         one.__enter__()
         stack.enter_context(other)
         assert len(client.event_hooks["request"]) == len(before) + 2
         one.__exit__(None, None, None)
     assert client.event_hooks["request"] == before
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
+    assert load_source("hers", PAGE, lambda: "loaded") == "loaded"

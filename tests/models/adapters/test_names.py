@@ -1,14 +1,22 @@
-"""What a person types for a model, and what she says of it, is understood or told."""
+"""What a person types for a model, and what she says of it, is understood, or answered with the next thing to type."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
+from urllib.error import URLError
 
+import numpy as np
 import pytest
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options, load
+from bgbias.models.adapters._library import check_name, import_extra, load_source
+
+PAGE = "https://huggingface.co/someone/hers"
+HUB = "could not be fetched from https://huggingface.co"
 
 
 @pytest.mark.parametrize(
@@ -17,14 +25,36 @@ from bgbias.models.adapters import Options, load
         ("resnet50", "'resnet50' does not say whose model it is: timm:resnet50, torchvision:resnet50"),
         ("tim:resnet50", "no 'tim' in adapters; .*Did you mean 'timm'"),
         ("timm:", "'timm:' lacks what stands behind the colon: the name of a model of timm"),
-        (
-            "weights.pth",
-            "does not tell what network its weights are of.*--model timm:resnet50 --weights weights.pth",
-        ),
+        ("weights.pth", "does not tell what network its weights are of.*timm:resnet50 --weights weights.pth"),
         ("none/model.safetensors", "none/model.safetensors is missing"),
+        ("none.onnx", "none.onnx is missing; correct --model"),
+        ("timm:resnet5", "no model of timm 'resnet5'. Did you mean resnet50"),
+        ("timm:resnet50.a9_in1k", "no tag of resnet50 'a9_in1k'. Did you mean .*a1_in1k"),
+        ("timm:mixer_s16_224", "no weights of mixer_s16_224; name a file of them: --weights"),
+        ("timm:resnet18.a1_in1k", f"{HUB}/timm/resnet18.a1_in1k.*--weights"),
+        ("timm:hf-hub:someone/hers", f"{HUB}/someone/hers.*--weights"),
+        ("torchvision:resnet5", "no classifier of torchvision 'resnet5'. Did you mean resnet50"),
+        ("torchvision:resnet50/V1", "no weights of resnet50 'V1'.*IMAGENET1K_V1 IMAGENET1K_V2"),
+        ("torchvision:resnet18", "could not be fetched from https://download.pytorch.org.*--weights"),
+        ("open_clip:hf-hub:someone/none", f"{HUB}/someone/none.*--weights"),
+        ("open_clip:local-dir:none", "none"),
+        ("transformers:nobody/none", f"{HUB}/nobody/none.*--weights"),
+        ("transformers:./none", r"The folder ./none is missing; correct --model"),
+        ("sentence-transformers:none", f"{HUB}/sentence-transformers/none"),
+        ("sentence_transformers:./none", r"The folder ./none is missing"),
+        ("mteb:openai/clip-vit-base-patch23", "no model of MTEB .*Did you mean openai/clip-vit-base-patch32"),
+        ("mteb:intfloat/e5-small", "embeds text, no images. Those that do: python -c"),
+        ("mteb:facebook/dinov2-small", f"{HUB}/facebook/dinov2-small"),
     ],
 )
-def test_a_name_that_says_too_little_is_told_what_to_add(spec: str, said: str) -> None:
+def test_what_is_not_there_is_answered_with_what_to_type(
+    spec: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = Mock(side_effect=URLError("no route"))
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refused)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=said):
         load(spec)
 
@@ -38,23 +68,77 @@ def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
                 load(f"{kind}:x", Options(pooling="cls"))
 
 
+def embed(pictures: list[np.ndarray]) -> list[np.ndarray]:
+    return [picture.mean((0, 1)) for picture in pictures]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({"weights": Path("none.pth")}, "weights file none.pth is missing; correct --weights"),
         ({"size": 0}, "--size is 0"),
+        ({"size": 96, "resize": 90}, "give --resize 96 or more"),
         ({"mean": (0.5,)}, "--mean takes three numbers"),
         ({"mean": 0.5}, "--mean takes three numbers, one for each of R, G and B, not 0.5"),
         ({"mean": "0.5"}, "--mean takes three numbers"),
         ({"std": (0.5, 0.5, 0)}, "--std takes numbers above 0"),
         ({"pooling": "max"}, "--pooling 'max' is unknown"),
+        ({"precision": "half"}, "--precision 'half' is unknown; there are float32, bfloat16, float16"),
+        ({"precision": "bfloat16"}, "embed computes in its own precision; leave --precision bfloat16"),
+        ({"batch_size": 0}, "--batch-size is 0; it is at least 1"),
+        ({"workers": -1}, "--workers is -1; it is at least 1"),
+        ({"device": "cpu"}, "chooses its device itself"),
     ],
 )
-def test_options_are_checked_before_anything_is_loaded(options: dict[str, object], said: str) -> None:
+def test_options_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        Options(**options)  # type: ignore[arg-type]
+        load(embed, Options(**options))  # type: ignore[arg-type]
 
 
-def test_a_crop_larger_than_the_photo_is_refused() -> None:
-    with pytest.raises(UserError, match="give --resize 96 or more"):
-        load(lambda pictures: [p.mean((0, 1)) for p in pictures], Options(size=96, resize=90))
+# What libraries and the hub say when something is not there.
+
+
+def of_the_hub(kind: type[Exception]) -> Exception:
+    """An error of the hub's, as transformers hands it on: behind an OSError of its own."""
+    answer = Mock(headers={}, request=None)
+    error = OSError("We couldn't load it.\nAnd more.")
+    error.__cause__ = kind("no copy") if kind is LocalEntryNotFoundError else kind("refused", response=answer)
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "source", "said"),
+    [
+        (of_the_hub(GatedRepoError), PAGE, rf"gated: accept its terms at {PAGE}, then `hf auth login`"),
+        (
+            of_the_hub(RepositoryNotFoundError),
+            PAGE,
+            rf"not to be found at {PAGE} \(We couldn't load it\). Correct its name",
+        ),
+        (
+            of_the_hub(LocalEntryNotFoundError),
+            PAGE,
+            rf"could not be fetched from {PAGE}, and there is no copy .*Name its store",
+        ),
+        (ValueError("no zip"), "her.onnx", r"could not be loaded: no zip. Make or copy her.onnx again"),
+        (ValueError("not found"), "models:/hers@best", r"could not be loaded: not found. Name its store."),
+    ],
+)
+def test_errors_of_others_become_the_step_to_take(error: Exception, source: str, said: str) -> None:
+    with pytest.raises(UserError, match=f"^hers (is )?{said}"):
+        load_source("hers", source, Mock(side_effect=error), "Name its store.")
+
+
+def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert import_extra("math", "models").pi > 3
+    monkeypatch.setitem(__import__("sys").modules, "open_clip", None)
+    with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open-clip\]'"):
+        load("open_clip:ViT-B-32")
+
+
+def test_near_names_are_offered_whatever_their_letters_size() -> None:
+    check_name("ViT-B-32", ["ViT-B-32"], "model", "list")
+    with pytest.raises(UserError, match=r"no model 'vit-b-32'. Did you mean ViT-B-32\? All of them: list"):
+        check_name("vit-b-32", ["ViT-B-32", "RN50"], "model", "list")
+    with pytest.raises(UserError, match=r"no model 'zzz'. All of them: list"):
+        check_name("zzz", ["ViT-B-32"], "model", "list")

@@ -11,16 +11,16 @@ from textwrap import dedent
 import numpy as np
 import pytest
 import torch
+from adapter_cases import usual
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
 from PIL import Image
 from project import ROOT
 from torch import nn
-from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
+from torchvision.transforms import Compose, Normalize, Resize, ToTensor
 
-from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.images import pixels
 from bgbias.models.adapters import Options, load
+from bgbias.models.look import Look
 
 CODE = """
     import torch
@@ -45,18 +45,6 @@ CODE = """
 
     made = Encoder()
 
-    def two(pictures, labels):
-        return pictures
-
-    def nothing():
-        pass
-
-    def wrong():
-        raise KeyError("weights")
-
-    def spec():
-        return "timm:resnet18"
-
     _private = None
 """
 
@@ -78,19 +66,10 @@ def convolution() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
 
 
-USUAL = Compose(
-    [
-        Resize(256),
-        CenterCrop(224),
-        ToTensor(),
-        Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    ]
-)
-
-
 def test_a_network_sees_photos_as_usual_for_imagenet_and_its_map_is_averaged(code: Path) -> None:
     found = load(f"{code}:network", Options(device="cpu"))
-    assert_equal(ours(found), theirs(USUAL, lambda x: convolution()(x).mean((2, 3))))
+    assert_equal(ours(found), theirs(usual(224), lambda x: convolution()(x).mean((2, 3))))
+    assert found.look == Look(224, 256), "the middle of a photo is that of the study (test_look.py)"
     assert any("ImageNet defaults, because the model specifies none" in line for line in found.told)
     assert_gradients_reach_the_picture(found)
 
@@ -119,24 +98,26 @@ def test_what_nobody_specified_is_a_guess(code: Path, given: dict[str, object], 
     assert len(found.alternatives) == (3 if not given else 0), "of mean and std, where neither is known"
 
 
-def test_a_function_prepares_photos_itself_but_for_their_size(code: Path) -> None:
-    assert "give --size of its training" in load(f"{code}:colours").guesses[0]
-    assert not load(f"{code}:colours", Options(size=32)).guesses
-
-
-def test_a_function_is_given_what_is_seen_of_the_photos(code: Path) -> None:
-    found = load(f"{code}:colours", Options(size=32, resize=40))
-    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
-    assert_equal(ours(found), np.array(expected, np.float32))
-    assert found.network is None
-    assert found.dim == 3
-
-
 @pytest.mark.parametrize("name", ["Encoder", "made"])
 def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
     found = load(f"{code}:{name}", Options(size=32))
     expected = [list(Image.fromarray(found.look(p)).resize((2, 2)).tobytes()) for p in photos()]
     assert_equal(ours(found), np.array(expected, np.float32))
+
+
+def test_a_function_is_given_what_is_seen_and_prepares_it_but_for_its_size(
+    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "give --size of its training" in load(f"{code}:colours").guesses[0]
+    found = load(f"{code}:colours", Options(size=32, resize=40))
+    assert not found.guesses
+    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
+    assert_equal(ours(found), np.array(expected, np.float32))
+    with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
+        load(f"{code}:colours", Options(weights=saved(convolution(), tmp_path / "w.pth")))
+    # A module in the folder that we are in.
+    monkeypatch.chdir(code.parent)
+    assert load("mine:colours").dim == 3
 
 
 def test_a_file_is_executed_once_and_leaves_no_folder_on_the_path(code: Path) -> None:
@@ -148,11 +129,6 @@ def test_a_file_is_executed_once_and_leaves_no_folder_on_the_path(code: Path) ->
     code.write_text(code.read_text().replace("scale * picture", "picture"))
     found = load(f"{code}:colours", Options(size=32))
     assert_equal(ours(found), np.array([found.look(p).mean((0, 1)) for p in photos()], np.float32))
-
-
-def test_a_module_in_the_folder_that_we_are_in_is_found(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(code.parent)
-    assert load("mine:colours").dim == 3
 
 
 def test_objects_at_hand_are_taken_and_left_as_they_are() -> None:
@@ -176,77 +152,53 @@ def test_tokens_are_pooled_as_is_said(how: str, expected: object) -> None:
     with pytest.raises(UserError, match=r"tokens \[1, 4, 3\]. Say --pooling cls"):
         load(Tokens(), Options(size=32, device="cpu"))
     found = load(Tokens(), Options(size=32, pooling=how, device="cpu"))
-    prepare = Compose([Resize(36), CenterCrop(32), ToTensor(), USUAL.transforms[-1]])
-    assert_equal(ours(found), theirs(prepare, lambda x: expected(Tokens()(x))))  # type: ignore[operator]
+    assert_equal(ours(found), theirs(usual(32), lambda x: expected(Tokens()(x))))  # type: ignore[operator]
 
 
 def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> None:
     other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
     weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
     found = load(f"{code}:network", Options(weights=weights, size=42, device="cpu"))
-    prepare = Compose([Resize(48), CenterCrop(42), ToTensor(), USUAL.transforms[-1]])
-    assert_equal(ours(found), theirs(prepare, lambda x: other(x).mean((2, 3))))
+    assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
 
 
-def test_the_middle_of_a_photo_is_that_of_the_study(code: Path) -> None:
-    """Half an odd margin is rounded down there, and a network that sees another pixel gives other numbers."""
-    found = load(f"{code}:network", Options(size=35, device="cpu"))
-    photo = seeds.generator("odd margin").integers(0, 256, (40, 51, 3), np.uint8)
-    assert np.array_equal(found.look(photo), pixels.centre_crop(pixels.resize_short(photo, 40), 35))
-
-
-class Broken(nn.Module):
-    """A network with one of the usual faults."""
-
-    def __init__(self, fault: str) -> None:
-        super().__init__()
-        self.fault, self.norm = fault, nn.BatchNorm2d(3)
-
-    def forward(self, x: torch.Tensor) -> object:
-        wrong = {
-            "several": (x, x),
-            "nan": x.mean((2, 3)) / 0,
-            "constant": x.new_ones(len(x), 4),
-            "cube": x[..., None],
-            "text": "vectors",
-        }
-        if self.fault == "exit":
-            sys.exit(0)
-        return wrong[self.fault]
-
-
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ("several", r"several things \(0, 1\), where one tensor is expected"),
-        ("nan", "not finite"),
-        ("constant", "the same vector for different pictures"),
-        ("cube", r"\[1, 3, 32, 32, 1\], where vectors"),
-        ("text", "a str, where one tensor"),
-        ("exit", "fails on a picture of 32 x 32 pixels: SystemExit: 0"),
-        ("missing", "fails on a picture of 32 x 32 pixels: KeyError: 'missing'. .*--size"),
-    ],
-)
-def test_faults_of_networks_are_told(fault: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        load(Broken(fault), Options(size=32, device="cpu"))
-
-
-FAILING = """
+FAULTS = """
+    import sys
     from torch import nn
     from beside import narrow
 
-    class Narrow(nn.Module):
-        def __init__(self):
+    class Network(nn.Module):
+        def __init__(self, answer):
             super().__init__()
-            self.layer = nn.Linear(5, 2)
+            self.answer, self.layer = answer, nn.Linear(5, 2)
 
         def forward(self, x):
-            x = x.flatten(1)
-            return self.layer(x)
+            return self.answer(x)
 
-    def wide(pictures):
-        return narrow(pictures)
+    def several(): return Network(lambda x: (x, x))
+    def undefined(): return Network(lambda x: x.mean((2, 3)) / 0)
+    def constant(): return Network(lambda x: x.new_ones(len(x), 4))
+    def cube(): return Network(lambda x: x[..., None])
+    def text(): return Network(lambda x: "vectors")
+    def leaves(): return Network(lambda x: sys.exit(0))
+    def lacks(): return Network(lambda x: {}["missing"])
+
+    class Narrow(Network):
+        def __init__(self):
+            super().__init__(None)
+
+        def forward(self, x):
+            return self.layer(x.flatten(1))
+
+    def beside(pictures): return narrow(pictures)
+    def libraries_alone(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))
+    def of_224(): return nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
+
+    def two(pictures, labels): return pictures
+    def nothing(): pass
+    def wrong(): raise KeyError("weights")
+    def spec(): return "timm:resnet18"
+    WIDTH = 8
 """
 BESIDE = """
     import numpy as np
@@ -256,41 +208,56 @@ BESIDE = """
             [picture.reshape(7, -1) for picture in pictures]
         )
 """
+ON = "fails on a picture of 32 x 32 pixels: "
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("spec", "said"),
     [
+        ("faults.py:several", r"several things \(0, 1\), where one tensor is expected"),
+        ("faults.py:undefined", "not finite"),
+        ("faults.py:constant", "the same vector for different pictures"),
+        ("faults.py:cube", r"\[1, 3, 32, 32, 1\], where vectors"),
+        ("faults.py:text", "a str, where one tensor"),
+        ("faults.py:leaves", f"{ON}SystemExit: 0"),
+        ("faults.py:lacks", f"{ON}KeyError: 'missing'.*--size"),
+        # By the line of her own file, and not of torch's, in which it was noticed.
         (
-            "Narrow",
-            r"RuntimeError: mat1 and mat2 .* multiplied \(1x3072 and 5x2\), at hers/mine.py:12 `return self.layer\(x\)`\."
-            " If it",
+            "faults.py:Narrow",
+            r"RuntimeError: mat1 and mat2 .*x2\), at faults.py:27 `return self.layer\(x.flatten\(1\)\)`\. If it",
         ),
-        ("wide", r"ValueError: cannot reshape .*, at hers/beside.py:6 `\[picture.reshape\(7, -1\) for "),
+        (
+            "faults.py:beside",
+            r"ValueError: cannot reshape .*, at beside.py:6 `\[picture.reshape\(7, -1\) for ",
+        ),
+        ("faults.py:libraries_alone", r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"),
+        ("faults.py:of_224", r"works without --size 32, and not with it: .*mat1 and mat2"),
+        ("faults.py:two", "two wants pictures, labels. Write a function"),
+        ("faults.py:nothing", "returns nothing; it must return the model"),
+        ("faults.py:wrong", r"KeyError: 'weights', at faults.py:\d+ `def wrong\(\): raise KeyError\("),
+        ("faults.py:spec", "a str; a model is a network"),
+        ("faults.py:WIDTH", "a int; a model is a network"),
+        ("faults.py:cubes", "no function in faults.py: 'cubes'. Did you mean cube"),
+        ("faults.py", r"Say which function of faults.py makes the model: faults.py:<function>"),
+        ("fualts.py:cube", "fualts.py is missing; correct --model"),
+        ("broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
+        # A script would end the command, as if all were well.
+        ("script.py:network", r"cannot be used: SystemExit: 0, at script.py:2 `sys.exit\(0\)`"),
     ],
 )
-def test_code_that_fails_at_work_is_told_with_the_line_of_its_own_file(
-    code: Path, name: str, said: str
+def test_faults_of_code_are_reported(
+    spec: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not with one of torch's, in which it was noticed."""
-    code.write_text(dedent(FAILING))
-    (code.parent / "beside.py").write_text(dedent(BESIDE))
-    options = Options(size=32, device="cpu" if name == "Narrow" else "auto")
-    with pytest.raises(UserError, match=said):
-        load(f"{code}:{name}", options)
-
-
-def test_a_library_that_fails_alone_is_told_without_a_line() -> None:
-    with pytest.raises(UserError, match=r"RuntimeError: mat1 and mat2 [^`]*\(1x3072 and 5x2\)\. If it"):
-        load(nn.Sequential(nn.Flatten(), nn.Linear(5, 2)), Options(size=32, device="cpu"))
-
-
-def test_the_size_is_blamed_where_a_network_takes_another_one() -> None:
-    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 224 * 224, 2))
-    with pytest.raises(
-        UserError, match=r"Sequential works without --size 32, and not with it: .*mat1 and mat2"
-    ):
-        load(network, Options(size=32, device="cpu"))
+    monkeypatch.chdir(tmp_path)
+    Path("faults.py").write_text(dedent(FAULTS))
+    Path("beside.py").write_text(dedent(BESIDE))
+    Path("broken.py").write_text("x = 1\ndef network(:\n")
+    Path("script.py").write_text("import sys\nsys.exit(0)\n")
+    try:
+        with pytest.raises(UserError, match=said):
+            load(spec, Options(size=32))
+    finally:
+        sys.modules.pop("beside", None)
 
 
 def test_a_command_that_is_told_to_end_ends() -> None:
@@ -313,40 +280,6 @@ def test_a_function_that_forgot_evaluation_mode_is_told() -> None:
         load(embed, Options(size=32))
     network.eval()
     assert load(embed, Options(size=32)).dim == 8
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("hers/mine.py:colour", "no function in hers/mine.py: 'colour'. Did you mean colours"),
-        ("hers/mine.py", r"Say which function of hers/mine.py makes the model: hers/mine.py:<function>"),
-        ("hers/mien.py:network", "hers/mien.py is missing; correct --model"),
-        ("hers/mine.py:two", "two wants pictures, labels. Write a function"),
-        ("hers/mine.py:nothing", "returns nothing; it must return the model"),
-        ("hers/mine.py:wrong", r"KeyError: 'weights', at hers/mine.py:\d+ `raise KeyError\(\"weights\"\)`"),
-        ("hers/broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
-        # A script would end the command, as if all were well.
-        (
-            "hers/script.py:network",
-            r"script.py cannot be used: SystemExit: 0, at hers/script.py:2 `sys.exit\(0\)`",
-        ),
-        ("hers/mine.py:spec", "a str; a model is a network"),
-        ("hers/mine.py:WIDTH", "a int; a model is a network"),
-    ],
-)
-def test_faults_of_code_are_told(code: Path, spec: str, said: str) -> None:
-    (code.parent / "broken.py").write_text("x = 1\ndef network(:\n")
-    (code.parent / "script.py").write_text("import sys\nsys.exit(0)\n")
-    with pytest.raises(UserError, match=said):
-        load(spec)
-
-
-def test_options_that_mean_nothing_are_refused(code: Path, tmp_path: Path) -> None:
-    weights = saved(convolution(), tmp_path / "w.pth")
-    with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
-        load(f"{code}:colours", Options(weights=weights))
-    with pytest.raises(UserError, match="chooses its device itself"):
-        load(f"{code}:colours", Options(device="cpu"))
 
 
 def test_nothing_is_written_beside_her_file_and_an_edit_of_the_same_second_counts(tmp_path: Path) -> None:
@@ -377,6 +310,6 @@ def test_the_documented_network_of_another_package_embeds(tmp_path: Path) -> Non
     network = package.EfficientNet.from_pretrained(
         "efficientnet-lite0", weights_path=file.get_model_file_path()
     ).eval()
-    prepare = Compose([*USUAL.transforms[:-1], lambda x: (255 * x - 127) / 128])
+    prepare = usual(224, lambda x: (255 * x - 127) / 128)
     assert_equal(ours(found), theirs(prepare, lambda x: network.extract_features(x).mean((2, 3))), 0.02)
     assert found.dim == 1280

@@ -1,7 +1,8 @@
-"""How a model runs: so many pictures at once, fewer where memory is short, and in the precision that is chosen."""
+"""How a model runs: so many pictures at once, fewer where memory is short, each by itself, in the precision that is chosen."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,15 @@ import torch
 from brought_models import ours
 from torch import nn
 
+import bgbias
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.models.adapters import Options, load
+from bgbias.images import pixels
+from bgbias.models.adapters import Adapted, Options, load
+from tests.support import toy_folder
+
+AMONG = "another vector among the others than alone"
+TINY = Options(size=16, device="cpu")
 
 
 def views(count: int) -> np.ndarray:
@@ -57,7 +64,7 @@ def test_fewer_pictures_go_through_a_model_at_once_where_memory_is_short(
     assert small.given.count(40) == 1, "it is not tried again"
 
 
-def test_a_model_that_takes_not_even_one_picture_is_told_with_what_helps() -> None:
+def test_a_model_that_takes_not_even_one_picture_is_reported_with_what_helps() -> None:
     small = Small(2, SHORT[0])
     found = load(small, Options(size=16))
     small.most = 0
@@ -73,13 +80,6 @@ def test_another_error_is_no_matter_of_memory() -> None:
     assert found.batch.size == 64
 
 
-def test_vectors_do_not_hang_on_how_many_pictures_go_at_once() -> None:
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
-    few, many = (load(network, Options(size=35, batch_size=count, device="cpu")) for count in (2, 64))
-    np.testing.assert_allclose(ours(few), ours(many), atol=1e-6)
-
-
 def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU(), nn.Flatten(), nn.Linear(200, 8))
@@ -88,6 +88,67 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
     assert "precision: bfloat16" in rounded.told
     difference = np.abs(ours(exact) - ours(rounded)).max()
     assert 0 < difference < 0.02 * np.abs(ours(exact)).max()
+    with pytest.raises(UserError, match="--precision float16 is for GPUs"):
+        load(network, Options(size=35, device="cpu", precision="float16"))
+
+
+def test_a_model_that_was_loaded_is_taken_as_it_is() -> None:
+    found = load(Small(9, SHORT[0]), Options(size=16))
+    assert load(found) is found
+    with pytest.raises(UserError, match="Small was loaded with its options before; leave others out"):
+        load(found, Options(size=32))
+
+
+# A picture's vector is its own: models that mix the pictures of a batch are refused wherever they embed.
+
+
+class Mixing(nn.Module):
+    """Right for two pictures; of more, each gets what its neighbour should have."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        right = nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
+        return right if len(x) < 3 else right.roll(1, 0)
+
+
+def mixing(batch: list[np.ndarray]) -> np.ndarray:
+    """The same as a function."""
+    right = np.array([picture.mean((0, 1)) for picture in batch])
+    return right if len(batch) < 3 else np.roll(right, 1, 0)
+
+
+def scripted(folder: Path) -> Adapted:
+    torch.jit.save(torch.jit.script(Mixing()), folder / "mixing.pt")
+    return load(f"torchscript:{folder / 'mixing.pt'}", TINY)
+
+
+@pytest.mark.parametrize(
+    "brought", [lambda _: load(Mixing(), TINY), lambda _: load(mixing, Options(size=16)), scripted]
+)
+def test_pictures_that_are_mixed_are_refused_at_any_size(
+    brought: Callable[[Path], Adapted], tmp_path: Path
+) -> None:
+    for count in (64, 40, 3):
+        with pytest.raises(UserError, match=f"picture 1 of {count} {AMONG}"):
+            brought(tmp_path).embed(views(count))
+
+
+def test_a_last_shorter_batch_and_a_late_one_are_tried() -> None:
+    embedded = [0]
+
+    def drifting(batch: list[np.ndarray]) -> list[np.ndarray]:
+        """Something in it changes with the sixth large batch."""
+        embedded[0] += len(batch) > 4
+        return [p.mean((0, 1)) + (embedded[0] > 5 and len(batch) > 4) * 50 for p in batch]
+
+    found = load(drifting, Options(size=16))
+    for _ in range(7):
+        found.embed(views(8))
+    with pytest.raises(UserError, match=AMONG):
+        found.embed(views(8))
+    short = load(lambda b: [p.mean((0, 1)) * (1 + (len(b) == 5)) for p in b], Options(size=16))
+    short.embed(views(8))
+    with pytest.raises(UserError, match=f"of 5 {AMONG}"):
+        short.embed(views(5))
 
 
 def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> None:
@@ -99,36 +160,22 @@ def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> No
             self.share = share
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found = x.mean((2, 3))
-            return found * (1 + self.share * (len(x) > 2))
+            return x.mean((2, 3)) * (1 + self.share * (len(x) > 2))
 
     options = Options(size=16, device="cpu", precision="bfloat16")
     load(Apart(0.05), options).embed(views(8))
-    with pytest.raises(UserError, match="another vector among the others than alone"):
+    with pytest.raises(UserError, match=AMONG):
         load(Apart(0.2), options).embed(views(8))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"precision": "float16", "device": "cpu"}, "--precision float16 is for GPUs"),
-        ({"precision": "half"}, "--precision 'half' is unknown; there are float32, bfloat16, float16"),
-        ({"batch_size": 0}, "--batch-size is 0; it is at least 1"),
-        ({"workers": -1}, "--workers is -1; it is at least 1"),
-    ],
-)
-def test_what_cannot_be_is_refused(options: dict[str, object], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        load(nn.Conv2d(3, 8, 7, 7), Options(size=35, **options))  # type: ignore[arg-type]
-
-
-def test_what_torch_does_not_compute_has_its_own_precision(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Small computes in its own precision; leave --precision bfloat16"):
-        load(Small(9, SHORT[0]), Options(size=16, precision="bfloat16"))
-
-
-def test_a_model_that_was_loaded_is_taken_as_it_is() -> None:
-    found = load(Small(9, SHORT[0]), Options(size=16))
-    assert load(found) is found
-    with pytest.raises(UserError, match="Small was loaded with its options before; leave others out"):
-        load(found, Options(size=32))
+def test_audit_and_embed_refuse_a_function_that_mixes_photos(tmp_path: Path) -> None:
+    """An audit before masks are made."""
+    toy_folder.made(tmp_path)
+    (tmp_path / "others").mkdir()
+    for number, noise in enumerate(seeds.generator("others").integers(0, 256, (9, 64, 64, 3), np.uint8)):
+        (tmp_path / "others" / f"{number}.png").write_bytes(pixels.encode_png(noise))
+    known = {"masks": tmp_path / "masks", "backgrounds": tmp_path / "others"}
+    with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of"):
+        bgbias.audit(tmp_path / "photos", mixing, **known, size=64, resize=64)
+    with pytest.raises(UserError, match=f"The model gives picture 1 of 8 {AMONG}"):
+        bgbias.embed(mixing, list(views(8)))

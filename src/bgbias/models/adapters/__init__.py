@@ -110,6 +110,11 @@ class Options:
             raise UserError(f"{whose} computes in its own precision; leave --precision {self.precision} out.")
 
 
+def as_kind(adapt: Callable[[str, Options], Adapted], takes: str, **facts: Any) -> dict[str, Any]:
+    """What a kind says that shares its file with others: ``TAKES``, ``adapt``, ``facts`` and a docstring."""
+    return {"__doc__": adapt.__doc__, "TAKES": takes, "adapt": adapt, **facts}
+
+
 OPTION_NAMES = tuple(field.name for field in fields(Options))
 
 

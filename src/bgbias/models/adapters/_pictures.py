@@ -14,7 +14,7 @@ from PIL import Image
 
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, Adapted, Options
+from bgbias.models.adapters import LOOKS, Adapted, Options, as_kind
 from bgbias.models.adapters._calls import AloneCheck
 from bgbias.models.adapters._library import (
     OFFLINE_FOLDER,
@@ -183,21 +183,19 @@ def embed_whole(
     return np.concatenate(parts)
 
 
-MEMBERS: dict[str, dict[str, Any]] = {
-    "mteb": {
-        "__doc__": adapt_mteb.__doc__,
-        "OF": "mteb",
-        "TAKES": "the name of an image model in MTEB's registry",
-        "OPTIONS": LOOKS,
-        "adapt": adapt_mteb,
-        "of_object": mteb_encoder,
-    },
-    "sentence_transformers": {
-        "__doc__": adapt_sentence_transformers.__doc__,
-        "OF": "sentence_transformers",
-        "TAKES": "the name of a model on huggingface.co, or a folder",
-        "OPTIONS": frozenset(),
-        "adapt": adapt_sentence_transformers,
-        "of_object": sentence_transformer,
-    },
+MEMBERS = {
+    "mteb": as_kind(
+        adapt_mteb,
+        "the name of an image model in MTEB's registry",
+        OPTIONS=LOOKS,
+        OF="mteb",
+        of_object=mteb_encoder,
+    ),
+    "sentence_transformers": as_kind(
+        adapt_sentence_transformers,
+        "the name of a model on huggingface.co, or a folder",
+        OPTIONS=frozenset(),
+        OF="sentence_transformers",
+        of_object=sentence_transformer,
+    ),
 }

@@ -12,7 +12,7 @@ from bgbias.compute.device import threads
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, as_kind
 from bgbias.models.adapters._library import check_name, import_extra, load_graph, load_source
 from bgbias.models.adapters._network import adapt_network
 from bgbias.models.adapters._preparation import Preparation, square, usual
@@ -216,26 +216,9 @@ def _without_gradients(
     )
 
 
-MEMBERS: dict[str, dict[str, Any]] = {
-    "torchscript": {
-        "__doc__": adapt_torchscript.__doc__,
-        "TAKES": "a file of torch.jit.save",
-        "adapt": adapt_torchscript,
-    },
-    "exported": {
-        "__doc__": adapt_exported.__doc__,
-        "TAKES": "a file of torch.export.save",
-        "adapt": adapt_exported,
-    },
-    "onnx": {
-        "__doc__": adapt_onnx.__doc__,
-        "TAKES": "a file with an ONNX graph",
-        "adapt": adapt_onnx,
-    },
-    "tflite": {
-        "__doc__": adapt_tflite.__doc__,
-        "TAKES": "a file .tflite, and perhaps #<tensor>",
-        "OPTIONS": LOOKS | NORMALISES,
-        "adapt": adapt_tflite,
-    },
+MEMBERS = {
+    "torchscript": as_kind(adapt_torchscript, "a file of torch.jit.save"),
+    "exported": as_kind(adapt_exported, "a file of torch.export.save"),
+    "onnx": as_kind(adapt_onnx, "a file with an ONNX graph"),
+    "tflite": as_kind(adapt_tflite, "a file .tflite, and perhaps #<tensor>", OPTIONS=LOOKS | NORMALISES),
 }

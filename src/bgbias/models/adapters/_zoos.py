@@ -10,7 +10,7 @@ from typing import Any
 
 from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
-from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
+from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options, as_kind
 from bgbias.models.adapters._library import PAGE, check_name, import_extra, load_source, silence
 from bgbias.models.adapters._network import adapt_network, fill, guess_activation
 from bgbias.models.adapters._preparation import Preparation, apply_options, normalise_colours, square
@@ -279,23 +279,16 @@ def _prepared(
     return apply_options(Preparation(look, normalise_colours(*colours), source), options)
 
 
-MEMBERS: dict[str, dict[str, Any]] = {
-    "timm": {
-        "__doc__": adapt_timm.__doc__,
-        "OF": "timm",
-        "TAKES": "the name of a model of timm, or hf-hub:<owner>/<name>",
-        "OPTIONS": OPTIONS | {"pooling"},
-        "adapt": adapt_timm,
-        "of_object": timm_network,
-    },
-    "torchvision": {
-        "__doc__": adapt_torchvision.__doc__,
-        "TAKES": "the name of a classifier of torchvision",
-        "adapt": adapt_torchvision,
-    },
-    "open_clip": {
-        "__doc__": adapt_open_clip.__doc__,
-        "TAKES": "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>",
-        "adapt": adapt_open_clip,
-    },
+MEMBERS = {
+    "timm": as_kind(
+        adapt_timm,
+        "the name of a model of timm, or hf-hub:<owner>/<name>",
+        OPTIONS=OPTIONS | {"pooling"},
+        OF="timm",
+        of_object=timm_network,
+    ),
+    "torchvision": as_kind(adapt_torchvision, "the name of a classifier of torchvision"),
+    "open_clip": as_kind(
+        adapt_open_clip, "<model>/<pretrained tag>, hf-hub:<owner>/<name> or local-dir:<folder>"
+    ),
 }

@@ -1,0 +1,78 @@
+"""What every kind of model must do: embed photos as its own library does, and as ever, each picture by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from adapter_cases import CASES, WITHOUT_GRADIENTS, Case
+from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos
+
+from bgbias import plugins, seeds
+from bgbias.models.adapters import Adapted
+
+# A photo's unit vector along four fixed directions, when these numbers were written. Only a deliberate correction changes them.
+GOLDEN = {
+    "timm": [0.201179, 0.342065, -0.468943, -0.757038],
+    "torchvision": [2.373399, 0.200867, 0.639947, -0.135288],
+    "open_clip": [2.239553, 0.151143, 0.507192, -0.573608],
+    "clip": [-0.776218, -0.922992, 0.139292, 1.244005],
+    "vit": [-2.346408, 0.201025, 0.867211, 1.371825],
+    "convnext": [-2.105109, 0.77729, -1.055924, 0.537127],
+    "sentence_transformers": [-0.776218, -0.922991, 0.139293, 1.244005],
+    "mteb": [-0.776218, -0.922991, 0.139293, 1.244005],
+    "onnx": [-0.551536, -0.304632, -0.198543, -2.01371],
+    "torchscript": [1.156499, -0.295738, -0.464569, -1.419679],
+    "exported": [1.156499, -0.295738, -0.464569, -1.419679],
+    "mlflow": [1.156499, -0.295738, -0.464569, -1.419679],
+    "run": [-0.630187, 0.388067, -0.437306, -0.502416],
+    "network": [1.156499, -0.295738, -0.464569, -1.419679],
+    "function": [0.52075, 1.556056, 0.529493, -0.631854],
+}
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Case]:
+    library, make = CASES[request.param]
+    pytest.importorskip(library)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+        return request.param, make(tmp_path_factory.mktemp("brought"))
+
+
+def fingerprint(model: Adapted, shift: int = 0) -> np.ndarray:
+    """float64 [4] of a photo that is not square; ``shift``: columns by which it is moved."""
+    photo = np.roll(photos()[1], shift, axis=1)
+    vector = model.embed(model.look(photo)[None])[0].astype(np.float64)
+    directions: Any = seeds.generator("golden directions").normal(size=(4, model.dim))
+    return directions @ vector / np.linalg.norm(vector)
+
+
+def test_photos_are_embedded_as_the_library_does_it_and_as_ever(case: tuple[str, Case]) -> None:
+    name, brought = case
+    model = brought.model
+    together = ours(model)
+    assert_equal(together, brought.expected, brought.share)
+    assert model.dim == together.shape[1]
+    views = np.stack([model.look(photo) for photo in photos()])
+    assert_equal(np.concatenate([model.embed(view[None]) for view in views]), together)
+    if name in GOLDEN:
+        np.testing.assert_allclose(fingerprint(model), GOLDEN[name], atol=1e-4)
+        moved = np.abs(fingerprint(model, shift=1) - GOLDEN[name]).max()
+        assert moved > 1e-3 or name == "function", "one column of pixels is noticed"
+
+
+def test_gradients_reach_the_picture_where_there_are_any(case: tuple[str, Case]) -> None:
+    name, brought = case
+    if name.partition(",")[0] in WITHOUT_GRADIENTS:
+        assert brought.model.network is None
+    else:
+        assert_gradients_reach_the_picture(brought.model)
+
+
+def test_every_kind_has_a_case() -> None:
+    """But for histograms, and for phones' networks, which are not written here (test_tflite.py)."""
+    alike = {"transformers": "clip", "python": "function"}
+    kinds = set(plugins.names("adapters")) - {"reference", "tflite"}
+    assert {alike.get(kind, kind) for kind in kinds} <= CASES.keys()

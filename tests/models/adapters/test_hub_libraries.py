@@ -1,0 +1,159 @@
+"""Models of transformers, sentence-transformers and MTEB: what beside photos (test_contract.py) decides their vectors."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from adapter_cases import CPU
+from brought_models import assert_equal, ours, photos, randomised, saved
+from PIL import Image
+from small_transformers import built, clip_folder
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import Adapted, Options, load
+
+
+@pytest.fixture(autouse=True)
+def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+def saved_folder(kind: str, folder: Path, which: int = 0) -> Any:
+    network, processor = built(kind)
+    randomised(network, which).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return network
+
+
+# With and without a projection, with a pooler that was trained, and a classifier.
+@pytest.mark.parametrize("kind", ["clip", "clip_vision", "dinov2", "vit"])
+def test_an_object_and_a_files_weights_give_the_vectors_of_the_folder(kind: str, tmp_path: Path) -> None:
+    network = saved_folder(kind, tmp_path / "hers")
+    by_name = load(f"transformers:{tmp_path / 'hers'}", CPU)
+    at_hand = load(type(network).from_pretrained(tmp_path / "hers"), CPU)
+    assert at_hand.look == by_name.look
+    assert_equal(ours(at_hand), ours(by_name))
+    assert any(line.startswith("activation: ") for line in by_name.told)
+    assert ("projected" in by_name.told[1]) == (kind in ("clip", "clip_vision"))
+    # Another network's folder, from which only what it is and its preparation are read.
+    weights = saved(network, tmp_path / "w.pth", "module.", ("state_dict",))
+    saved_folder(kind, tmp_path / "other", 1)
+    (tmp_path / "other" / "model.safetensors").unlink()
+    filled = load(f"transformers:{tmp_path / 'other'}", Options(weights=weights, device="cpu"))
+    assert_equal(ours(filled), ours(by_name), 1e-2)
+    if kind == "clip":
+        unprojected = load(f"transformers:{tmp_path / 'hers'}", Options(pooling="cls", device="cpu"))
+        assert "without CLIP's projection" in unprojected.told[1]
+
+
+@pytest.fixture(scope="module")
+def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("vit")
+    saved_folder("vit", folder)
+    return folder
+
+
+@pytest.fixture
+def copied(vit: Path, tmp_path: Path) -> Path:
+    """The same, to be changed."""
+    shutil.copytree(vit, tmp_path / "vit")
+    return tmp_path / "vit"
+
+
+def tokens(model: Adapted, folder: Path, **more: bool) -> torch.Tensor:
+    from transformers import ViTModel
+
+    network = ViTModel.from_pretrained(folder, add_pooling_layer=False).eval()
+    x = torch.from_numpy(np.stack([model.look(p) for p in photos()])).permute(0, 3, 1, 2) / 127.5 - 1
+    with torch.no_grad():
+        return network(pixel_values=x, **more).last_hidden_state
+
+
+def test_pooling_and_size_can_be_chosen(vit: Path) -> None:
+    mean = load(f"transformers:{vit}", Options(pooling="mean", device="cpu"))
+    assert_equal(ours(mean), tokens(mean, vit).mean(1).numpy())
+    larger = load(f"transformers:{vit}", Options(size=48, device="cpu"))
+    assert larger.look.size == 48
+    assert_equal(ours(larger), tokens(larger, vit, interpolate_pos_encoding=True)[:, 0].numpy())
+
+
+def test_a_folder_without_a_processor_says_what_was_assumed(copied: Path) -> None:
+    (copied / "preprocessor_config.json").unlink()
+    found = load(f"transformers:{copied}", CPU)
+    assert found.look.size == 32
+    assert "ImageNet defaults, because the model specifies none" in found.told[0]
+    assert "give --mean, --std of its training" in found.guesses[0]
+
+
+def test_a_processor_that_does_more_than_a_look_is_refused(copied: Path) -> None:
+    from transformers import EfficientNetImageProcessor, ViltImageProcessor
+
+    EfficientNetImageProcessor(size={"height": 32, "width": 32}, include_top=True).save_pretrained(copied)
+    with pytest.raises(UserError, match="does more to photos than both sides 32"):
+        load(f"transformers:{copied}", CPU)
+    ViltImageProcessor(size={"shortest_edge": 32}).save_pretrained(copied)
+    with pytest.raises(UserError, match="photos of any shape"):
+        load(f"transformers:{copied}", CPU)
+
+
+def test_a_checkpoint_of_another_network_is_refused(copied: Path) -> None:
+    config = (copied / "config.json").read_text()
+    (copied / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    with pytest.raises(UserError, match=r"lacks 16 of its network's tensors .*, which would be random"):
+        load(f"transformers:{copied}", CPU)
+
+
+# sentence-transformers and MTEB.
+
+
+def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
+    """The processor would enlarge and crop it once more; to its owner it is as it was."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import BoW
+
+    model = SentenceTransformer(str(clip_folder(tmp_path)), device="cpu")
+    found = load(model)
+    views = [Image.fromarray(found.look(photo)) for photo in photos()]
+    processor = model[0].processor.image_processor
+    again = model[0].model.get_image_features(
+        processor(views, do_resize=False, do_center_crop=False, return_tensors="pt")["pixel_values"]
+    )
+    assert_equal(ours(found), again.pooler_output.detach().numpy())
+    assert processor.do_resize
+    assert processor.do_center_crop
+    with pytest.raises(UserError, match="embeds text, no images; choose another one"):
+        load(SentenceTransformer(modules=[BoW(["mug", "house"])]), CPU)
+
+
+def test_an_encoder_is_found_by_its_name_in_mtebs_registry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mteb.models.model_implementations.clip_models import CLIPModel
+
+    model = CLIPModel(str(clip_folder(tmp_path)), revision=None, device="cpu")
+    monkeypatch.setattr("mteb.get_model", lambda name, device: model)
+    found = load("mteb:openai/clip-vit-base-patch32", CPU)
+    assert np.array_equal(ours(found), ours(load(model)))
+    assert (found.look.size, found.look.resize) == (32, 36)
+
+
+class Colours:
+    """An encoder of somebody's own, by MTEB's protocol alone."""
+
+    def encode(
+        self, inputs: Any, *, task_metadata: Any, hf_split: str, hf_subset: str, **more: Any
+    ) -> np.ndarray:
+        assert task_metadata.modalities == ["image"]
+        assert "image" in inputs.dataset.features
+        return np.array([np.asarray(p).mean((0, 1)) for batch in inputs for p in batch["image"]])
+
+
+def test_an_encoder_by_the_protocol_is_taken_at_hand() -> None:
+    found = load(Colours(), Options(size=32, resize=40))
+    expected = [found.look(photo).mean((0, 1)) for photo in photos()]
+    assert_equal(ours(found), np.array(expected, np.float32))

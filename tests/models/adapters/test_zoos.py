@@ -1,0 +1,198 @@
+"""Networks of timm, torchvision and OpenCLIP: what beside photos (test_contract.py) decides their vectors, and is reported."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import timm
+import torch
+from adapter_cases import CPU, TOWER, encode_by_open_clip
+from brought_models import assert_equal, ours, randomised, saved
+from torchvision import models
+
+from bgbias.errors import UserError
+from bgbias.models.adapters import Options, load
+
+
+def by(weights: Path, **options: Any) -> Options:
+    return Options(weights=weights, device="cpu", **options)
+
+
+# timm and torchvision.
+
+
+def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path) -> None:
+    network = randomised(timm.create_model("test_vit.r160_in1k"))
+    network.train()
+    found = load(network, CPU)
+    by_name = load("timm:test_vit.r160_in1k", by(saved(network, tmp_path / "w.pth")))
+    assert_equal(ours(found), ours(by_name))
+    assert found.look == by_name.look
+    assert not found.guesses, "timm specifies everything"
+    assert network.training, "the network that was handed over is as it was"
+    assert network.get_classifier().out_features == 1000
+
+
+def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
+    network = randomised(timm.create_model("vit_xsmall_patch16_clip_224", num_classes=512))
+    weights = saved(network, tmp_path / "w.pth")
+    found = load("timm:vit_xsmall_patch16_clip_224.tinyclip_yfcc15m", by(weights))
+    assert found.dim == network.num_features
+    assert any("projection: left out; " in line and "open_clip:<model>/<tag>" in line for line in found.told)
+    assert "activation: GELU" in found.told
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "typed"),
+    [
+        ("levit_128s", {"size": 256}, "--size 256"),
+        ("test_vit.r160_in1k", {"size": 4}, "--size 4"),
+        ("test_resnet.r160_in1k", {"pooling": "cls"}, "--pooling cls"),
+        ("test_resnet.r160_in1k", {"pooling": "cls", "size": 96}, "--pooling cls"),
+    ],
+)
+def test_an_option_that_a_network_cannot_follow_is_blamed_and_not_its_weights(
+    name: str, option: dict[str, Any], typed: str, tmp_path: Path
+) -> None:
+    weights = saved(randomised(timm.create_model(name)), tmp_path / "w.pth")
+    with pytest.raises(UserError, match=f"^timm:{name} works without {typed}, and not with it") as told:
+        load(f"timm:{name}", by(weights, **option))
+    assert "Name the right file" not in str(told.value)
+
+
+def test_wrong_weights_are_blamed_whatever_the_options(tmp_path: Path) -> None:
+    weights = saved(timm.create_model("test_resnet.r160_in1k"), tmp_path / "w.pth")
+    with pytest.raises(UserError, match=r"does not hold weights of timm:test_vit.r160_in1k"):
+        load("timm:test_vit.r160_in1k", Options(weights=weights, size=96))
+
+
+def test_one_of_several_weights_brings_its_own_preparation(tmp_path: Path) -> None:
+    weights = saved(randomised(models.mobilenet_v2()), tmp_path / "w.pth")
+    newer, older = (
+        load(f"torchvision:{name}", by(weights)) for name in ("mobilenet_v2", "mobilenet_v2/IMAGENET1K_V1")
+    )
+    assert (newer.look.resize, older.look.resize) == (232, 256)
+    assert any("IMAGENET1K_V1" in line for line in older.told)
+
+
+def test_a_network_without_a_linear_layer_is_reported(tmp_path: Path) -> None:
+    weights = saved(models.squeezenet1_1(), tmp_path / "w.pth")
+    with pytest.raises(UserError, match="ends in no linear layer"):
+        load("torchvision:squeezenet1_1", Options(weights=weights))
+
+
+# OpenCLIP.
+
+COLOURS = {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}
+
+
+@pytest.fixture
+def open_clip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The library with a small model, which has two tags: one was trained with QuickGELU, one with other colours and squashed
+    photos.
+    """
+    library = importlib.import_module("open_clip")
+    from open_clip import factory, pretrained
+
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "Small-8.json").write_text(json.dumps(TOWER))
+    (tmp_path / "configs" / "Small-8-quickgelu.json").write_text(json.dumps({**TOWER, "quick_gelu": True}))
+    before = list(factory._MODEL_CONFIG_PATHS)
+    library.add_model_config(tmp_path / "configs")
+    squashed = {"hf_hub": "someone/squashed/", "resize_mode": "squash", "interpolation": "bilinear"}
+    quick = {"url": "https://example.org/quick.pt", "quick_gelu": True}
+    for name in ("Small-8", "Small-8-quickgelu"):
+        tags = {"quick": quick, "squashed": squashed | COLOURS}
+        monkeypatch.setitem(pretrained._PRETRAINED, name, tags)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    yield library
+    factory._MODEL_CONFIG_PATHS[:] = before
+    factory._MODEL_CONFIGS.clear()
+    factory._rescan_model_configs()
+
+
+@pytest.fixture
+def tower(open_clip: Any, tmp_path: Path) -> tuple[Any, Path]:
+    """The small model, and a checkpoint of it as trainings wrap it."""
+    network = randomised(open_clip.create_model("Small-8"))
+    return network, saved(network, tmp_path / "w.pt", "module.", ("state_dict",))
+
+
+def test_a_tag_brings_its_preparation_and_its_activation(open_clip: Any, tower: tuple[Any, Path]) -> None:
+    network, weights = tower
+    squashed = load("open_clip:Small-8/squashed", by(weights))
+    expected = encode_by_open_clip(network, resize_mode="squash", interpolation="bilinear", **COLOURS)
+    assert_equal(ours(squashed), expected)
+    quick = load("open_clip:Small-8/quick", by(weights))
+    other = open_clip.create_model("Small-8-quickgelu")
+    other.load_state_dict(network.state_dict())
+    assert_equal(ours(quick), encode_by_open_clip(other.eval()))
+    assert "activation: QuickGELU, as 'quick' was trained" in quick.told
+    embedding = "encode_image(), the features that are compared with texts (tok pooling, projected)"
+    assert embedding in quick.told[1]
+    assert any("tensors of the file are not used" in line for line in quick.told), "those of the text tower"
+    with pytest.raises(UserError, match="trained without QuickGELU; name open_clip:Small-8/squashed"):
+        load("open_clip:Small-8-quickgelu/squashed", Options(weights=weights))
+
+
+def test_an_activation_that_weights_do_not_tell_is_a_guess(tower: tuple[Any, Path]) -> None:
+    network, weights = tower
+    found = load("open_clip:Small-8", by(weights))
+    assert_equal(ours(found), encode_by_open_clip(network))
+    assert "activation: GELU" in found.told
+    (guess,) = found.guesses
+    assert "w.pt does not tell its activation" in guess
+    assert "open_clip:Small-8-quickgelu computes that" in guess
+    for known in ("Small-8/squashed", "Small-8-quickgelu"):
+        assert not load(f"open_clip:{known}", by(weights)).guesses
+
+
+def test_weights_that_are_known_to_want_quickgelu_are_not_computed_with_gelu(
+    open_clip: Any, tmp_path: Path
+) -> None:
+    """By OpenAI's entries, which only their files have, by the file's name, or by timm's own page of published ones."""
+    entries = ("input_resolution", "context_length", "vocab_size")
+    theirs, named = tmp_path / "w.pt", tmp_path / "small-quickgelu-laion.pt"
+    torch.save({name: torch.tensor(1) for name in entries}, theirs)
+    torch.save({"visual.proj": torch.tensor(1)}, named)
+    for weights, why in ((theirs, "one of OpenAI's files"), (named, "its name says it")):
+        with pytest.raises(UserError, match=f"QuickGELU .*{why}.*name open_clip:Small-8-quickgelu"):
+            load("open_clip:Small-8", Options(weights=weights))
+        with pytest.raises(UserError, match="name timm:vit_base_patch32_clip_quickgelu_224"):
+            load("timm:vit_base_patch32_clip_224", Options(weights=weights))
+    with pytest.raises(UserError, match=r"name timm:vit_base_patch32_clip_quickgelu_224.openai"):
+        load("timm:vit_base_patch32_clip_224.openai")
+
+
+def test_positions_of_another_size_are_resampled(open_clip: Any, tower: tuple[Any, Path]) -> None:
+    weights = tower[1]
+    found = load("open_clip:Small-8", by(weights, size=48))
+    larger = open_clip.create_model("Small-8", str(weights), force_image_size=48).eval()
+    assert_equal(ours(found), encode_by_open_clip(larger))
+
+
+def test_a_photo_has_one_vector_whatever_else_the_tower_gives(open_clip: Any) -> None:
+    """CoCa's gives its tokens, too."""
+    assert torch.is_tensor(open_clip.create_model("Small-8").visual(torch.zeros(1, 3, 32, 32)))
+
+
+@pytest.mark.parametrize(
+    ("which", "said"),
+    [
+        ("Small-9/quick", "no model of OpenCLIP 'Small-9'. Did you mean Small-8"),
+        ("Small-8/quik", "no pretrained tag of Small-8 'quik'. Did you mean quick"),
+        (
+            "Small-8",
+            r"does not say which weights: open_clip:Small-8/<tag> of (quick squashed|squashed quick)",
+        ),
+        ("Small-8/squashed", r"could not be fetched from https://huggingface.co/someone/squashed.*--weights"),
+    ],
+)
+def test_what_open_clip_does_not_have_is_reported(open_clip: Any, which: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        load(f"open_clip:{which}")
