@@ -20,7 +20,7 @@ from bgbias.errors import UserError
 from bgbias.evaluation import cure_eval, embeddings
 from bgbias.evaluation.conditions import random_background
 from bgbias.evaluation.cures import _projected as erasure
-from bgbias.evaluation.cures._beside import Joined
+from bgbias.evaluation.cures._pictures import Joined
 from bgbias.evaluation.masked_photos import masked_views, views_of
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours

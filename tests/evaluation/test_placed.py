@@ -11,7 +11,7 @@ from scipy.ndimage import center_of_mass
 
 from bgbias import plugins, seeds
 from bgbias.evaluation import scores
-from bgbias.evaluation.conditions import View, moved, scaled
+from bgbias.evaluation.conditions import View, _placed
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
 
@@ -60,35 +60,35 @@ def seen(picture: np.ndarray) -> np.ndarray:
 
 def test_an_object_is_moved_as_a_whole_to_any_place_that_the_frame_has() -> None:
     own = photo(box(*WITHIN))
-    shifts = {moved.shift(own, draw) for draw in range(2000)}
+    shifts = {_placed.shift(own, draw) for draw in range(2000)}
     # 28 columns and 14 rows wide, at column 12 and row 20.
     assert {right for right, _ in shifts} == set(range(-12, SIDE - 40 + 1))
     assert {down for _, down in shifts} == set(range(-20, SIDE - 34 + 1))
     for draw in DRAWS:
-        right, down = moved.shift(own, draw)
+        right, down = _placed.shift(own, draw)
         expected = own.surroundings.copy()
         expected[20 + down : 34 + down, 12 + right : 40 + right] = own.view[20:34, 12:40]
-        np.testing.assert_array_equal(moved.view(own, draw), expected)
+        np.testing.assert_array_equal(_placed.view_moved(own, draw), expected)
 
 
 def test_one_that_the_frame_cuts_off_stays_at_that_edge() -> None:
-    shifts = [moved.shift(photo(box(*AT_THE_LEFT)), draw) for draw in DRAWS]
+    shifts = [_placed.shift(photo(box(*AT_THE_LEFT)), draw) for draw in DRAWS]
     assert {right for right, _ in shifts} == {0}
     assert len({down for _, down in shifts}) > 1
     for mask in (box(*EVERYWHERE), box(0, 0, 0, 0)):
         filling = photo(mask)
-        assert moved.shift(filling, 0) == (0, 0)
+        assert _placed.shift(filling, 0) == (0, 0)
         own = plugins.load("conditions", "own_inpainted").view(filling, 0)
-        np.testing.assert_array_equal(moved.view(filling, 0), own)
+        np.testing.assert_array_equal(_placed.view_moved(filling, 0), own)
 
 
 def test_an_object_is_scaled_about_its_centroid_and_stays_in_the_frame() -> None:
     triangle = np.tril(box(*WITHIN), -8)
     own = photo(triangle)
     before, area = center_of_mass(triangle), (triangle > 0).sum()
-    factors = [scaled.factor(own, draw) for draw in DRAWS]
+    factors = [_placed.factor(own, draw) for draw in DRAWS]
     for draw, factor in enumerate(factors):
-        after = seen(scaled.view(own, draw))
+        after = seen(_placed.view_scaled(own, draw))
         assert np.abs(np.subtract(center_of_mass(after), before)).max() < 1
         assert math.sqrt(after.sum() / area) == pytest.approx(factor, abs=0.06)
     assert min(factors) < 0.8 < 1.2 < max(factors)
@@ -111,7 +111,7 @@ def test_factors_are_log_uniform_as_far_as_the_frame_allows(
     corners: tuple[int, int, int, int], least: float, most: float
 ) -> None:
     own = photo(box(*corners))
-    logs = np.log([scaled.factor(own, draw) for draw in range(400)])
+    logs = np.log([_placed.factor(own, draw) for draw in range(400)])
     expected = np.quantile(logs, [0, 0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(expected, np.linspace(math.log(least), math.log(most), 5), atol=0.08)
     assert logs.min() >= math.log(least) - 1e-9
@@ -123,7 +123,7 @@ def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
         own = photo(box(*corners))
         edges = [(slice(None), 0), (slice(None), -1), (0,), (-1,)]
         for draw in DRAWS:
-            before, after = seen(own.view), seen(scaled.view(own, draw))
+            before, after = seen(own.view), seen(_placed.view_scaled(own, draw))
             for edge in edges:
                 assert after[edge].any() == before[edge].any()
 
