@@ -147,7 +147,7 @@ def of_a_model(kept, noise, sees, rng):
     return replace(kept, views=views, donors=donors)
 
 
-@pytest.mark.parametrize("sizes", [[[12, 4]] * 14, [[6, 12, 4]] * 8], ids=["two places", "three places"])
+@pytest.mark.parametrize("sizes", [[[12, 4]] * 14, [[6, 12, 4]] * 16], ids=["two places", "three places"])
 def test_places_of_unequal_size_and_difficulty_count_alike(sizes):
     """Many photos at a clear place and few at a blurred one: a mean over queries would speak of one direction alone."""
     model = ("photos", "model", "none", "pretrained")

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from in_memory import Pictures, table
+from in_memory import split
+from rankings import embedded
 from scipy.ndimage import center_of_mass
 
 from bgbias import plugins, seeds
@@ -33,24 +34,19 @@ def box(top: int, bottom: int, left: int, right: int) -> np.ndarray:
     return mask
 
 
-def split(masks: list[np.ndarray], colours: list[int], labels: list[int]) -> EvaluationPhotos:
+def photos(masks: list[np.ndarray], colours: list[int], labels: list[int]) -> EvaluationPhotos:
     """Objects of these reds on a blue gradient, which lies behind them as well."""
     behind = np.zeros((SIDE, SIDE, 3), np.uint8)
     behind[..., 2] = np.arange(SIDE)
-    ids = [f"{n}" for n in range(len(labels))]
     shown = [
         np.where(mask[..., None] > 0, np.uint8([colour, 0, 0]), behind)
         for mask, colour in zip(masks, colours, strict=True)
     ]
-    photos, of_masks, filled = (
-        Pictures(dict(zip(ids, pictures, strict=True))) for pictures in (shown, masks, [behind] * len(ids))
-    )
-    rows = table(dict(zip(ids, labels, strict=True)))
-    return EvaluationPhotos(rows, photos, SIDE, of_masks, frozenset(ids), inpainted=filled)
+    return split(shown, labels, SIDE, masks, filled=[behind] * len(shown))
 
 
 def photo(mask: np.ndarray) -> Photo:
-    return split([mask], [255], [0]).photo(0)
+    return photos([mask], [255], [0]).photo(0)
 
 
 def seen(picture: np.ndarray) -> np.ndarray:
@@ -132,14 +128,14 @@ def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
 def test_draws_are_of_names_alone(condition: str) -> None:
     """The same at another input size and in another split: shares of the frame, not pixels."""
     module = plugins.load("conditions", condition)
-    one, other = (split([box(*WITHIN)] * 2, reds, [0, 1]) for reds in ([255, 255], [255, 130]))
+    one, other = (photos([box(*WITHIN)] * 2, reds, [0, 1]) for reds in ([255, 255], [255, 130]))
     shown = [module.view(one.photo(0), draw) for draw in DRAWS]
     assert all(np.array_equal(a, module.view(other.photo(0), d)) for d, a in zip(DRAWS, shown, strict=True))
     assert len({picture.tobytes() for picture in shown}) > len(DRAWS) / 2
     assert any(not np.array_equal(a, module.view(one.photo(1), d)) for d, a in zip(DRAWS, shown, strict=True))
 
 
-def embeddings(photos: EvaluationPhotos, views: list[View], reads: str) -> Embeddings:
+def embeddings(shown_photos: EvaluationPhotos, views: list[View], reads: str) -> Embeddings:
     """Of a model that reads the object's place, its area or its colour, and nothing else."""
 
     def look(picture: np.ndarray) -> np.ndarray:
@@ -152,11 +148,10 @@ def embeddings(photos: EvaluationPhotos, views: list[View], reads: str) -> Embed
         }[reads]()
         return np.array([math.cos(math.pi * angle), math.sin(math.pi * angle)], np.float32)
 
-    shown = [look(picture) for picture in photos.views(views)]
-    by_photo = np.array(shown).reshape(len(photos.table), len(views), 2)
+    shown = [look(picture) for picture in shown_photos.views(views)]
+    by_photo = np.array(shown).reshape(len(shown_photos.table), len(views), 2)
     of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
-    labels = photos.table.labels
-    return Embeddings(photos.table.ids, labels, np.ones(len(labels), bool), of_views)
+    return embedded(shown_photos.table.labels, of_views)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +168,9 @@ def test_a_model_loses_by_what_it_reads(reads: str, loses_by: str) -> None:
             masks.append(box(top + 6 - half, top + 6 + half, left + 6 - half, left + 6 + half))
             colours.append(100 + 40 * label + int(chance.integers(-4, 5)))
             labels.append(label)
-    photos = split(masks, colours, labels)
+    shown = photos(masks, colours, labels)
     views = [("clean", 0), ("own_inpainted", 0), *((c, d) for c in ("moved", "scaled") for d in range(4))]
-    queries = scores.score_queries(embeddings(photos, views, reads), {})
+    queries = scores.score_queries(embeddings(shown, views, reads), {})
     for setting in ("symmetric", "query"):
         found = queries[queries["setting"] == setting].groupby("condition")["map_at_r"].mean()
         assert found["own_inpainted"] == 1
