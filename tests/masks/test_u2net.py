@@ -17,7 +17,7 @@ from bgbias.errors import UserError
 from bgbias.masks import quality, saliency
 from bgbias.masks.u2net import U2Net, u2net, u2netp
 
-SIZE = 64
+SIZE = 48
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +73,10 @@ def test_full_net_has_the_published_names_and_shapes() -> None:
     assert len(shapes) == 112 * 7 + 7 * 2
 
 
-@pytest.mark.parametrize("size", [(64, 64), (75, 97)])
-def test_seven_outputs_of_the_inputs_size(net: U2Net, size: tuple[int, int]) -> None:
+def test_seven_outputs_of_the_inputs_size(net: U2Net) -> None:
     with torch.inference_mode():
-        outputs = net(torch.zeros(2, 3, *size))
-    assert [tuple(o.shape) for o in outputs] == [(2, 1, *size)] * 7
+        outputs = net(torch.zeros(2, 3, 43, 57))
+    assert [tuple(o.shape) for o in outputs] == [(2, 1, 43, 57)] * 7
 
 
 def test_deep_supervision_reaches_every_parameter(net: U2Net) -> None:
@@ -123,8 +122,8 @@ def test_a_mask_is_the_stretched_fused_output_and_confidence_its_maximum(net: U2
 
 
 def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: Path) -> None:
-    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(64, 64, 3), photo(33, 33, 4), photo(1, 7, 5)]
-    together = masker(weights, batch_size=4)(photos)
+    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(33, 33, 4), photo(1, 7, 5)]
+    together = masker(weights, batch_size=3)(photos)
     alone = [masker(weights, batch_size=1)([p])[0] for p in photos]
     assert [m.alpha.shape for m in together] == [p.shape[:2] for p in photos]
     for a, b in zip(together, alone, strict=True):
@@ -132,10 +131,10 @@ def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: P
         np.testing.assert_array_equal(a.alpha, b.alpha)
 
 
-@pytest.mark.parametrize("count", [0, 1, 7])
+@pytest.mark.parametrize("count", [0, 1, 4])
 def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -> None:
     """As with a GPU: Pillow in threads, batches ahead of the network."""
-    made = masker(weights, batch_size=3)
+    made = masker(weights, batch_size=2)
     photos = [photo(40 + n, 90, n) for n in range(count)]
     expected = made(photos)
     made._overlapped = True
@@ -161,10 +160,6 @@ def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> 
     constant = saliency.mask_from(np.full((32, 32), 0.25, np.float32), 20, 30)
     assert not constant.alpha.any()
     assert constant.confidence == 0.25
-
-
-def test_no_photos_give_no_masks(weights: Path) -> None:
-    assert masker(weights)([]) == []
 
 
 def test_official_checkpoints_and_half_precision_load(net: U2Net, tmp_path: Path) -> None:
@@ -221,21 +216,15 @@ def test_shared_onnx_and_safetensors_are_the_same_net(shared_data: Path) -> None
         torch.testing.assert_close(second[name], tensor, atol=0, rtol=0, msg=name)
 
 
-def test_device_in_use_is_reported(weights: Path) -> None:
+def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert masker(weights).device == torch.device("cpu")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path) -> None:
-    module = plugins.load("maskers", "u2netp")
-    with pytest.raises(UserError, match="torch sees no GPU here; use --device cpu"):
-        module.build(module.Params(weights=str(weights)), "cuda")
-
-
-def test_unknown_devices_are_refused(weights: Path) -> None:
-    module = plugins.load("maskers", "u2netp")
-    with pytest.raises(UserError, match="--device gpu is unknown"):
-        module.build(module.Params(weights=str(weights)), "gpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device, words in (
+        ("cuda", "torch sees no GPU here; use --device cpu"),
+        ("gpu", "--device gpu is unknown"),
+    ):
+        with pytest.raises(UserError, match=words):
+            masker(weights, device)
 
 
 def test_weights_that_cannot_be_used_are_named(net: U2Net, tmp_path: Path) -> None:
@@ -261,27 +250,6 @@ def test_weights_that_cannot_be_used_are_named(net: U2Net, tmp_path: Path) -> No
     assert "[64, 3, 3, 3]" not in refusal(tmp_path / "small.pth", u2net)
     torch.save([1, 2], tmp_path / "list.pth")
     assert "a list, not a state dict" in refusal(tmp_path / "list.pth")
-
-
-def test_masker_without_weights_names_the_key() -> None:
-    module = plugins.load("maskers", "u2net")
-    with pytest.raises(UserError, match=r"'u2net' has no weights.*params\.yaml"):
-        module.build(module.Params(), "cpu")
-
-
-def test_networks_predict_and_given_masks_are_read() -> None:
-    predicts = {name: plugins.load("maskers", name).PREDICTS for name in plugins.names("maskers")}
-    given = {name for name, alone in predicts.items() if not alone}
-    assert given == {"ground_truth", "files"}
-    assert predicts.keys() - given >= {
-        "u2net",
-        "u2netp",
-        "isnet",
-        "birefnet",
-        "birefnet_lite",
-        "onnx",
-        "grabcut",
-    }
 
 
 # IoU and coverage of an independent run of the same weights in ONNX, threshold 128, mean of ten photos each.
