@@ -61,11 +61,11 @@ def test_no_foreground_is_seen_where_there_is_none(mask: Mask) -> None:
 
 @pytest.fixture
 def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A folder with red squares on black and with black alone, whose foreground is what is red."""
+    """A folder with red squares on blue and with blue alone, whose foreground is what is red."""
     (tmp_path / "photos").mkdir()
     for names, level in ((OBJECTS, 255), (SCENES, 0)):
-        for name in names:
-            picture = np.zeros((40, 40, 3), np.uint8)
+        for number, name in enumerate(names):
+            picture = np.full((40, 40, 3), (0, 0, 40 * number), np.uint8)
             picture[10:30, 10:30, 0] = level
             (tmp_path / "photos" / name).write_bytes(pixels.encode_png(picture))
     made = described(tmp_path)
