@@ -21,7 +21,6 @@ from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.masks import cross_validation, saliency, training
-from bgbias.masks import pairs as mask_pairs
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.training import Recipe, TunedNet
 from bgbias.masks.u2net import U2Net, u2netp
@@ -56,47 +55,6 @@ def drawn(folder: Path, pairs: list[MaskPair]) -> Path:
         (place / f"{pair.name}_image.png").write_bytes(pixels.encode_png(pair.photo))
         (place / f"{pair.name}_mask.png").write_bytes(pixels.encode_png(pair.mask))
     return folder
-
-
-def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path, pairs: list[MaskPair]) -> None:
-    folder = drawn(tmp_path / "drawn", pairs)
-    (folder / "odd" / "0_rembg.png").write_bytes(pixels.encode_png(pairs[0].mask))  # neither photo nor mask
-    rows = [(f"{p.group}/{p.name}_image.png", f"{p.group}/{p.name}_mask.png", p.group) for p in pairs]
-    pd.DataFrame(rows, columns=["image", "mask", "group"]).to_csv(folder / "pairs.csv", index=False)
-    for place in (folder, folder / "pairs.csv"):
-        found = mask_pairs.read_pairs(place)
-        assert [p.group for p in found] == ["even"] * 3 + ["odd"] * 3
-        for pair, expected in zip(found, pairs[1::2] + pairs[::2], strict=True):
-            np.testing.assert_array_equal(pair.photo, expected.photo)
-            np.testing.assert_array_equal(pair.mask, expected.mask)
-
-
-def test_pairs_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    white = pixels.encode_png(np.full((4, 6), 255, np.uint8))
-    (tmp_path / "7.jpg").write_bytes(white)
-
-    def refusal(place: Path = tmp_path) -> str:
-        with pytest.raises(UserError) as caught:
-            mask_pairs.read_pairs(place)
-        return str(caught.value)
-
-    assert "7.jpg has no mask; draw 7_mask.png" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(pixels.encode_png(np.full((4, 5), 255, np.uint8)))
-    assert "7_mask.png is 5x4 pixels, its photo 7.jpg 6x4" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(pixels.encode_png(np.zeros((4, 6), np.uint8)))
-    assert "7_mask.png shows no object" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(white)
-    (tmp_path / "8_mask.png").write_bytes(white)
-    assert "8_mask.png has no photo" in refusal()
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "empty holds no photo with a mask; name them like this" in refusal(empty)
-    assert "There is no folder or table" in refusal(tmp_path / "absent")
-    table = tmp_path / "pairs.csv"
-    table.write_text("image,truth\n7.jpg,7_mask.png\n")
-    assert "no column 'mask'" in refusal(table)
-    table.write_text("image,mask\n7.jpg,7_mask.png\n9.jpg,7_mask.png\n")
-    assert "line 3: no file '9.jpg' (image)" in refusal(table)
 
 
 def test_photo_and_mask_are_cropped_and_mirrored_together(pairs: list[MaskPair]) -> None:
