@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +258,7 @@ def test_commands_leave_a_good_masker_alone(
     words = ["train-masker", str(folder), "--start", str(TOY), "--device", "cpu", *sizes]
     out = tmp_path / "mine.safetensors"
     out.write_bytes(b"an earlier command's")
-    batches = training.batches
-    monkeypatch.setattr(training, "batches", lambda some, r: batches(some, replace(r, batch_size=1)))
+    monkeypatch.setattr(training, "Recipe", partial(Recipe, batch_size=1, blends=(1.0,)))
     judge, judged = cross_validation.cross_validate, list[cross_validation.Judgement]()
 
     def judge_and_keep(*args: Any, **options: Any) -> cross_validation.Judgement:
