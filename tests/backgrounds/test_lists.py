@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_study import described, load
+from small_study import POOLS, described, load
 
 from bgbias.backgrounds import pools
 from bgbias.engine.records import read as read_record
@@ -64,17 +64,18 @@ def raw(tmp_path: Path, host: str) -> dict[str, Any]:
     return made
 
 
+def serve(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / "served" / name).write_bytes((folder / "test" / name).read_bytes())
+
+
 def test_copies_are_taken_and_the_rest_is_fetched(tmp_path: Path, raw: dict[str, Any]) -> None:
-    for photo in (tmp_path / "test").iterdir():
-        (tmp_path / "served" / photo.name).write_bytes(photo.read_bytes())
+    serve(tmp_path, *(f"test{n}.png" for n in range(4)))
     study = load(tmp_path, raw)
     gather.gather(study, "noise")
     backgrounds.backgrounds(study, "noise")
-    for role, names in {
-        "train": [f"train{n}.png" for n in range(5)],
-        "val": [f"val{n}.png" for n in range(3)],
-        "test": [f"test{n}.png" for n in range(4)],
-    }.items():
+    for role, count in POOLS.items():
+        names = [f"{role}{n}.png" for n in range(count)]
         store = ImageStore(study.files.at(f"{role}_pool", pool="noise"))
         assert store.ids == names
         assert [store.read(n) for n in names] == [(tmp_path / role / n).read_bytes() for n in names]
@@ -85,8 +86,7 @@ def test_copies_are_taken_and_the_rest_is_fetched(tmp_path: Path, raw: dict[str,
 def test_copy_with_another_checksum_is_not_taken_and_one_that_is_fetched_is_counted(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
-    for photo in (tmp_path / "test").iterdir():
-        (tmp_path / "served" / photo.name).write_bytes(photo.read_bytes())
+    serve(tmp_path, *(f"test{n}.png" for n in range(4)))
     other = (tmp_path / "val" / "val0.png").read_bytes()
     (tmp_path / "served" / "train0.png").write_bytes(other)
     with zipfile.ZipFile(tmp_path / "seen.zip", "w") as archive:
@@ -100,16 +100,14 @@ def test_copy_with_another_checksum_is_not_taken_and_one_that_is_fetched_is_coun
 
 
 def test_what_was_fetched_before_a_failure_is_not_fetched_again(tmp_path: Path, raw: dict[str, Any]) -> None:
-    for name in ("test0.png", "test1.png"):
-        (tmp_path / "served" / name).write_bytes((tmp_path / "test" / name).read_bytes())
+    serve(tmp_path, "test0.png", "test1.png")
     study = load(tmp_path, raw)
     with pytest.raises(UserError, match=r"(?s)2 of 12 listed photos cannot be had.*'test2\.png'.*`copies`"):
         gather.gather(study, "noise")
     assert not study.files.at("gather_record", pool="noise").exists()
     for name in ("test0.png", "test1.png"):
         (tmp_path / "served" / name).unlink()
-    for name in ("test2.png", "test3.png"):
-        (tmp_path / "served" / name).write_bytes((tmp_path / "test" / name).read_bytes())
+    serve(tmp_path, "test2.png", "test3.png")
     gather.gather(study, "noise")
     assert len(ImageStore(study.files.at("gathered", pool="noise"))) == 12
 

@@ -120,9 +120,6 @@ def test_pools_that_cannot_be_meant_are_refused(
     study = load(tmp_path, raw)
     with pytest.raises(UserError, match=words):
         backgrounds.backgrounds(study, "noise")
-    assert not study.files.at("backgrounds_record", pool="noise").exists()
-
-
-def test_unknown_pool_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="no backgrounds 'noisy'; there are: noise"):
-        backgrounds.backgrounds(load(tmp_path, raw), "noisy")
+        backgrounds.backgrounds(study, "noisy")
+    assert not study.files.at("backgrounds_record", pool="noise").exists()

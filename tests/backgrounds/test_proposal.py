@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from small_study import described, load
 
+from bgbias import plugins
 from bgbias.backgrounds.foregrounds import look
 from bgbias.backgrounds.pools import share_out
 from bgbias.backgrounds.settings import Proposal
@@ -20,12 +21,13 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks.policy import Mask
 from bgbias.nodes import backgrounds, propose
+from bgbias.study.params import Study
 from bgbias.toy.scenes import pool
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 ROOT = Path(__file__).resolve().parents[2]
-OBJECTS = [f"object{n:02d}.png" for n in range(12)]
-SCENES = [f"scene{n:02d}.png" for n in range(12)]
+OBJECTS = [f"object{n:02d}.png" for n in range(6)]
+SCENES = [f"scene{n:02d}.png" for n in range(6)]
 
 
 def soft(salient: np.ndarray, confidence: float = 1.0) -> Mask:
@@ -58,47 +60,63 @@ def test_no_foreground_is_seen_where_there_is_none(mask: Mask) -> None:
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    """A folder with toys before scenes and with scenes alone, looked at by the demo's U²-Net-p."""
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    items = list(toy.items(toy.Params(train_classes=12, val_classes=1, test_classes=1, photos_per_class=1)))
-    for name, item in zip(OBJECTS, items, strict=False):
-        (folder / name).write_bytes(item.data)
-    for name, (_, scene) in zip(SCENES, pool("test", len(SCENES), 64), strict=True):
-        (folder / name).write_bytes(pixels.encode_png(scene))
+def raw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A folder with red squares on blue and with blue alone, whose foreground is what is red."""
+    (tmp_path / "photos").mkdir()
+    for names, level in ((OBJECTS, 255), (SCENES, 0)):
+        for number, name in enumerate(names):
+            picture = np.full((40, 40, 3), (0, 0, 40 * number), np.uint8)
+            picture[10:30, 10:30, 0] = level
+            (tmp_path / "photos" / name).write_bytes(pixels.encode_png(picture))
     made = described(tmp_path)
-    weights = str(ROOT / "data/weights/u2netp_toy.safetensors")
-    made["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": weights, "input_size": 96}}
-    made["backgrounds"]["noise"] = {"propose": {"source": str(folder), "masker": "net", "licence": "CC0"}}
+    made["maskers"]["net"] = {"kind": "red"}
+    see_red = lambda masker, photos: [Mask(photo[..., 0].copy(), 1.0) for photo in photos]  # noqa: E731
+    monkeypatch.setattr(plugins.load("maskers", "red").Red, "__call__", see_red)
+    made["backgrounds"]["noise"] = {
+        "propose": {"source": str(tmp_path / "photos"), "masker": "net", "licence": "CC0"}
+    }
     return made
 
 
-def test_objects_are_rejected_and_scenes_shared_out(tmp_path: Path, raw: dict[str, Any]) -> None:
+def kept(study: Study) -> pd.Series:
+    propose.propose(study, "noise", "cpu")
+    table: pd.Series = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")["kept"]
+    return table
+
+
+def test_the_demos_net_rejects_toys_before_scenes_and_takes_scenes_alone(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    items = toy.items(toy.Params(train_classes=12, val_classes=1, test_classes=1, photos_per_class=1))
+    for name, item in zip(OBJECTS, items, strict=False):
+        (tmp_path / "photos" / name).write_bytes(item.data)
+    for name, (_, scene) in zip(SCENES, pool("test", len(SCENES), 64), strict=True):
+        (tmp_path / "photos" / name).write_bytes(pixels.encode_png(scene))
+    weights = str(ROOT / "data/weights/u2netp_toy.safetensors")
+    raw["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": weights, "input_size": 96}}
+    found = kept(load(tmp_path, raw))
+    assert found[OBJECTS].sum() <= 1
+    assert found[SCENES].sum() >= 5
+
+
+def test_objects_are_rejected_and_the_rest_shared_out(tmp_path: Path, raw: dict[str, Any]) -> None:
     (tmp_path / "photos" / "broken.png").write_bytes(b"x")
     study = load(tmp_path, raw)
-    propose.propose(study, "noise")
-    table = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")
-    assert len(table) == 24
-    assert table.loc[OBJECTS, "kept"].sum() <= 2
-    assert table.loc[SCENES, "kept"].sum() >= 10
+    found = kept(study)
+    assert found.index[found].tolist() == SCENES
+    assert found.index[~found].tolist() == OBJECTS
     with Image.open(study.files.at("proposal_sheet", pool="noise")) as sheet:
         assert sheet.width > 1000
     backgrounds.backgrounds(study, "noise")
     pools = {r: ImageStore(study.files.at(f"{r}_pool", pool="noise")).ids for r in ("train", "val", "test")}
-    kept = table.index[table["kept"]]
-    assert sorted(n for names in pools.values() for n in names) == sorted(kept)
-    assert len(pools["train"]) == round(0.4 * len(kept))
-    assert len(pools["test"]) == len(kept) - round(0.5 * len(kept))
+    assert sorted(n for names in pools.values() for n in names) == SCENES
+    assert [len(names) for names in pools.values()] == [2, 1, 3]
 
 
 def test_a_person_overrules_the_masker(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backgrounds"]["noise"]["propose"] |= {"keep": OBJECTS[:3], "drop": SCENES[:2]}
-    study = load(tmp_path, raw)
-    propose.propose(study, "noise")
-    kept = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")["kept"]
-    assert kept[OBJECTS[:3]].all()
-    assert not kept[SCENES[:2]].any()
+    found = kept(load(tmp_path, raw))
+    assert found.index[found].tolist() == [*OBJECTS[:3], *SCENES[2:]]
 
 
 @pytest.mark.parametrize(
@@ -147,9 +165,9 @@ def test_three_photos_make_three_pools() -> None:
         assert all(pools.values())
 
 
-def test_too_few_photos_for_three_pools_are_told(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_too_few_photos_for_three_pools_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backgrounds"]["noise"]["propose"] |= {"drop": [*OBJECTS, *SCENES[1:]]}
     study = load(tmp_path, raw)
-    propose.propose(study, "noise")
+    assert kept(study).sum() == 1
     with pytest.raises(UserError, match="too few for three pools"):
         backgrounds.backgrounds(study, "noise")

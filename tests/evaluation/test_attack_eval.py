@@ -13,7 +13,6 @@ from in_memory import Pictures, table
 
 from bgbias import attacks, plugins, seeds
 from bgbias.attacks import Strength
-from bgbias.errors import UserError
 from bgbias.evaluation.attack_eval import PGD_20, embed_attacked
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import neighbours
@@ -42,7 +41,7 @@ def drawn(purpose: str, classes: int, each: int) -> list[np.ndarray]:
 
 
 @cache
-def shown(classes: int = 20, each: int = 8) -> EvaluationPhotos:
+def shown(classes: int = 12, each: int = 6) -> EvaluationPhotos:
     pictures = {str(n): picture for n, picture in enumerate(drawn("test", classes, each))}
     return EvaluationPhotos(table({name: int(name) // each for name in pictures}), Pictures(pictures), 32)  # type: ignore[arg-type]
 
@@ -52,7 +51,7 @@ def clean(net: EmbeddingModel, photos: EvaluationPhotos) -> np.ndarray:
 
 
 def trained(name: str, **options: Any) -> EmbeddingModel:
-    """A network after 150 steps on twenty other classes."""
+    """A network after 90 steps on twenty other classes."""
     module, net = plugins.load("methods", name), model(frozen=False)
     made = module.Method(net, contrastive(), module.Params(**options))
     for part in made.modules().values():
@@ -60,7 +59,7 @@ def trained(name: str, **options: Any) -> EmbeddingModel:
     weights = [p for part in made.modules().values() for p in part.parameters()]
     optimizer = torch.optim.Adam(weights, lr=5e-3)
     pictures = torch.from_numpy(np.stack(drawn("train", 20, 10))).permute(0, 3, 1, 2).contiguous()
-    for step in range(150):
+    for step in range(90):
         draw = seeds.generator("step", step)
         rows = np.concatenate([10 * c + draw.permutation(10)[:4] for c in draw.permutation(20)[:8]])
         chosen = torch.from_numpy(rows)
@@ -108,9 +107,10 @@ def test_batches_and_folded_norms_change_nothing() -> None:
     assert np.abs(whole - before).max() > 0.01
 
 
-def test_draws_have_other_targets() -> None:
+def test_draws_have_other_targets_and_without_epsilon_photos_are_embedded_as_they_are() -> None:
     net, photos = model().eval(), shown(4, 2)
     before = clean(net, photos)
+    assert np.array_equal(embed_attacked(net, photos, before, "mtax:2", Strength(epsilon=0.0)), before)
     first, again, second = (embed_attacked(net, photos, before, "stax", PGD_20, draw) for draw in (0, 0, 1))
     assert np.array_equal(first, again)
     assert np.abs(first - second).max() > 1e-3
@@ -137,35 +137,14 @@ def test_every_model_is_attacked_from_the_same_noise_towards_the_same_photos(
     assert all(len(set(row)) == 4 for row in classes)
 
 
-def test_without_epsilon_photos_are_embedded_as_they_are() -> None:
-    net, photos = model().eval(), shown(4, 2)
-    before = clean(net, photos)
-    assert np.array_equal(embed_attacked(net, photos, before, "mtax:2", Strength(epsilon=0.0)), before)
-
-
-def test_the_model_stays_as_it_is() -> None:
-    net, photos = model(frozen=False).train(), shown(4, 2)
-    state = {k: v.clone() for k, v in net.state_dict().items()}
-    embed_attacked(net, photos, clean(model().eval(), photos), "stax")
-    assert net.training
-    assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
-    assert all(p.grad is None for p in net.parameters())
-
-
-def test_too_few_classes_are_told() -> None:
-    net, photos = model().eval(), shown(4, 2)
-    with pytest.raises(UserError, match="4 targets needs photos of 5 classes; there are photos of 4"):
-        embed_attacked(net, photos, clean(net, photos), "mtax:4")
-
-
 def test_attacks_bring_retrieval_down_and_less_so_after_adversarial_training() -> None:
-    """R@1 of new classes by PGD-20: of everything attacked, and of attacked queries in the clean gallery."""
+    """R@1 of new classes by PGD-10: of everything attacked, and of attacked queries in the clean gallery."""
     photos = shown()
     labels = photos.table.labels
 
     def recall(net: EmbeddingModel, epsilon: float) -> tuple[float, float]:
         before = clean(net, photos)
-        z = embed_attacked(net, photos, before, "stax", Strength(epsilon=epsilon, steps=20))
+        z = embed_attacked(net, photos, before, "stax", Strength(epsilon=epsilon, steps=10))
         everything, queries = (
             neighbours(z, labels, gallery, labels).top(1).mean() for gallery in (z, before)
         )

@@ -1,24 +1,44 @@
-"""A condition is one file: it is found by its name, and embeddings and scores have it."""
+"""What conditions make of photos: a pure function of names, the same for every model, batch and process."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from in_memory import Pictures, table
+from in_memory import Pictures, split
+from rankings import embedded, order, random_unit
+from scipy.ndimage import distance_transform_edt
 from small_study import data_nodes, described, load, options, run
+from torch import Tensor, nn
 
-from bgbias import plugins
+from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, embeddings, metrics
-from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.evaluation import across_places, conditions, embedding, embeddings, metrics, scores
+from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.images import pixels
+from bgbias.models.inference import embed_views
+from bgbias.models.preprocess import Preprocess
+from bgbias.models.settings import How
+from bgbias.photos.places import Places
 from bgbias.study.cell import Cell
 
 CELL = Cell("squares", "pixels", "none", "pretrained", 0)
+SIDE, CROP = 40, 32
+CLASSES = (3, 3, 3, 5, 5, 8, 8, 8, 8)
+ALL = range(len(CLASSES))
+UNTRUSTED, ALONE = (4, 7), 3  # without a trusted mask; the only trusted one of its class
+TRUSTED = [n for n in ALL if n not in UNTRUSTED]
+POOL = ((90, 131), (140, 77), (64, 64), (71, 200))
+PLACES = list("aabaaabab")
+MIXED = ("mixed_same", "mixed_rand", "mixed_next")
+OURS = tuple(name for name in plugins.names("conditions") if "mask" not in name)
 UPSIDE_DOWN = '''"""The photo upside down."""
 
 TITLE = "upside down"
@@ -45,87 +65,55 @@ def view(photo, draw):
 '''
 
 
-@pytest.fixture
-def own(tmp_path: Path) -> Iterator[Path]:
-    """A folder of somebody's own with two conditions."""
-    folder = tmp_path / "own"
-    (folder / "conditions").mkdir(parents=True)
-    for name, text in (("upside_down", UPSIDE_DOWN), ("neighbourly", NEIGHBOURLY)):
-        (folder / "conditions" / f"{name}.py").write_text(text, encoding="utf-8")
-    yield folder
-    plugins.use()
+def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
+    return seeds.generator(purpose, n).integers(0, 256, shape, dtype=np.uint8)
 
 
-def test_a_condition_is_one_file(tmp_path: Path, own: Path) -> None:
-    raw = options(described(tmp_path), without_mask=["12/0.png"])
-    raw["plugins"] = [*raw["plugins"], str(own)]
-    raw["grids"]["small"]["cells"][0]["pretrained"] = True
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    run(study, CELL, "embed", "score")
-    usual = embeddings.read(study.files.at("embeddings", **CELL.wildcards))
-    usual_scores = pd.read_csv(study.files.at("scores", **CELL.wildcards))
-
-    names = ["clean", "random_background", "upside_down", "neighbourly"]
-    raw["grids"]["small"]["evaluation"] = {"conditions": names}
-    study = load(tmp_path, raw)
-    run(study, CELL, "embed", "score")
-    embedded = embeddings.read(study.files.at("embeddings", **CELL.wildcards))
-    assert list(embedded.views) == [
-        *usual.views,
-        ("upside_down", 0),
-        ("neighbourly", 0),
-        ("neighbourly", 1),
-    ]
-    for view, vectors in usual.views.items():
-        assert np.array_equal(embedded.views[view], vectors)
-    seen = np.stack(list(embedded.views.values()))
-    assert np.allclose(np.linalg.norm(seen, axis=2), 1, atol=1e-5)
-    different = np.abs(seen - seen[0]).max(axis=2) > 1e-5
-    # What needs no masks is done to every photo; a photo without a trusted one keeps its background.
-    assert different[3].all()
-    (kept,) = np.flatnonzero(~embedded.usable)
-    assert different[[1, 2, 4, 5]].all(axis=0).tolist() == [row != kept for row in range(len(embedded.ids))]
-    assert not different[[1, 2, 4, 5], kept].any()
-
-    scores = pd.read_csv(study.files.at("scores", **CELL.wildcards))
-    known = scores["condition"].isin(names[:2])
-    pd.testing.assert_frame_equal(scores[known].reset_index(drop=True), usual_scores)
-    added = scores[~known]
-    ranked = added[["setting", "condition", "draw"]].drop_duplicates()
-    assert list(ranked.itertuples(index=False, name=None)) == [
-        ("query", "upside_down", 0),
-        ("symmetric", "neighbourly", 0),
-        ("symmetric", "neighbourly", 1),
-    ]
-    assert set(added["metric"]) == set(metrics.names())
-    assert set(added.loc[added["metric"].str.startswith("recall"), "n"]) == {len(embedded.ids) - 1}
+def picture(n: int) -> np.ndarray:
+    return noise("picture", n, SIDE, SIDE + 4, 3)
 
 
-def test_what_conditions_need_and_how_often_they_are_drawn(own: Path) -> None:
-    plugins.use(own)
-    assert conditions.views(("neighbourly", "clean"), 2) == (
-        ("neighbourly", 0),
-        ("neighbourly", 1),
-        ("clean", 0),
-    )
-    assert conditions.needs(("clean", "upside_down")) == frozenset()
-    assert conditions.needs(("clean", "neighbourly")) == {"masks"}
-    assert conditions.needs(("random_background", "neighbourly")) == {"masks", "backgrounds"}
+def mask(n: int) -> np.ndarray:
+    """A soft disc somewhere near the middle."""
+    y, x = np.mgrid[:SIDE, : SIDE + 4]
+    away = np.hypot(y - 18 - n % 3, x - 20 - n % 4)
+    return np.rint(255 * np.clip((9 - away) / 4, 0, 1)).astype(np.uint8)
 
 
-def test_masks_and_backgrounds_are_read_only_where_they_are_needed() -> None:
-    pictures = {n: np.full((8, 9, 3), k, np.uint8) for k, n in enumerate("abc")}
-    photos = EvaluationPhotos(table(dict.fromkeys("abc", 0)), Pictures(pictures), 8)  # type: ignore[arg-type]
-    assert [int(view.max()) for view in photos.views([("clean", 0)])] == [0, 1, 2]
-    with pytest.raises(ValueError, match="opened without backgrounds"):
-        list(photos.views([("random_background", 0)]))
+@pytest.fixture(scope="module")
+def photos() -> EvaluationPhotos:
+    """Nine photos of three classes at two places, and four backgrounds of several shapes."""
+    pool = [noise("pool", n, *shape, 3) for n, shape in enumerate(POOL)]
+    made = split([picture(n) for n in ALL], CLASSES, CROP, [mask(n) for n in ALL], trusted=TRUSTED, pool=pool)
+    vars(made)["places"] = Places.of(PLACES, made.table.labels, made.table.keys)
+    return made
+
+
+def see(photos: EvaluationPhotos, condition: str, draw: int = 0) -> list[np.ndarray]:
+    return list(photos.views([(condition, draw)]))
+
+
+def crop(whole: np.ndarray) -> np.ndarray:
+    top, left = (SIDE - CROP) // 2, (SIDE + 4 - CROP) // 2
+    return whole[top : top + CROP, left : left + CROP]
+
+
+def fill(n: int) -> np.ndarray:
+    """The photo without its object, by its definition: a hole that reaches 7 pixels beyond the object, filled by Telea."""
+    hole = distance_transform_edt(mask(n) <= 127) <= 7
+    return crop(cv2.inpaint(picture(n), hole.astype(np.uint8), 3, cv2.INPAINT_TELEA))
+
+
+def paste(n: int, background: np.ndarray | float) -> np.ndarray:
+    soft = crop(mask(n))[..., None] / 255
+    return soft * crop(picture(n)) + (1 - soft) * background
 
 
 @pytest.mark.parametrize("name", plugins.names("conditions"))
 def test_every_condition_says_what_it_is(name: str) -> None:
     module = plugins.load("conditions", name)
-    assert module.TITLE
+    titles = [plugins.load("conditions", other).TITLE for other in plugins.names("conditions")]
+    assert titles.count(module.TITLE) == 1
     assert {"masks", "backgrounds", "inpainted", "second_masks"} >= module.NEEDS
     assert "inpainted" not in module.NEEDS or "masks" in module.NEEDS
     assert module.DRAWS in (True, False)
@@ -133,25 +121,229 @@ def test_every_condition_says_what_it_is(name: str) -> None:
     assert module.SETTINGS or name in across_places.LENT
 
 
+@pytest.mark.parametrize("name", [name for name in OURS if name != "cue_conflict"])
+def test_a_photo_without_a_trusted_mask_stays_and_processes_change_nothing(
+    photos: EvaluationPhotos, name: str
+) -> None:
+    asked = [(name, draw) for draw in range(1 + plugins.load("conditions", name).DRAWS)]
+    views = list(photos.views(asked))
+    assert all(view.shape == (CROP, CROP, 3) and view.dtype == np.uint8 for view in views)
+    for n in ALL:
+        for draw, view in enumerate(views[n * len(asked) : (n + 1) * len(asked)]):
+            assert np.array_equal(view, see(photos, name, draw)[n])
+            # Photo 3 lends itself its background, which is filled all the same.
+            assert np.array_equal(view, crop(picture(n))) == (name == "clean" or n in UNTRUSTED)
+    for one, several in zip(views, photos.views(asked, workers=3), strict=True):
+        np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected", "rounding"),
+    [
+        ("only_fg", lambda n: paste(n, 127.5), 0.501),
+        ("no_fg", lambda n: crop(picture(n)) + 127.5 - paste(n, 127.5), 0.501),
+        ("only_bg", fill, 0),
+        ("own_inpainted", lambda n: np.rint(paste(n, fill(n))), 0),
+    ],
+)
+def test_controls_take_the_object_or_its_background_away(
+    photos: EvaluationPhotos, condition: str, expected: Callable[[int], np.ndarray], rounding: float
+) -> None:
+    views = see(photos, condition)
+    for n in TRUSTED:
+        np.testing.assert_allclose(views[n], expected(n), atol=rounding + 1e-9, rtol=0)
+
+
+def hash_number(text: str) -> int:
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+
+
+@pytest.mark.parametrize("draw", [0, 3])
+@pytest.mark.parametrize("condition", [*MIXED, *across_places.LENT])
+def test_donors_are_those_that_names_say(photos: EvaluationPhotos, condition: str, draw: int) -> None:
+    following = {3: 5, 5: 8, 8: 3}
+    donors = photos.donors([("clean", 0), (condition, draw)])
+    assert list(donors) == [(condition, draw)]
+    other = photos.places.other(draw)  # type: ignore[union-attr]
+    for n, view in enumerate(see(photos, condition, draw)):
+        if n not in TRUSTED:
+            assert donors[condition, draw][n] == n
+            continue
+        elsewhere = condition.endswith("there")
+        place = "ab"[other[n]] if elsewhere else PLACES[n]
+        at_place = [m for m in TRUSTED if PLACES[m] == place and not (elsewhere and other[n] < 0)]
+        same, rand = ([m for m in TRUSTED if (CLASSES[m] == CLASSES[n]) == alike] for alike in (True, False))
+        candidates = {
+            "mixed_same": same,
+            "mixed_rand": rand,
+            "mixed_next": [m for m in rand if CLASSES[m] == following[CLASSES[n]]],
+            "class_here": [m for m in same if m in at_place],
+            "class_there": [m for m in same if m in at_place],
+            "others_here": [m for m in rand if m in at_place],
+            "others_there": [m for m in rand if m in at_place],
+        }[condition]
+        candidates = [m for m in candidates if m != n]
+        u = hash_number(f"own|test|{condition}|{draw}|{100 + n}")
+        donor = candidates[u % len(candidates)] if candidates else n  # nobody: before its own
+        assert candidates or condition not in MIXED or (condition, n) == ("mixed_same", ALONE)
+        assert donors[condition, draw][n] == donor
+        np.testing.assert_allclose(view, np.rint(paste(n, fill(donor))), atol=1e-9)
+
+
+@pytest.mark.parametrize("draw", [0, 3])
+def test_the_random_background_and_its_part_are_those_that_names_say(
+    photos: EvaluationPhotos, draw: int
+) -> None:
+    """Section 2, golden G2c."""
+    for n, view in enumerate(see(photos, "random_background", draw)):
+        if n in TRUSTED:
+            u = hash_number(f"own|test|bg|{draw}|{100 + n}")
+            index = u % len(POOL)
+            box, flip = pixels.random_box(np.random.default_rng(u), *POOL[index])
+            behind = pixels.crop(noise("pool", index, *POOL[index], 3), box, CROP, flip)
+            np.testing.assert_allclose(view, np.rint(paste(n, behind)), atol=1e-9)
+
+
+@pytest.mark.parametrize("condition", MIXED)
+def test_a_copy_lends_no_background_to_its_original(condition: str) -> None:
+    """Photos 0, 1 and 3 are one, of two classes."""
+    shown = [picture(n) for n in (0, 0, 2, 0, 4, 5)]
+    photos = split(shown, [0, 0, 0, 1, 1, 1], CROP, [mask(0)] * 6, filled=shown)
+    assert photos.originals.tolist() == [0, 0, 2, 0, 4, 5]
+    assert replace(photos, same_view={"4.png": "2.png"}).originals.tolist() == [0, 0, 2, 0, 2, 5]
+    donors = np.array(list(photos.donors([(condition, draw) for draw in range(20)]).values()))
+    of_others = ([4, 5], [4, 5], [3, 4, 5], [2], [0, 1, 2], [0, 1, 2])
+    expected = ([2], [2], [0, 1], [4, 5], [3, 5], [3, 4]) if condition == "mixed_same" else of_others
+    assert tuple(sorted(set(column)) for column in donors.T.tolist()) == expected
+
+
+def test_who_follows_the_background_is_counted(photos: EvaluationPhotos) -> None:
+    """The nearest clean photo is of the class that lent the background, and not of the object's."""
+    asked = [("mixed_rand", 0), ("mixed_rand", 1)]
+    donors, labels = photos.donors(asked), np.array(CLASSES)
+    views = {view: random_unit(n, len(CLASSES), 4) for n, view in enumerate([("clean", 0), *asked])}
+    kept = embedded(CLASSES, views, donors=donors, usable=np.isin(ALL, TRUSTED))
+    queries = scores.score_queries(kept, {})
+    mixed = queries[(queries["setting"] == "query") & (queries["condition"] == "mixed_rand")]
+    assert queries.drop(index=mixed.index)["nearest_of_donor"].isna().all()
+    for line in mixed.itertuples():
+        row = kept.ids.index(str(line.image_id))
+        donor = donors["mixed_rand", line.draw][row]
+        first = order(views["mixed_rand", line.draw][row], views["clean", 0], {row, donor})[0]
+        assert line.nearest_of_donor == float(labels[first] == labels[donor])
+    assert 0 < mixed["nearest_of_donor"].mean() < 1
+
+
+class Whole(nn.Module):
+    """In a model's place: a photo's embedding is the photo, 4 x 4 pixels of it."""
+
+    preprocess = Preprocess(1.0, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.adaptive_avg_pool2d(x, 4).flatten(1)
+
+
+def test_same_pictures_for_every_batch_size_order_and_subset(photos: EvaluationPhotos) -> None:
+    three, two = (conditions.views(("clean", "random_background"), draws) for draws in (3, 2))
+    whole = embedding.embed(Whole(), photos, three)  # type: ignore[arg-type]
+    assert list(whole.views) == [("clean", 0), *(("random_background", draw) for draw in range(3))]
+    assert whole.usable.tolist() == [n in TRUSTED for n in ALL]
+    for rows, batch_size in ((np.arange(9), 1), (np.arange(9)[::-1], 7), (np.array([4, 8, 2]), 64)):
+        some = replace(photos, table=photos.table.rows(rows))
+        found = embedding.embed(Whole(), some, three, How(batch_size=batch_size))  # type: ignore[arg-type]
+        for view, vectors in found.views.items():
+            assert np.allclose(vectors, whole.views[view][rows], rtol=0, atol=1e-3)
+    fewer = embedding.embed(Whole(), photos, two)  # type: ignore[arg-type]
+    assert all(np.array_equal(vectors, whole.views[view]) for view, vectors in fewer.views.items())
+
+
+def test_processes_that_make_views_leave_two_cores_to_a_gpus_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "16")
+    assert [workers("cuda:1", photos) for photos in (0, 31, 64, 100, 10**5)] == [1, 1, 2, 3, 14]
+    assert workers("cpu", 10**5) == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    assert workers("cuda", 10**5) == 1
+
+
+def test_what_a_condition_lacks_is_an_error(photos: EvaluationPhotos) -> None:
+    with pytest.raises(Exception, match="no photos to embed"):
+        embed_views(Whole(), iter(()))  # type: ignore[arg-type]
+    for field, condition in (("backgrounds", "random_background"), ("inpainted", "own_inpainted")):
+        bare = replace(photos, **{field: None})
+        assert len(see(bare, "clean")) == len(CLASSES)
+        with pytest.raises(ValueError, match=f"opened without {field}"):
+            see(bare, condition)
+    turned = Pictures({f"{n}.png": mask(n).T for n in ALL})
+    with pytest.raises(
+        UserError, match=r"mask of '0\.png' is \(44, 40\), its photo \(40, 44\); remake the masks"
+    ):
+        see(replace(photos, masks=turned), "random_background")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder of a user with two conditions."""
+    (tmp_path / "own/conditions").mkdir(parents=True)
+    for name, text in (("upside_down", UPSIDE_DOWN), ("neighbourly", NEIGHBOURLY)):
+        (tmp_path / f"own/conditions/{name}.py").write_text(text, encoding="utf-8")
+    yield tmp_path / "own"
+    plugins.use()
+
+
+def test_a_users_condition_is_one_file(tmp_path: Path, folder: Path) -> None:
+    raw = options(described(tmp_path), without_mask=["12/0.png"])
+    raw["plugins"] = [*raw["plugins"], str(folder)]
+    raw["grids"]["small"]["cells"][0]["pretrained"] = True
+    names = ["clean", "random_background", "upside_down", "neighbourly"]
+    runs = []
+    for asked in (names[:2], names):
+        raw["grids"]["small"]["evaluation"] = {"conditions": asked}
+        study = load(tmp_path, raw)
+        if not runs:
+            data_nodes(study)
+        run(study, CELL, "embed", "score")
+        files = [study.files.at(name, **CELL.wildcards) for name in ("embeddings", "scores")]
+        runs.append((embeddings.read(files[0]), pd.read_csv(files[1])))
+    (usual, usual_scores), (found, found_scores) = runs
+    assert conditions.needs(names) == {"masks", "backgrounds"}
+    assert tuple(found.views) == conditions.views(names, 2)
+    assert list(found.views) == [*usual.views, ("upside_down", 0), ("neighbourly", 0), ("neighbourly", 1)]
+    for view, vectors in usual.views.items():
+        assert np.array_equal(found.views[view], vectors)
+    vectors = np.stack(list(found.views.values()))
+    assert np.allclose(np.linalg.norm(vectors, axis=2), 1, atol=1e-5)
+    different = np.abs(vectors - vectors[0]).max(axis=2) > 1e-5
+    # What needs no masks is done to every photo; a photo without a trusted one keeps its background.
+    assert different[3].all()
+    assert (~found.usable).sum() == 1
+    assert (different[[1, 2, 4, 5]] == found.usable).all()
+
+    known = found_scores["condition"].isin(names[:2])
+    pd.testing.assert_frame_equal(found_scores[known].reset_index(drop=True), usual_scores)
+    added = found_scores[~known]
+    ranked = added[["setting", "condition", "draw"]].drop_duplicates()
+    assert list(ranked.itertuples(index=False, name=None)) == [
+        ("query", "upside_down", 0),
+        ("symmetric", "neighbourly", 0),
+        ("symmetric", "neighbourly", 1),
+    ]
+    assert set(added["metric"]) == set(metrics.names())
+    assert set(added.loc[added["metric"].str.startswith("recall"), "n"]) == {len(found.ids) - 1}
+
+
 @pytest.mark.usefixtures("small_plugins")
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "words"),
     [
         (["clean"], r"from clean to random_background; add random_background"),
         (["random_background"], r"add clean"),
         (["clean", "random_background", "clean"], r"named twice"),
-        (
-            ["clean", "random_background", "cleen"],
-            r"evaluation\.conditions: 'cleen' \(did you mean 'clean'\?\)",
-        ),
-        (
-            ["clean", "random_background", "either_mask"],
-            r"evaluation\.conditions: either_mask is of audits with --second-masker alone",
-        ),
+        (["clean", "random_background", "cleen"], r"conditions: 'cleen' \(did you mean 'clean'\?\)"),
+        (["clean", "random_background", "either_mask"], r"either_mask is of audits with --second-masker alone"),
     ],
-)
-def test_wrong_conditions_are_refused(tmp_path: Path, changed: list[str], said: str) -> None:
+)  # fmt: skip
+def test_wrong_conditions_are_refused(tmp_path: Path, changed: list[str], words: str) -> None:
     raw: dict[str, Any] = described(tmp_path)
     raw["grids"]["small"]["evaluation"] = {"conditions": changed}
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=words):
         load(tmp_path, raw)

@@ -1,29 +1,28 @@
-"""Objects in front of the same backgrounds: the same pictures for all, ranked as a naive twin ranks them."""
+"""Objects in front of the same backgrounds: the same pictures for all, ranked and taken apart as naive twins do."""
 
 from __future__ import annotations
 
 import hashlib
+import math
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from in_memory import split
+from rankings import embedded, map_at_r, order, random_unit
 from torch import nn
 
 from bgbias import seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
-from bgbias.evaluation.crossing import CrossedEmbeddings
-from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.crossing import CrossedEmbeddings, shares
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.models.settings import How
-from bgbias.photos import picture_cache
-from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.report.tables.crossing import expected_worst
 
 SIDE, CROP = 36, 32
@@ -33,10 +32,8 @@ def number(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def unit(*shape: int) -> np.ndarray:
-    vectors = seeds.generator("crossing", *shape).normal(size=shape).astype(np.float32)
-    made: np.ndarray = vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return made
+def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
+    return seeds.generator(purpose, n).integers(0, 256, shape, dtype=np.uint8)
 
 
 class Means(nn.Module):
@@ -50,79 +47,60 @@ class Means(nn.Module):
         return nn.functional.normalize(x.mean(dim=(2, 3)), dim=1)
 
 
-@pytest.fixture
-def split(tmp_path: Path) -> EvaluationPhotos:
-    with writing(tmp_path / "photos.zip") as photos, writing(tmp_path / "masks.zip") as masks:
-        for n in range(6):
-            picture = seeds.generator("photo", n).integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
-            mask = seeds.generator("mask", n).integers(0, 256, (SIDE, SIDE), dtype=np.uint8)
-            photos.add(f"{n}.png", pixels.encode_png(picture))
-            masks.add(f"{n}.png", pixels.encode_png(mask))
-    rows = [[f"{n}.png", n % 2, "class", "test", "own|test", str(100 + n)] for n in range(6)]
-    opened = picture_cache.pictures(tmp_path / "photos.zip", SIDE, tmp_path)
-    masks_opened = picture_cache.pictures(tmp_path / "masks.zip", SIDE, tmp_path, "L")
-    pool = Pool([seeds.generator("pool", b).integers(0, 256, (50, 60, 3), dtype=np.uint8) for b in range(4)])
-    trusted = frozenset(f"{n}.png" for n in (0, 1, 3, 4, 5))
-    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    return EvaluationPhotos(table, opened, CROP, masks_opened, trusted, pool)
+@pytest.fixture(scope="module")
+def photos() -> EvaluationPhotos:
+    pictures, masks = (
+        [noise(name, n, SIDE, SIDE, *of) for n in range(6)] for name, of in (("p", (3,)), ("m", ()))
+    )
+    pool = [noise("pool", b, 50, 60, 3) for b in range(4)]
+    return split(pictures, [n % 2 for n in range(6)], CROP, masks, trusted=(0, 1, 3, 4, 5), pool=pool)
 
 
 def test_every_object_stands_in_front_of_the_same_parts_of_the_same_backgrounds(
-    split: EvaluationPhotos,
+    photos: EvaluationPhotos,
 ) -> None:
-    shown = crossing.objects(split, 3)
+    shown = crossing.objects(photos, 3)
     keyed = sorted((0, 1, 3, 4, 5), key=lambda n: number(f"crossing|own|test|{100 + n}"))
     assert shown.ids == [f"{n}.png" for n in keyed[:3]]
-    found = crossing.embed(Means(), split, shown, 2, How(batch_size=4))  # type: ignore[arg-type]
+    found = crossing.embed(Means(), photos, shown, 2, How(batch_size=4))  # type: ignore[arg-type]
     places = sorted(range(4), key=lambda b: number(f"crossing|{b}"))[:2]
     assert (found.ids, found.backgrounds.tolist()) == (shown.ids, places)
     for vectors, name in zip(found.vectors, shown.ids, strict=True):
         for vector, place in zip(vectors, places, strict=True):
-            part = np.random.default_rng(number(f"crossing|{place}"))
-            box, flip = pixels.random_box(part, 50, 60)
-            whole = seeds.generator("pool", place).integers(0, 256, (50, 60, 3), dtype=np.uint8)
-            behind = pixels.crop(whole, box, CROP, flip).astype(float)
-            soft = split.mask(name)[..., None] / 255
-            mean = np.rint(soft * split.clean(name) + (1 - soft) * behind).mean(axis=(0, 1))
+            box, flip = pixels.random_box(np.random.default_rng(number(f"crossing|{place}")), 50, 60)
+            behind = pixels.crop(noise("pool", place, 50, 60, 3), box, CROP, flip).astype(float)
+            soft = photos.mask(name)[..., None] / 255
+            mean = np.rint(soft * photos.clean(name) + (1 - soft) * behind).mean(axis=(0, 1))
             np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
 
 
-def test_a_pool_or_a_split_of_one_is_an_error_that_says_so(split: EvaluationPhotos) -> None:
-    alone = EvaluationPhotos(
-        split.table, split.photos, CROP, split.masks, frozenset({"3.png"}), split.backgrounds
-    )
+def test_a_pool_or_a_split_of_one_is_an_error_that_says_so(photos: EvaluationPhotos) -> None:
     with pytest.raises(UserError, match=r"1 photos have a trusted mask, .* crossing\.objects to null"):
-        crossing.objects(alone, 5)
-    single = EvaluationPhotos(
-        split.table, split.photos, CROP, split.masks, split.usable, Pool([np.zeros((9, 9, 3), np.uint8)])
-    )
+        crossing.objects(replace(photos, usable=frozenset({"3.png"})), 5)
+    single = replace(photos, backgrounds=Pool([np.zeros((9, 9, 3), np.uint8)]))
     with pytest.raises(UserError, match="The pool has one background"):
         crossing.embed(Means(), single, crossing.objects(single, 5), 20)  # type: ignore[arg-type]
 
 
 def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> None:
-    labels = np.array([0, 0, 0, 1, 1, 2, 2, 2, 2, 3])
-    ids = [f"{n}.png" for n in range(len(labels))]
-    gallery = Embeddings(ids, labels, np.ones(len(labels), bool), {("clean", 0): unit(len(labels), 5)})
-    clean = gallery.views["clean", 0]
-    rows = [7, 0, 4, 9]
-    crossed = CrossedEmbeddings([ids[row] for row in rows], np.array([2, 0, 5]), unit(4, 3, 5))
+    gallery = embedded([0, 0, 0, 1, 1, 2, 2, 2, 2, 3], {("clean", 0): random_unit(0, 10, 5)})
+    clean, labels, rows, backgrounds = gallery.views["clean", 0], gallery.labels, [7, 0, 4, 9], [2, 0, 5]
+    crossed = CrossedEmbeddings(
+        [gallery.ids[row] for row in rows], np.array(backgrounds), random_unit(1, 4, 3, 5)
+    )
     found = crossing.score_queries(crossed, gallery)
     assert len(found) == 12
     for line in found.itertuples():
-        n, m = rows.index(ids.index(line.image_id)), [2, 0, 5].index(line.background)
-        vector, row = crossed.vectors[n, m].astype(float), rows[n]
+        row = gallery.ids.index(line.image_id)
+        vector = crossed.vectors[rows.index(row), backgrounds.index(line.background)]
         assert line.label == labels[row]
         assert line.cosine == pytest.approx(vector @ clean[row], abs=1e-6)
-        order = [int(i) for i in np.argsort(-(clean @ vector), kind="stable") if i != row]
-        relevant = int((labels == labels[row]).sum()) - 1
-        hits = [labels[i] == labels[row] for i in order[:relevant]]
-        expected = sum(sum(hits[: k + 1]) / (k + 1) for k in range(relevant) if hits[k])
-        assert line.map_at_r == pytest.approx(expected / relevant if relevant else np.nan, nan_ok=True)
+        hits = labels[order(vector, clean, {row})] == labels[row]
+        assert line.map_at_r == pytest.approx(map_at_r(hits.tolist()), nan_ok=True)
 
 
 def test_what_is_crossed_is_kept(tmp_path: Path) -> None:
-    crossed = CrossedEmbeddings(["a.png", "b.png"], np.array([3, 1]), unit(2, 2, 4))
+    crossed = CrossedEmbeddings(["a.png", "b.png"], np.array([3, 1]), random_unit(0, 2, 2, 4))
     crossed.write(tmp_path / "crossed.npz")
     with np.load(tmp_path / "crossed.npz") as again:
         assert (again["ids"].tolist(), again["backgrounds"].tolist()) == (crossed.ids, [3, 1])
@@ -139,7 +117,43 @@ def test_the_worst_of_some_is_the_mean_over_all_ways_to_choose_them(tries: int) 
     assert np.isnan(found[3])
 
 
-def test_the_worst_of_none_or_of_more_than_there_are_is_refused() -> None:
-    for tries in (0, 6):
-        with pytest.raises(ValueError, match=f"the worst of {tries} of 5 values"):
-            expected_worst(np.zeros((2, 5)), tries)
+@pytest.mark.parametrize("tries", [0, 6])
+def test_the_worst_of_none_or_of_more_than_there_are_is_refused(tries: int) -> None:
+    with pytest.raises(ValueError, match=f"the worst of {tries} of 5 values"):
+        expected_worst(np.zeros((2, 5)), tries)
+
+
+# Shares of variance.
+def components(crossed: np.ndarray) -> tuple[float, float, float]:
+    found = shares(crossed)
+    return found.object, found.background, found.interaction
+
+
+def test_golden_shares_and_components_below_nothing() -> None:
+    golden = np.array([[[1.0], [2.0]], [[3.0], [6.0]]])
+    assert components(golden) == pytest.approx((0.615385, 0.230769, 0.153846), abs=1e-6)
+    assert shares(golden).negative == ()
+    # Rows whose means agree more than their values' scatter lets them.
+    below = np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
+    assert components(below) == (0, 0, 1)
+    assert shares(below).negative == ("object", "background")
+
+
+def test_known_components_are_found() -> None:
+    random, (n, m, d) = np.random.default_rng(0), (400, 120, 16)
+    thing, wall, both = (random.normal(size=shape) for shape in ((n, 1, d), (1, m, d), (n, m, d)))
+    expected = np.array([4, 1, 0.25]) / 5.25
+    assert components(2 * thing + wall + 0.5 * both) == pytest.approx(expected, abs=0.02)
+
+
+def test_neither_a_turn_nor_a_shift_nor_a_scale_of_the_embedding_matters() -> None:
+    random = np.random.default_rng(1)
+    crossed = random.normal(size=(6, 1, 5)) + random.normal(size=(6, 4, 5))
+    turn, _ = np.linalg.qr(random.normal(size=(5, 5)))
+    assert components(crossed) == pytest.approx(components(3 * crossed @ turn + 7))
+
+
+def test_nothing_to_share() -> None:
+    assert math.isnan(shares(np.ones((3, 2, 4))).object)
+    with pytest.raises(ValueError, match="1 objects and 5 backgrounds"):
+        shares(np.ones((1, 5, 4)))

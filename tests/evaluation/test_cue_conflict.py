@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from in_memory import split
+from rankings import embedded, order
 
 from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import cue_conflict
-from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
-from bgbias.files.store import writing
-from bgbias.images import pixels
-from bgbias.photos import picture_cache
-from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.report.tables import shape_texture
-from bgbias.results import rows
 
 SIDE = 48
 CLASSES = (0, 0, 1, 1, 2, 2, 3, 4, 4)
@@ -43,25 +38,13 @@ def photo(n: int) -> np.ndarray:
     return made
 
 
-def opened(folder: Path, classes: tuple[int, ...], trusted: set[int], size: int = SIDE) -> EvaluationPhotos:
-    with writing(folder / "photos.zip") as photos, writing(folder / "masks.zip") as masks:
-        for n in range(len(classes)):
-            photos.add(f"{n}.png", pixels.encode_png(photo(n)))
-            masks.add(f"{n}.png", pixels.encode_png(mask(n)))
-    lines = [[f"{n}.png", c, "class", "test", "own|test", str(100 + n)] for n, c in enumerate(classes)]
-    made = picture_cache.pictures(folder / "photos.zip", SIDE, folder / "prepared")
-    of_masks = picture_cache.pictures(folder / "masks.zip", SIDE, folder / "prepared", "L")
-    table = ImageTable(pd.DataFrame(lines, columns=list(COLUMNS)))
-    return EvaluationPhotos(table, made, size, of_masks, frozenset(f"{n}.png" for n in trusted))
+def photos(classes: tuple[int, ...], trusted: set[int]) -> EvaluationPhotos:
+    made = [photo(n) for n in range(len(classes))]
+    return split(made, classes, SIDE, [mask(n) for n in range(len(classes))], trusted, filled=made)
 
 
-@pytest.fixture
-def split(tmp_path: Path) -> EvaluationPhotos:
-    return opened(tmp_path, CLASSES, set(range(len(CLASSES))) - {UNTRUSTED})
-
-
-def lender(n: int, draw: int) -> int:
-    """By the definition: u mod the number of candidates, struck out and asked again where one cannot lend."""
+def find_lender(n: int, draw: int) -> int:
+    """By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend."""
     u = int.from_bytes(hashlib.sha256(f"own|test|cue_conflict|{draw}|{100 + n}".encode()).digest()[:8], "big")
     left = [m for m in range(len(CLASSES)) if m != UNTRUSTED and CLASSES[m] != CLASSES[n]]
     # Of the classes of 6 and of 7 and 8 there is one trusted photo each.
@@ -70,19 +53,19 @@ def lender(n: int, draw: int) -> int:
     return found
 
 
-def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_grey(
-    split: EvaluationPhotos,
-) -> None:
-    asked = [("cue_conflict", 0), ("cue_conflict", 1)]
-    views = list(split.views(asked))
-    donors = split.donors(asked)
+def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_grey() -> None:
+    shown, asked = (
+        photos(CLASSES, set(range(len(CLASSES))) - {UNTRUSTED}),
+        [("cue_conflict", 0), ("cue_conflict", 1)],
+    )
+    views, donors = list(shown.views(asked)), shown.donors(asked)
     for n in range(len(CLASSES)):
         for draw, view in enumerate(views[2 * n : 2 * n + 2]):
             if n == UNTRUSTED:
                 np.testing.assert_array_equal(view, photo(n))
                 continue
             who = int(donors["cue_conflict", draw][n])
-            assert who == lender(n, draw)
+            assert who == find_lender(n, draw)
             own = mask(n)
             assert (view[own == 0] == GREY).all()
             filled = view[own == 255]
@@ -95,28 +78,22 @@ def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_gre
             # Half a mask: half of a colour of the donor's object, half grey.
             half = np.abs(view[own == 128][:, [0, 2]].astype(float) - [(20 * who + 137) / 2, 188.75])
             assert half.max() <= 1
-    again = list(split.views(asked, workers=3))
+    again = shown.views(asked, workers=3)
     assert all(np.array_equal(one, other) for one, other in zip(views, again, strict=True))
     assert not np.array_equal(views[0], views[1])
 
 
-def alone(folder: Path, own: np.ndarray) -> Photo:
+def alone(own: np.ndarray) -> Photo:
     """A photo with this mask, whose pixels say where they are: red the row, green the column."""
     places = np.stack([*np.mgrid[:SIDE, :SIDE], np.zeros((SIDE, SIDE))], axis=-1).astype(np.uint8)
-    for name, picture in (("photos", places), ("masks", own)):
-        with writing(folder / f"{name}.zip") as store:
-            store.add("a.png", pixels.encode_png(picture))
-    made = picture_cache.pictures(folder / "photos.zip", SIDE, folder)
-    of_masks = picture_cache.pictures(folder / "masks.zip", SIDE, folder, "L")
-    line = ImageTable(pd.DataFrame([["a.png", 0, "c", "test", "own|test", "1"]], columns=list(COLUMNS)))
-    return EvaluationPhotos(line, made, SIDE, of_masks).photo(0)
+    return split([places], [0], SIDE, [own], filled=[places]).photo(0)
 
 
-def test_windows_lie_in_the_object_the_largest_first_and_none_over_another(tmp_path: Path) -> None:
+def test_windows_lie_in_the_object_the_largest_first_and_none_over_another() -> None:
     own = np.zeros((SIDE, SIDE), np.uint8)
     own[2:26, 3:25] = own[2:13, 25:40] = 230  # a body of 24 x 22 pixels, and an arm of 11 x 15
     own[30:45, 3:45] = 229  # not sure enough
-    block, squares = cue_conflict.windows(alone(tmp_path, own))
+    block, squares = cue_conflict.windows(alone(own))
     assert block == round(36 * SIDE / 224)
     assert [square.shape for square in squares] == [(21, 21, 3), (11, 11, 3)]  # with a middle, so odd
     places = {tuple(place) for square in squares for place in square.reshape(-1, 3)[:, :2].tolist()}
@@ -125,10 +102,10 @@ def test_windows_lie_in_the_object_the_largest_first_and_none_over_another(tmp_p
 
 
 @pytest.mark.parametrize(("wide", "squares"), [(5, [5] * 7), (3, [])])
-def test_smaller_blocks_are_taken_where_only_these_fit(wide: int, squares: list[int], tmp_path: Path) -> None:
+def test_smaller_blocks_are_taken_where_only_these_fit(wide: int, squares: list[int]) -> None:
     narrow = np.zeros((SIDE, SIDE), np.uint8)
     narrow[4:40, 20 : 20 + wide] = 255  # blocks have 8 pixels at first, and 4 at last
-    block, found = cue_conflict.windows(alone(tmp_path, narrow))
+    block, found = cue_conflict.windows(alone(narrow))
     assert block == 4
     assert [len(square) for square in found] == squares
 
@@ -139,11 +116,10 @@ def test_smaller_blocks_are_taken_where_only_these_fit(wide: int, squares: list[
     ids=["one class", "others alone or too small", "one trusted"],
 )
 def test_where_nobody_can_lend_a_texture_the_photo_and_the_key_are_named(
-    classes: tuple[int, ...], trusted: set[int], tmp_path: Path
+    classes: tuple[int, ...], trusted: set[int]
 ) -> None:
-    split = opened(tmp_path, classes, trusted)
     with pytest.raises(UserError, match=r"(?s)'0\.png' a texture.*evaluation\.conditions"):
-        next(split.views([("cue_conflict", 0)]))
+        next(photos(classes, trusted).views([("cue_conflict", 0)]))
 
 
 def angles(*degrees: float) -> np.ndarray:
@@ -152,32 +128,27 @@ def angles(*degrees: float) -> np.ndarray:
     return np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
 
 
-def found(queries: np.ndarray, donors: list[int], labels: list[int], clean: np.ndarray) -> pd.DataFrame:
-    """queries.parquet of one model, whose queries were seen once."""
+def decide(queries: np.ndarray, donors: list[int], labels: list[int], clean: np.ndarray) -> pd.Series:
+    """The table's row of one model, whose queries were seen once."""
     views = {("clean", 0): clean, ("cue_conflict", 0): queries}
-    lent = {("cue_conflict", 0): np.array(donors)}
-    ids = [f"{n}.png" for n in range(len(labels))]
-    embedded = Embeddings(ids, np.array(labels), np.ones(len(labels), bool), views, lent)
     model = {"dataset": "toy", "backbone": "tiny", "loss": "none", "method": "pretrained", "seed": 0}
-    return scores.score_queries(embedded, model)
+    kept = embedded(labels, views, donors={("cue_conflict", 0): np.array(donors)})
+    return shape_texture.table(scores.score_queries(kept, model)).iloc[0]
 
 
 def test_decisions_by_hand() -> None:
     """Classes 0, 0, 1, 1, 2, 2 and 3, which has one photo; the gallery's photos lie at these angles."""
-    labels = [0, 0, 1, 1, 2, 2, 3]
-    clean = angles(0, 40, 90, 130, 180, 220, 300)
     queries = angles(
         1,  # 0: nearest are itself, which does not count, then 1 at 40: its own class, shape
-        90,  # 1: its donor 2 at 90 does not count; 3 at 130 and itself at 40 are next: texture
+        91,  # 1: its donor 2 at 90 does not count; 3 at 130 and itself at 40 are next: texture
         20,  # 2: by 0 and 1 alike, the donor's class either way, of which 0 lent: texture
         155,  # 3: 3 itself at 130 does not count; 4 at 180, of a third class: neither
         200,  # 4: 4 itself does not count, 5 at 220, is next: shape
         90,  # 5: 2 at 90 is not the donor but of its class: texture
         0,  # 6: nobody else of its class, so that shape cannot win: not counted
     )
-    donors = [2, 2, 0, 0, 0, 3, 0]
-    queries[1] = angles(91)[0]
-    table = shape_texture.table(found(queries, donors, labels, clean)).iloc[0]
+    clean = angles(0, 40, 90, 130, 180, 220, 300)
+    table = decide(queries, [2, 2, 0, 0, 0, 3, 0], [0, 0, 1, 1, 2, 2, 3], clean)
     assert table["queries"] == 6
     assert table["shape"] == pytest.approx(100 * 2 / 6)
     assert table["texture"] == pytest.approx(100 * 3 / 6)
@@ -186,12 +157,10 @@ def test_decisions_by_hand() -> None:
 
 
 def test_of_two_that_are_as_near_the_first_in_the_table_decides() -> None:
-    labels, donors = [0, 0, 1, 1], [3, 3, 1, 1]
     clean = angles(0, 60, 120, 180)
-    between = np.tile(angles(90), (4, 1))  # as near to 1, of class 0, as to 2, of class 1
     clean[2] = clean[1] * np.float32([-1, 1])
-    between[:] = [0, 1]
-    table = shape_texture.table(found(between, donors, labels, clean)).iloc[0]
+    between = np.tile(np.float32([0, 1]), (4, 1))  # as near to 1, of class 0, as to 2, of class 1
+    table = decide(between, [3, 3, 1, 1], [0, 0, 1, 1], clean)
     # 0 finds 1, the first of two: shape. 1 is left out for itself: 2, texture. 2 lacks itself and 1, which lent: 0 before 3 as
     # near, texture. 3 lacks 1, which lent: 2, shape.
     assert (table["shape"], table["texture"]) == (50, 50)
@@ -202,27 +171,18 @@ def test_decisions_are_those_of_a_naive_loop() -> None:
     labels = np.repeat(np.arange(6), 5)
     # Few directions, so that many are equally near.
     clean, shown = (np.eye(8, dtype=np.float32)[random.integers(0, 8, 30)] for _ in range(2))
-    donors = np.array([random.choice(np.flatnonzero(labels != own)) for own in labels])
-    queries = found(shown, donors.tolist(), labels.tolist(), clean)
-    decided = {"shape": 0, "texture": 0}
-    for n in range(30):
-        best, who = -2.0, -1
-        for other in range(30):
-            if other not in (n, donors[n]) and float(shown[n] @ clean[other]) > best:
-                best, who = float(shown[n] @ clean[other]), other
-        decided["shape"] += labels[who] == labels[n]
-        decided["texture"] += labels[who] == labels[donors[n]]
-    table = shape_texture.table(queries).iloc[0]
-    for name, count in decided.items():
+    donors = [int(random.choice(np.flatnonzero(labels != own))) for own in labels]
+    firsts = [order(shown[n], clean, {n, donors[n]})[0] for n in range(30)]
+    table = decide(shown, donors, labels.tolist(), clean)
+    for name, expected in (("shape", labels), ("texture", labels[donors])):
+        count = (labels[firsts] == expected).sum()
         assert count
         assert table[name] == pytest.approx(100 * count / 30)
     assert table["neither"] == pytest.approx(100 - table["shape"] - table["texture"])
-    assert rows.QUERY_ONLY in set(queries["setting"])
 
 
 def test_nothing_is_shared_where_nobody_follows_either() -> None:
-    labels, clean = [0, 0, 1, 1, 2, 2], angles(0, 5, 90, 95, 180, 185)
-    away = angles(180, 180, 180, 180, 0, 0)
-    table = shape_texture.table(found(away, [2, 2, 0, 0, 2, 2], labels, clean)).iloc[0]
+    clean, away = angles(0, 5, 90, 95, 180, 185), angles(180, 180, 180, 180, 0, 0)
+    table = decide(away, [2, 2, 0, 0, 2, 2], [0, 0, 1, 1, 2, 2], clean)
     assert table["neither"] == 100
     assert np.isnan(table["shape_share"])

@@ -1,133 +1,130 @@
-"""Metrics against hand-computed values, plain loops and pytorch-metric-learning's calculator."""
+"""Metrics against hand-computed values, formulas in plain loops, and other libraries (docs/methods.md, sections 8, 11, 15)."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Callable
+from functools import cache
+from zlib import crc32
+
 import numpy as np
 import pytest
+import torch
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+from rankings import map_at_r, order, unit
+from sklearn.metrics import average_precision_score, normalized_mutual_info_score
 
-from bgbias import plugins
+from bgbias import plugins, seeds
+from bgbias.evaluation.embedding_metrics import nmi
 from bgbias.evaluation.retrieval import Neighbours, neighbours
+from bgbias.evaluation.whole_gallery import WholeRanking
 
-METRICS = ("map_at_r", "precision_at_1", "r_precision", "recall_at_2", "recall_at_4", "recall_at_8")
+NAN = float("nan")
 
 
 def value(metric: str, n: Neighbours) -> float:
     return float(np.nanmean(plugins.load("metrics", metric).per_query(n)))
 
 
-def one_query(relevance: tuple[int, ...], relevant: int) -> Neighbours:
-    hits = np.array([relevance], dtype=bool)
-    return Neighbours(hits, np.array([relevant]), np.arange(hits.size)[None])
-
-
-# docs/methods.md, section 11, G1a-G1c: relevance of the ranks, R, then P@1, RP, MAP@R.
+# Section 11, G1a-G1c: relevance of the ranks, R, then P@1, RP, MAP@R. The last: hits beyond R do not count.
 @pytest.mark.parametrize(
-    ("relevance", "relevant", "p1", "rp", "map_at_r"),
+    ("relevance", "relevant", "expected"),
     [
-        ((1, 0, 1), 3, 1.0, 0.666667, 0.555556),
-        ((0, 1, 1, 0), 4, 0.0, 0.5, 0.291667),
-        ((1,), 1, 1.0, 1.0, 1.0),
+        ((1, 0, 1), 3, (1.0, 0.666667, 0.555556)),
+        ((0, 1, 1, 0), 4, (0.0, 0.5, 0.291667)),
+        ((1,), 1, (1.0, 1.0, 1.0)),
+        ((0, 0, 1, 1), 2, (0.0, 0.0, 0.0)),
     ],
 )
 def test_hand_computed_rankings(
-    relevance: tuple[int, ...], relevant: int, p1: float, rp: float, map_at_r: float
+    relevance: tuple[int, ...], relevant: int, expected: tuple[float, ...]
 ) -> None:
-    n = one_query(relevance, relevant)
-    assert value("precision_at_1", n) == p1
-    assert value("r_precision", n) == pytest.approx(rp, abs=5e-7)
-    assert value("map_at_r", n) == pytest.approx(map_at_r, abs=5e-7)
+    hits = np.array([relevance], dtype=bool)
+    n = Neighbours(hits, np.array([relevant]), np.arange(hits.size)[None])
+    found = [value(metric, n) for metric in ("precision_at_1", "r_precision", "map_at_r")]
+    assert found == pytest.approx(expected, abs=5e-7)
 
 
-def test_hits_beyond_r_do_not_count() -> None:
-    n = one_query((0, 0, 1, 1), 2)
-    assert value("map_at_r", n) == value("r_precision", n) == 0.0
-
-
-def seven_angles() -> Neighbours:
-    """docs/methods.md, section 11, G1d: unit vectors at these angles; class 2 has a single photo."""
+def test_seven_angles() -> None:
+    """Section 11, G1d: unit vectors at these angles; class 2 has a single photo, a miss for recall, and skipped by others."""
     angle = np.radians([0, 10, 25, 40, 60, 75, 200])
     embeddings = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
     labels = np.array([0, 0, 1, 0, 1, 1, 2])
-    return neighbours(embeddings, labels, embeddings, labels)
+    n = neighbours(embeddings, labels, embeddings, labels)
+    expected = {
+        "precision_at_1": 0.666667,
+        "r_precision": 0.333333,
+        "map_at_r": 0.333333,
+        "recall_at_2": 0.571429,
+        "recall_at_4": 0.857143,
+    }
+    assert {metric: value(metric, n) for metric in expected} == pytest.approx(expected, abs=5e-7)
+    assert n.top(1).any(axis=1).mean() == pytest.approx(0.571429, abs=5e-7)  # R@1 over all seven
 
 
-@pytest.mark.parametrize(
-    ("metric", "expected"),
-    [
-        ("precision_at_1", 0.666667),
-        ("r_precision", 0.333333),
-        ("map_at_r", 0.333333),
-        ("recall_at_2", 0.571429),
-        ("recall_at_4", 0.857143),
-    ],
-)
-def test_seven_angles(metric: str, expected: float) -> None:
-    assert value(metric, seven_angles()) == pytest.approx(expected, abs=5e-7)
+def single_shot_cmc(persons: np.ndarray, person: int, k: int) -> float:
+    """Over all galleries with one photo of each person."""
+    places = [np.flatnonzero(persons == one).tolist() for one in dict.fromkeys(persons.tolist())]
+    galleries = [sorted(chosen) for chosen in itertools.product(*places)]
+    return float(np.mean([person in persons[gallery[:k]] for gallery in galleries]))
 
 
-def test_a_lone_photo_is_skipped_by_precision_and_a_miss_for_recall() -> None:
-    n = seven_angles()
-    for metric in METRICS:
-        lone = plugins.load("metrics", metric).per_query(n)[6]
-        assert lone == 0.0 if metric.startswith("recall") else np.isnan(lone)
-    # docs/methods.md, section 11, G1d, R@1 over all seven queries.
-    assert n.top(1).any(axis=1).mean() == pytest.approx(0.571429, abs=5e-7)
+def by_definition(metric: str, persons: np.ndarray, person: int) -> float:
+    """Of a whole ranking of photos of these persons, for a query of that one."""
+    name, _, last = metric.rpartition("_")
+    k = int(last) if last.isdecimal() else 0
+    hits = (persons == person).tolist()
+    if name == "recall_at":
+        return float(any(hits[:k]))
+    if not any(hits):
+        return NAN
+    formulas: dict[str, Callable[[], float]] = {
+        "precision_at": lambda: float(hits[0]),
+        "map_at": lambda: map_at_r(hits),
+        "r": lambda: sum(hits[: sum(hits)]) / sum(hits),
+        "average": lambda: average_precision_score(hits, -np.arange(len(hits))),
+        "cmc": lambda: float(any(hits[:k])),
+        "single_shot_cmc": lambda: single_shot_cmc(persons, person, k),
+    }
+    return formulas[name]()
 
 
-def by_plain_loops(metric: str, embeddings: np.ndarray, labels: np.ndarray) -> list[float]:
-    """Each metric from its formula, one query and one rank at a time."""
-    values = []
-    for i in range(len(labels)):
-        others = [j for j in range(len(labels)) if j != i]
-        others.sort(key=lambda j: -float(embeddings[i].astype(float) @ embeddings[j].astype(float)))
-        hits = [bool(labels[j] == labels[i]) for j in others]
-        relevant = sum(hits)
-        if metric.startswith("recall"):
-            values.append(float(any(hits[: int(metric[-1])])))
-        elif relevant == 0:
-            values.append(float("nan"))
-        elif metric == "precision_at_1":
-            values.append(float(hits[0]))
-        elif metric == "r_precision":
-            values.append(sum(hits[:relevant]) / relevant)
-        else:
-            total = 0.0
-            for k in range(1, relevant + 1):
-                if hits[k - 1]:
-                    total += sum(hits[:k]) / k
-            values.append(total / relevant)
-    return values
-
-
-def random_photos(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+@cache
+def photos(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Photos of classes of very different sizes, some of one photo."""
     generator = np.random.default_rng(seed)
     labels = (n // 4 * generator.random(n) ** 3).astype(int)
-    embeddings = generator.standard_normal((n, 16))[labels] + generator.standard_normal((n, 16))
-    return (embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)).astype(np.float32), labels
+    return unit(generator.normal(size=(n, 16))[labels] + generator.normal(size=(n, 16))), labels
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_equal_to_plain_loops(metric: str) -> None:
-    embeddings, labels = random_photos(150, seed=0)
-    n = neighbours(embeddings, labels, embeddings, labels)
-    per_query = plugins.load("metrics", metric).per_query(n)
-    assert per_query.dtype == np.float64
-    assert per_query.shape == (150,)
-    np.testing.assert_allclose(per_query, by_plain_loops(metric, embeddings, labels), atol=1e-12)
+@pytest.mark.parametrize("metric", plugins.names("metrics"))
+def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
+    embeddings, labels = photos(150, 0)
+    if "single_shot" in metric:  # which has to go through all galleries
+        labels = np.repeat(np.arange(12), [3, 2, 1, 2, 1, 2, 1, 1, 2, 1, 1, 2])
+        embeddings = embeddings[: len(labels)]
+    ranked = neighbours(embeddings, labels, embeddings, labels, k=len(labels) - 1)
+    n = WholeRanking(ranked.same_label, ranked.relevant, ranked.indices, labels[ranked.indices])
+    found = plugins.load("metrics", metric).per_query(n)
+    naive = [
+        by_definition(metric, labels[order(embeddings[row], embeddings, {row})], labels[row])
+        for row in range(len(labels))
+    ]
+    assert found.dtype == np.float64
+    np.testing.assert_allclose(found, naive, atol=1e-12)
+    assert 0 < np.nanmean(found) <= 1
+    assert np.isnan(found).any() != metric.startswith("recall")
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_agrees_with_pytorch_metric_learning(seed: int) -> None:
-    import torch
-    from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
-
     names = {
         "map_at_r": "mean_average_precision_at_r",
         "r_precision": "r_precision",
         "precision_at_1": "precision_at_1",
     }
-    embeddings, labels = random_photos(600, seed)
+    embeddings, labels = photos(600, seed)
     calculator = AccuracyCalculator(
         include=tuple(names.values()), k="max_bin_count", device=torch.device("cpu")
     )
@@ -136,3 +133,88 @@ def test_agrees_with_pytorch_metric_learning(seed: int) -> None:
     assert (n.relevant == 0).any()
     for ours, name in names.items():
         assert value(ours, n) == pytest.approx(theirs[name], abs=1e-6)
+
+
+# Of all embeddings together.
+UNEVEN = np.repeat(np.arange(6), (1, 2, 3, 5, 8, 13))
+
+
+def of_embeddings(metric: str, embeddings: np.ndarray, labels: np.ndarray) -> float:
+    found: float = plugins.load("embedding_metrics", metric).of_embeddings(embeddings, labels)
+    return found
+
+
+def directions(labels: np.ndarray, apart: float) -> np.ndarray:
+    """Unit vectors around their class's own, the closer the larger ``apart`` is."""
+    random = seeds.generator("directions", apart)
+    centres = random.normal(size=(labels.max() + 1, 7))
+    return unit(apart * centres[labels] + random.normal(size=(len(labels), 7)))
+
+
+def test_golden_mutual_information() -> None:
+    classes, found = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
+    assert nmi.normalized_mutual_information(classes, found) == pytest.approx(0.478704, abs=5e-7)
+    assert nmi.normalized_mutual_information(classes, 7 - classes) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kinds", [(1, 1), (1, 4), (5, 1), (3, 9), (40, 40)])
+def test_mutual_information_agrees_with_another_library(kinds: tuple[int, int]) -> None:
+    random = seeds.generator("labellings", *kinds)
+    one, other = (random.integers(number, size=120) for number in kinds)
+    expected = normalized_mutual_info_score(one, other)
+    assert nmi.normalized_mutual_information(one, other) == pytest.approx(expected, abs=1e-12)
+
+
+def test_golden_density() -> None:
+    vectors = np.array([[1, 0], [0, 1], [-1, 0], [-0.6, -0.8]], np.float32)
+    assert of_embeddings("pi_ratio", vectors, np.array([0, 0, 1, 1])) == pytest.approx(0.359217, abs=5e-7)
+
+
+@pytest.mark.parametrize("apart", [0.0, 5.0])
+def test_density_agrees_with_its_naive_twin(apart: float) -> None:
+    """Pair by pair; a class of one photo has no pair, and its mean counts as any other."""
+    labels, vectors = UNEVEN, directions(UNEVEN, apart)
+    by_class = [[z.astype(float) for z in vectors[labels == c]] for c in range(6)]
+    within = [
+        np.mean([1 - a @ b for a, b in itertools.permutations(own, 2)]) for own in by_class if len(own) > 1
+    ]
+    means = [sum(own) / np.linalg.norm(sum(own)) for own in by_class]
+    between = np.mean([1 - a @ b for a, b in itertools.permutations(means, 2)])
+    found = of_embeddings("pi_ratio", vectors, labels)
+    assert found == pytest.approx(np.mean(within) / between, rel=1e-5)
+    for too_few in (np.zeros(4, np.int64), np.arange(4)):  # one class, and no pair
+        assert math.isnan(of_embeddings("pi_ratio", vectors[:4], too_few))
+
+
+def test_clusters_are_the_nearest_of_as_many_centres_and_classes_that_lie_apart() -> None:
+    vectors = directions(UNEVEN, 1.0)
+    found = nmi.clusters(vectors, 6)
+    assert found.dtype == np.int64
+    centres = np.stack([vectors[found == c].mean(0) for c in range(6)])
+    assert np.array_equal(np.square(vectors[:, None] - centres).sum(2).argmin(1), found)
+    # A class of 20 can be cut in two by an unlucky start, and two be one cluster: not all is found.
+    labels = np.repeat(np.arange(6), 20)
+    by_distance = [of_embeddings("nmi", directions(labels, apart), labels) for apart in (0.0, 1.0, 8.0)]
+    assert by_distance[0] < 0.3 < by_distance[1] < by_distance[2]
+    assert by_distance[2] > 0.85
+
+
+def test_nmi_depends_little_on_where_k_means_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.repeat(np.arange(30), 10)
+    vectors, spread = directions(labels, 1.5), {}
+    for starts in (1, nmi.STARTS):
+        monkeypatch.setattr(nmi, "STARTS", starts)
+        found = []
+        for seed in range(12):
+            monkeypatch.setattr(nmi.seeds, "number", lambda key, seed=seed: crc32(f"{seed} {key}".encode()))
+            found.append(of_embeddings("nmi", vectors, labels))
+        spread[starts] = np.std(found)
+    assert spread[nmi.STARTS] < 0.5 * spread[1]
+
+
+@pytest.mark.parametrize("metric", plugins.names("embedding_metrics"))
+def test_metrics_of_embeddings_are_the_same_again_whatever_classes_are_called(metric: str) -> None:
+    vectors = directions(UNEVEN, 1.0)
+    first = of_embeddings(metric, vectors, UNEVEN)
+    assert of_embeddings(metric, vectors, UNEVEN) == first
+    assert of_embeddings(metric, vectors, 1000 - 3 * UNEVEN) == pytest.approx(first)

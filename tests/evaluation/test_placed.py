@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from in_memory import Pictures, table
+from in_memory import split
+from rankings import embedded
 from scipy.ndimage import center_of_mass
 
 from bgbias import plugins, seeds
 from bgbias.evaluation import scores
-from bgbias.evaluation.conditions import View, moved, scaled
+from bgbias.evaluation.conditions import View, _placed
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
 
@@ -33,24 +34,19 @@ def box(top: int, bottom: int, left: int, right: int) -> np.ndarray:
     return mask
 
 
-def split(masks: list[np.ndarray], colours: list[int], labels: list[int]) -> EvaluationPhotos:
+def photos(masks: list[np.ndarray], colours: list[int], labels: list[int]) -> EvaluationPhotos:
     """Objects of these reds on a blue gradient, which lies behind them as well."""
     behind = np.zeros((SIDE, SIDE, 3), np.uint8)
     behind[..., 2] = np.arange(SIDE)
-    ids = [f"{n}" for n in range(len(labels))]
     shown = [
         np.where(mask[..., None] > 0, np.uint8([colour, 0, 0]), behind)
         for mask, colour in zip(masks, colours, strict=True)
     ]
-    photos, of_masks, filled = (
-        Pictures(dict(zip(ids, pictures, strict=True))) for pictures in (shown, masks, [behind] * len(ids))
-    )
-    rows = table(dict(zip(ids, labels, strict=True)))
-    return EvaluationPhotos(rows, photos, SIDE, of_masks, frozenset(ids), inpainted=filled)
+    return split(shown, labels, SIDE, masks, filled=[behind] * len(shown))
 
 
 def photo(mask: np.ndarray) -> Photo:
-    return split([mask], [255], [0]).photo(0)
+    return photos([mask], [255], [0]).photo(0)
 
 
 def seen(picture: np.ndarray) -> np.ndarray:
@@ -60,35 +56,35 @@ def seen(picture: np.ndarray) -> np.ndarray:
 
 def test_an_object_is_moved_as_a_whole_to_any_place_that_the_frame_has() -> None:
     own = photo(box(*WITHIN))
-    shifts = {moved.shift(own, draw) for draw in range(2000)}
+    shifts = {_placed.shift(own, draw) for draw in range(2000)}
     # 28 columns and 14 rows wide, at column 12 and row 20.
     assert {right for right, _ in shifts} == set(range(-12, SIDE - 40 + 1))
     assert {down for _, down in shifts} == set(range(-20, SIDE - 34 + 1))
     for draw in DRAWS:
-        right, down = moved.shift(own, draw)
+        right, down = _placed.shift(own, draw)
         expected = own.surroundings.copy()
         expected[20 + down : 34 + down, 12 + right : 40 + right] = own.view[20:34, 12:40]
-        np.testing.assert_array_equal(moved.view(own, draw), expected)
+        np.testing.assert_array_equal(_placed.view_moved(own, draw), expected)
 
 
 def test_one_that_the_frame_cuts_off_stays_at_that_edge() -> None:
-    shifts = [moved.shift(photo(box(*AT_THE_LEFT)), draw) for draw in DRAWS]
+    shifts = [_placed.shift(photo(box(*AT_THE_LEFT)), draw) for draw in DRAWS]
     assert {right for right, _ in shifts} == {0}
     assert len({down for _, down in shifts}) > 1
     for mask in (box(*EVERYWHERE), box(0, 0, 0, 0)):
         filling = photo(mask)
-        assert moved.shift(filling, 0) == (0, 0)
+        assert _placed.shift(filling, 0) == (0, 0)
         own = plugins.load("conditions", "own_inpainted").view(filling, 0)
-        np.testing.assert_array_equal(moved.view(filling, 0), own)
+        np.testing.assert_array_equal(_placed.view_moved(filling, 0), own)
 
 
 def test_an_object_is_scaled_about_its_centroid_and_stays_in_the_frame() -> None:
     triangle = np.tril(box(*WITHIN), -8)
     own = photo(triangle)
     before, area = center_of_mass(triangle), (triangle > 0).sum()
-    factors = [scaled.factor(own, draw) for draw in DRAWS]
+    factors = [_placed.factor(own, draw) for draw in DRAWS]
     for draw, factor in enumerate(factors):
-        after = seen(scaled.view(own, draw))
+        after = seen(_placed.view_scaled(own, draw))
         assert np.abs(np.subtract(center_of_mass(after), before)).max() < 1
         assert math.sqrt(after.sum() / area) == pytest.approx(factor, abs=0.06)
     assert min(factors) < 0.8 < 1.2 < max(factors)
@@ -111,7 +107,7 @@ def test_factors_are_log_uniform_as_far_as_the_frame_allows(
     corners: tuple[int, int, int, int], least: float, most: float
 ) -> None:
     own = photo(box(*corners))
-    logs = np.log([scaled.factor(own, draw) for draw in range(400)])
+    logs = np.log([_placed.factor(own, draw) for draw in range(400)])
     expected = np.quantile(logs, [0, 0.25, 0.5, 0.75, 1])
     np.testing.assert_allclose(expected, np.linspace(math.log(least), math.log(most), 5), atol=0.08)
     assert logs.min() >= math.log(least) - 1e-9
@@ -123,7 +119,7 @@ def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
         own = photo(box(*corners))
         edges = [(slice(None), 0), (slice(None), -1), (0,), (-1,)]
         for draw in DRAWS:
-            before, after = seen(own.view), seen(scaled.view(own, draw))
+            before, after = seen(own.view), seen(_placed.view_scaled(own, draw))
             for edge in edges:
                 assert after[edge].any() == before[edge].any()
 
@@ -132,14 +128,14 @@ def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
 def test_draws_are_of_names_alone(condition: str) -> None:
     """The same at another input size and in another split: shares of the frame, not pixels."""
     module = plugins.load("conditions", condition)
-    one, other = (split([box(*WITHIN)] * 2, reds, [0, 1]) for reds in ([255, 255], [255, 130]))
+    one, other = (photos([box(*WITHIN)] * 2, reds, [0, 1]) for reds in ([255, 255], [255, 130]))
     shown = [module.view(one.photo(0), draw) for draw in DRAWS]
     assert all(np.array_equal(a, module.view(other.photo(0), d)) for d, a in zip(DRAWS, shown, strict=True))
     assert len({picture.tobytes() for picture in shown}) > len(DRAWS) / 2
     assert any(not np.array_equal(a, module.view(one.photo(1), d)) for d, a in zip(DRAWS, shown, strict=True))
 
 
-def embeddings(photos: EvaluationPhotos, views: list[View], reads: str) -> Embeddings:
+def embeddings(shown_photos: EvaluationPhotos, views: list[View], reads: str) -> Embeddings:
     """Of a model that reads the object's place, its area or its colour, and nothing else."""
 
     def look(picture: np.ndarray) -> np.ndarray:
@@ -152,11 +148,10 @@ def embeddings(photos: EvaluationPhotos, views: list[View], reads: str) -> Embed
         }[reads]()
         return np.array([math.cos(math.pi * angle), math.sin(math.pi * angle)], np.float32)
 
-    shown = [look(picture) for picture in photos.views(views)]
-    by_photo = np.array(shown).reshape(len(photos.table), len(views), 2)
+    shown = [look(picture) for picture in shown_photos.views(views)]
+    by_photo = np.array(shown).reshape(len(shown_photos.table), len(views), 2)
     of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
-    labels = photos.table.labels
-    return Embeddings(photos.table.ids, labels, np.ones(len(labels), bool), of_views)
+    return embedded(shown_photos.table.labels, of_views)
 
 
 @pytest.mark.parametrize(
@@ -173,9 +168,9 @@ def test_a_model_loses_by_what_it_reads(reads: str, loses_by: str) -> None:
             masks.append(box(top + 6 - half, top + 6 + half, left + 6 - half, left + 6 + half))
             colours.append(100 + 40 * label + int(chance.integers(-4, 5)))
             labels.append(label)
-    photos = split(masks, colours, labels)
+    shown = photos(masks, colours, labels)
     views = [("clean", 0), ("own_inpainted", 0), *((c, d) for c in ("moved", "scaled") for d in range(4))]
-    queries = scores.score_queries(embeddings(photos, views, reads), {})
+    queries = scores.score_queries(embeddings(shown, views, reads), {})
     for setting in ("symmetric", "query"):
         found = queries[queries["setting"] == setting].groupby("condition")["map_at_r"].mean()
         assert found["own_inpainted"] == 1

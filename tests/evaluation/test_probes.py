@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 
 import numpy as np
 import pandas as pd
 import pytest
+from rankings import unit
 from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
@@ -20,11 +20,6 @@ from bgbias.evaluation.embeddings import Embeddings
 CLASSES, EACH = 4, 15
 LABELS = np.repeat(np.arange(CLASSES), EACH) * 10
 NAMES = [f"{label}/{number}.jpg" for number, label in enumerate(LABELS)]
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    made: np.ndarray = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return made
 
 
 def clouds(apart: float, dim: int = 6, seed: int = 0) -> np.ndarray:
@@ -53,22 +48,13 @@ def test_neighbours_vote_as_an_independent_classifier_has_them_vote() -> None:
         20, metric="cosine", algorithm="brute", weights=lambda distances: np.exp((1 - distances) / 0.07)
     )
     assert np.array_equal(found, theirs.fit(one, LABELS).predict(other))
-    votes = dict.fromkeys(LABELS.tolist(), 0.0)
-    cosines = [float(vector.astype(float) @ other[0].astype(float)) for vector in one]
-    for row in sorted(range(len(one)), key=lambda row: -cosines[row])[:20]:
-        votes[int(LABELS[row])] += math.exp(cosines[row] / 0.07)
-    assert found[0] == max(votes, key=lambda label: votes[label])
     assert 0.3 < (found == LABELS).mean() < 1
 
 
 def test_few_photos_all_vote() -> None:
     some = np.array([0, 1, 15, 16])
-    assert probes.nearest(clouds(3.0)[some], LABELS[some])(clouds(3.0, seed=1)[some]).tolist() == [
-        0,
-        0,
-        10,
-        10,
-    ]
+    classify = probes.nearest(clouds(3.0)[some], LABELS[some])
+    assert classify(clouds(3.0, seed=1)[some]).tolist() == [0, 0, 10, 10]
 
 
 def test_the_linear_layer_is_where_its_penalised_loss_is_least(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +74,12 @@ def test_the_linear_layer_is_where_its_penalised_loss_is_least(monkeypatch: pyte
     assert (found == expected).mean() >= 0.98  # one may lie on the line between two
 
 
-@pytest.mark.parametrize("strength", probes.STRENGTHS)
+@pytest.mark.parametrize("strength", [min(probes.STRENGTHS), max(probes.STRENGTHS)])
 def test_every_penalty_is_followed_to_its_minimum(strength: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A weak penalty takes many steps; a fit that ends early names other classes."""
     random = np.random.default_rng(0)
-    middles, labels = random.normal(size=(20, 64)), np.repeat(np.arange(20), 30)
-    one, other = (unit(0.35 * middles[labels] + random.normal(size=(600, 64))) for _ in range(2))
+    middles, labels = random.normal(size=(12, 48)), np.repeat(np.arange(12), 25)
+    one, other = (unit(0.35 * middles[labels] + random.normal(size=(300, 48))) for _ in range(2))
     monkeypatch.setattr(probes, "STRENGTHS", (strength,))
     found = probes.linear(one, labels)(other)
     converged = LogisticRegression(C=strength, tol=1e-10, max_iter=10**6).fit(one.astype(np.float64), labels)
@@ -112,7 +98,7 @@ def means(queries: pd.DataFrame) -> pd.DataFrame:
 
 def test_what_is_named_was_not_fitted_on() -> None:
     """Of noise nothing is known but by those who saw the very photo."""
-    noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 200)))
+    noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 120)))
     found = means(probes.score_queries(embedded(noise, noise), 5))
     assert (found < 0.5).all(axis=None)
     known = means(probes.score_queries(embedded(clouds(8.0), clouds(8.0)), 5))
@@ -134,14 +120,16 @@ def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
     assert told.loc[(RANDOM_BACKGROUND, 1)].tolist() == [1, 1]
 
 
-def test_classes_with_too_few_photos_are_told() -> None:
-    with pytest.raises(UserError, match=r"fewer than two have 16 photos or more.*Lower probes\.folds"):
-        probes.score_queries(embedded(clouds(1.0), clouds(1.0)), 16)
-
-
-def test_masks_that_leave_one_class_are_told_as_such() -> None:
-    with pytest.raises(UserError, match=r"with a trusted mask.*docs/masks"):
-        probes.score_queries(embedded(clouds(1.0), clouds(1.0), LABELS == 0), 3)
+@pytest.mark.parametrize(
+    ("usable", "folds", "words"),
+    [
+        (LABELS >= 0, 16, r"fewer than two have 16 photos or more.*Lower probes\.folds"),
+        (LABELS == 0, 3, r"with a trusted mask.*docs/masks"),
+    ],
+)
+def test_too_few_photos_or_masks_are_refused(usable: np.ndarray, folds: int, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        probes.score_queries(embedded(clouds(1.0), clouds(1.0), usable), folds)
 
 
 @pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3), (5, 2)])

@@ -131,13 +131,14 @@ def test_an_installed_package_offers_files_by_entry_points(
 
 
 def test_no_file_hides_another(tmp_path: Path) -> None:
-    first = write(tmp_path / "first", losses__triplet=LOSS)
-    with pytest.raises(
-        UserError, match=r"first/losses/triplet\.py hides .*losses/triplet\.py: two files of losses"
-    ):
+    first, second, third = (
+        write(tmp_path / folder, **{f"losses__{name}": LOSS})
+        for folder, name in (("first", "triplet"), ("second", "mine"), ("third", "mine"))
+    )
+    words = r"first/losses/triplet\.py hides .*losses/triplet\.py: two files of losses"
+    with pytest.raises(UserError, match=words):
         plugins.use(first)
     assert plugins.load("losses", "triplet").__name__ == f"{losses.__name__}.triplet"
-    second, third = (write(tmp_path / n, losses__mine=LOSS) for n in ("second", "third"))
     with pytest.raises(UserError, match=r"third/losses/mine\.py hides .*second/losses/mine\.py"):
         plugins.use(second, third)
 
@@ -184,18 +185,17 @@ def test_our_own_files_have_what_their_family_requires(family: str) -> None:
         plugins.load(family, f"{name}:any" if stands_for_many else name)
 
 
-def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(
-        UserError, match=r"nowhere is missing; correct `plugins` in params\.yaml, or --plugins"
-    ):
-        plugins.use(tmp_path / "nowhere")
-    with pytest.raises(
-        UserError, match=r"no subfolder of a family; there are: .*backbones, .*losses/my_loss\.py"
-    ):
-        plugins.use(write(tmp_path / "flat", my_loss=LOSS))
-    write(tmp_path / "typed", losses__mine=LOSS, metric__mine="")
-    with pytest.raises(UserError, match=r"typed/metric is no family of plugins\. Did you mean 'metrics'"):
-        plugins.use(tmp_path / "typed")
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ([], r"folder is missing; correct `plugins` in params\.yaml, or --plugins"),
+        (["my_loss"], r"no subfolder of a family; there are: .*backbones, .*losses/my_loss\.py"),
+        (["losses__mine", "metric__mine"], r"folder/metric is no family of plugins\. Did you mean 'metrics'"),
+    ],
+)
+def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path, files: list[str], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        plugins.use(write(tmp_path / "folder", **dict.fromkeys(files, LOSS)))
     assert not plugins.known("losses", "mine")
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +22,15 @@ from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.images import pixels
 from bgbias.masks import cross_validation, saliency, training
-from bgbias.masks import pairs as mask_pairs
 from bgbias.masks.pairs import MaskPair
-from bgbias.masks.training import Recipe
+from bgbias.masks.training import Recipe, TunedNet
 from bgbias.masks.u2net import U2Net, u2netp
 from bgbias.toy.render import specimens
 
 TOY = Path(__file__).resolve().parents[2] / "data" / "weights" / "u2netp_toy.safetensors"
-SMALL = Recipe(steps=3, batch_size=2, input_size=32)
-# Enough to teach a toy the opposite, and back.
-QUICK = Recipe(steps=8, batch_size=2, input_size=48, shown=1.0, lr=1e-3, averaged=0.0, blends=(0.5, 1.0))
+SMALL = Recipe(steps=2, batch_size=2, input_size=32)
+# Enough to turn the last layer round.
+QUICK = Recipe(steps=2, batch_size=1, input_size=48, shown=1.0, lr=1e-3, averaged=0.0, blends=(1.0,))
 
 
 @pytest.fixture(scope="module")
@@ -56,47 +58,6 @@ def drawn(folder: Path, pairs: list[MaskPair]) -> Path:
     return folder
 
 
-def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path, pairs: list[MaskPair]) -> None:
-    folder = drawn(tmp_path / "drawn", pairs)
-    (folder / "odd" / "0_rembg.png").write_bytes(pixels.encode_png(pairs[0].mask))  # neither photo nor mask
-    rows = [(f"{p.group}/{p.name}_image.png", f"{p.group}/{p.name}_mask.png", p.group) for p in pairs]
-    pd.DataFrame(rows, columns=["image", "mask", "group"]).to_csv(folder / "pairs.csv", index=False)
-    for place in (folder, folder / "pairs.csv"):
-        found = mask_pairs.read_pairs(place)
-        assert [p.group for p in found] == ["even"] * 3 + ["odd"] * 3
-        for pair, expected in zip(found, pairs[1::2] + pairs[::2], strict=True):
-            np.testing.assert_array_equal(pair.photo, expected.photo)
-            np.testing.assert_array_equal(pair.mask, expected.mask)
-
-
-def test_pairs_that_cannot_be_used_are_named(tmp_path: Path) -> None:
-    white = pixels.encode_png(np.full((4, 6), 255, np.uint8))
-    (tmp_path / "7.jpg").write_bytes(white)
-
-    def refusal(place: Path = tmp_path) -> str:
-        with pytest.raises(UserError) as caught:
-            mask_pairs.read_pairs(place)
-        return str(caught.value)
-
-    assert "7.jpg has no mask; draw 7_mask.png" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(pixels.encode_png(np.full((4, 5), 255, np.uint8)))
-    assert "7_mask.png is 5x4 pixels, its photo 7.jpg 6x4" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(pixels.encode_png(np.zeros((4, 6), np.uint8)))
-    assert "7_mask.png shows no object" in refusal()
-    (tmp_path / "7_mask.png").write_bytes(white)
-    (tmp_path / "8_mask.png").write_bytes(white)
-    assert "8_mask.png has no photo" in refusal()
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "empty holds no photo with a mask; name them like this" in refusal(empty)
-    assert "There is no folder or table" in refusal(tmp_path / "absent")
-    table = tmp_path / "pairs.csv"
-    table.write_text("image,truth\n7.jpg,7_mask.png\n")
-    assert "no column 'mask'" in refusal(table)
-    table.write_text("image,mask\n7.jpg,7_mask.png\n9.jpg,7_mask.png\n")
-    assert "line 3: no file '9.jpg' (image)" in refusal(table)
-
-
 def test_photo_and_mask_are_cropped_and_mirrored_together(pairs: list[MaskPair]) -> None:
     mask = np.zeros((60, 90), np.uint8)
     mask[10:40, 5:50] = 255
@@ -119,26 +80,35 @@ def test_every_photo_comes_before_any_comes_again(pairs: list[MaskPair]) -> None
     assert sorted(seen[:6]) == sorted(seen[6:]) == [128, 129, 130, 131, 132, 133]
 
 
+@pytest.fixture(scope="module")
+def before(start: U2Net) -> dict[str, torch.Tensor]:
+    return {n: tensor.clone() for n, tensor in start.state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def tuned(start: U2Net, before: dict[str, torch.Tensor], pairs: list[MaskPair]) -> TunedNet:
+    return training.fine_tune(pairs, start, SMALL)
+
+
+def flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
+    return torch.cat([tensor.flatten() for tensor in tensors])
+
+
 def test_start_is_left_alone_and_blend_says_how_far_the_result_is_from_it(
-    start: U2Net, pairs: list[MaskPair]
+    start: U2Net, before: dict[str, torch.Tensor], tuned: TunedNet
 ) -> None:
-    before = {n: t.clone() for n, t in start.state_dict().items()}
-    tuned = training.fine_tune(pairs, start, SMALL)
-    nets = [tuned.at(blend) for blend in (0.0, 0.5, 1.0)]
-    assert all(torch.equal(t, before[n]) for n, t in start.state_dict().items())
-    weights = [torch.cat([p.flatten() for p in net.parameters()]) for net in nets]
-    assert (weights[2] - weights[0]).abs().max() > 1e-4
+    assert all(torch.equal(tensor, before[n]) for n, tensor in start.state_dict().items())
+    published, half, new = (flat(tuned.at(blend).parameters()) for blend in (0.0, 0.5, 1.0))
+    assert (new - published).abs().max() > 5e-5
     # Half-way, but for the rounding to what is saved.
-    torch.testing.assert_close(weights[1], (weights[0] + weights[2]) / 2, atol=1e-3, rtol=2e-3)
+    torch.testing.assert_close(half, (published + new) / 2, atol=1e-3, rtol=2e-3)
 
 
 def test_saved_weights_are_the_net_that_was_judged(
-    start: U2Net, pairs: list[MaskPair], tmp_path: Path
+    tuned: TunedNet, pairs: list[MaskPair], tmp_path: Path
 ) -> None:
-    net = training.fine_tune(pairs, start, SMALL).at(1.0)
-    out = tmp_path / "mine.safetensors"
+    net, out, loaded = tuned.at(1.0), tmp_path / "mine.safetensors", u2netp()
     training.save_unfolded(net, out)
-    loaded = u2netp()
     saliency.load_weights(loaded, out, "u2netp")
     for judged, made in zip(*(cross_validation.masks(n, pairs, SMALL) for n in (net, loaded)), strict=True):
         # Batch norm's epsilon remains: five parts in a million, which a steep edge turns into a level or two.
@@ -147,13 +117,11 @@ def test_saved_weights_are_the_net_that_was_judged(
         assert (apart > 1).mean() < 0.01
 
 
-def test_same_seed_gives_the_same_weights(start: U2Net, pairs: list[MaskPair]) -> None:
-    first, second, other = (
-        torch.cat([p.flatten() for p in training.fine_tune(pairs, start, r).weights.values()])
-        for r in (SMALL, SMALL, replace(SMALL, seed=1))
-    )
+def test_same_seed_gives_the_same_weights(start: U2Net, tuned: TunedNet, pairs: list[MaskPair]) -> None:
+    again, other = (training.fine_tune(pairs, start, r) for r in (SMALL, replace(SMALL, seed=1)))
+    first, second, third = (flat(made.weights.values()) for made in (tuned, again, other))
     assert torch.equal(first, second)
-    assert not torch.equal(first, other)
+    assert not torch.equal(first, third)
 
 
 def test_folds_spread_every_group_and_hold_each_photo_out_once() -> None:
@@ -169,10 +137,6 @@ def test_folds_spread_every_group_and_hold_each_photo_out_once() -> None:
         cross_validation.folds(pairs, 31)
     with pytest.raises(UserError, match="5 photos are too few for 4 folds; draw some more masks"):
         cross_validation.folds(pairs[:5], 4)
-
-
-def changes(rows: pd.DataFrame) -> np.ndarray:
-    return np.asarray(rows["change"], np.float64)
 
 
 def test_a_gain_is_taken_only_where_it_is_more_than_chance() -> None:
@@ -269,24 +233,16 @@ def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
         assert (name, trained[int(net)]) == (pair.name, everybody - names[number])
 
 
-@pytest.fixture(scope="module")
-def spoilt(start: U2Net) -> U2Net:
-    """A net that was taught to take the background for the object."""
-    photos, masks = specimens(6, 48, seed=9)
-    inverted = [
-        MaskPair(str(n), "all", p, 255 - m) for n, (p, m) in enumerate(zip(photos, masks, strict=True))
-    ]
-    return training.fine_tune(inverted, start, QUICK).at(1.0)
-
-
-def test_a_bad_masker_gains(spoilt: U2Net, tmp_path: Path) -> None:
-    photos, masks = specimens(9, 48, seed=3)
-    pairs = [MaskPair(str(n), "all", p, m) for n, (p, m) in enumerate(zip(photos, masks, strict=True))]
-    judged = cross_validation.cross_validate(pairs, spoilt, QUICK, 3)
+def test_a_bad_masker_gains(start: U2Net, pairs: list[MaskPair], tmp_path: Path) -> None:
+    """A net that takes the background for the object, though hardly."""
+    spoilt = copy.deepcopy(start)
+    with torch.no_grad():
+        spoilt.outconv.weight.mul_(-0.001)
+    judged = cross_validation.cross_validate([replace(p, group="all") for p in pairs], spoilt, QUICK, 3)
     cross_validation.write(judged, tmp_path)
     assert judged.helps
     assert judged.blend in QUICK.blends
-    assert changes(pd.read_csv(tmp_path / "folds.csv")).mean() > 0.05
+    assert pd.read_csv(tmp_path / "folds.csv")["change"].mean() > 0.05
     shares = pd.read_csv(tmp_path / "shares.csv")
     assert shares["blend"][shares["chosen"]].tolist() == [judged.blend]
 
@@ -302,6 +258,7 @@ def test_commands_leave_a_good_masker_alone(
     words = ["train-masker", str(folder), "--start", str(TOY), "--device", "cpu", *sizes]
     out = tmp_path / "mine.safetensors"
     out.write_bytes(b"an earlier command's")
+    monkeypatch.setattr(training, "Recipe", partial(Recipe, batch_size=1, blends=(1.0,)))
     judge, judged = cross_validation.cross_validate, list[cross_validation.Judgement]()
 
     def judge_and_keep(*args: Any, **options: Any) -> cross_validation.Judgement:

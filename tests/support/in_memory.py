@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import pandas as pd
 
+from bgbias.backgrounds.draws import Pool
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.images.inpainting import remove_object
 from bgbias.photos.table import COLUMNS, ImageTable
 
 
@@ -25,3 +30,30 @@ def table(labels: dict[str, int]) -> ImageTable:
     """The test split of a dataset: photos by name, each with the number of its class."""
     rows = [(i, label, f"class {label}", "test", "toy|test", i) for i, label in labels.items()]
     return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
+def split(
+    photos: Sequence[np.ndarray],
+    labels: Sequence[int],
+    size: int,
+    masks: Sequence[np.ndarray],
+    trusted: Collection[int] | None = None,
+    filled: Sequence[np.ndarray] | None = None,
+    pool: Sequence[np.ndarray] | None = None,
+) -> EvaluationPhotos:
+    """Photos 0, 1, ..., which keys know as 100, 101, ...; ``trusted``: whose masks are, if not all; ``filled``: photos without
+    their objects, if not by inpainting.
+    """
+    ids = [f"{n}.png" for n in range(len(photos))]
+    rows = [(i, labels[n], "class", "test", "own|test", str(100 + n)) for n, i in enumerate(ids)]
+    filled = [remove_object(*pair) for pair in zip(photos, masks, strict=True)] if filled is None else filled
+    galleries = [Pictures(dict(zip(ids, pictures, strict=True))) for pictures in (photos, masks, filled)]
+    return EvaluationPhotos(
+        ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
+        galleries[0],
+        size,
+        galleries[1],
+        frozenset(ids[n] for n in (range(len(ids)) if trusted is None else trusted)),
+        None if pool is None else Pool(pool),
+        galleries[2],
+    )

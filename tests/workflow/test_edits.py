@@ -79,7 +79,7 @@ CODE_OF_PLUGINS = (
     source("masks/maskers/files.py", {"masks mine/drawn"}),
     source("datasets/folder.py", {"index mine"}),
     source("datasets/toy.py", {"index toys"}),
-    source("evaluation/metrics/_first_ranks.py", SCORES),
+    source("evaluation/metrics/_rankings.py", SCORES),
     source("evaluation/metrics/map_at_r.py", train(), {f"score {m}" for m in FEATURES}),
     Edit("mine/losses/own.py", train("own"), "mine/losses/own.py changed"),
     Edit("mine/losses/_own_parts.py", train("own"), "mine/losses/_own_parts.py changed"),

@@ -86,7 +86,7 @@ class _Galleries:
         """
         labels = self.embeddings.labels
         depth = max(deep_enough(labels), DEEPEST_FIXED_RANK)
-        kept = _nobody(len(queries), depth), _nobody(len(queries), depth)
+        kept = Neighbours.none(len(queries), depth), Neighbours.none(len(queries), depth)
         for block in np.array_split(rows, max(1, -(-len(rows) * len(queries) // BLOCK))):
             order = np.argsort(-(queries[block] @ clean.T), axis=1, kind="stable")
             for side, gallery in zip(kept, self._matched(block), strict=True):
@@ -120,9 +120,3 @@ class _Galleries:
             rank = np.cumsum(lots, axis=1) - 1 - np.repeat(before, sizes, axis=1)
             side[:, self._by_lot] = lots & (rank < np.repeat(fewest, sizes, axis=1))
         return sides[0], sides[1]
-
-
-def _nobody(queries: int, depth: int) -> Neighbours:
-    """No neighbours yet of so many queries."""
-    missing = np.full((queries, depth), -1)
-    return Neighbours(np.zeros(missing.shape, bool), np.zeros(queries, np.int64), missing)

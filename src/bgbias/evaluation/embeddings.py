@@ -108,10 +108,11 @@ def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:
             raise UserError("These models embedded different photos; run `snakemake --cores all` again.")
     joined = {}
     for view in first.views:
-        each = [_normalise(part.views[view]) for part in parts]
-        joined[view] = _normalise(np.concatenate(each, axis=-1))
+        each = [normalise(part.views[view]) for part in parts]
+        joined[view] = normalise(np.concatenate(each, axis=-1))
     return replace(first, views=joined)
 
 
-def _normalise(vectors: np.ndarray) -> np.ndarray:
+def normalise(vectors: np.ndarray) -> np.ndarray:
+    """Vectors [..., d] at unit length."""
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)

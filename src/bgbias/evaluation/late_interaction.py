@@ -15,7 +15,7 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC, View
-from bgbias.evaluation.embeddings import Embeddings
+from bgbias.evaluation.embeddings import Embeddings, normalise
 
 BLOCK = 2**23  # numbers in one block of similarities of patches: 32 MB
 MOST = 10_000  # photos, whose similarities take 400 MB
@@ -80,7 +80,7 @@ def score_queries(
     # A query's similarities, at unit length, are its cosines to unit vectors, of which each photo is one. So retrieval, which is
     # of embeddings, ranks by them.
     photos = np.eye(len(before.ids), dtype=np.float32)
-    among = {view: _unit(similarity(own, own)) for view, own in patches.items()}
+    among = {view: normalise(similarity(own, own)) for view, own in patches.items()}
     shown = replace(before, views=among, donors={})
     alike = scores.score_queries(shown, model, photos)
     means = {view: own.means() for view, own in patches.items()}
@@ -88,7 +88,3 @@ def score_queries(
     parts = [part[part["setting"] == QUERY_ONLY] for part in (alike, in_old)]
     across = scores.score_places(shown, model, photos)
     return pd.concat([parts[0].assign(setting=SYMMETRIC), parts[1], *across], ignore_index=True)
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)

@@ -50,6 +50,12 @@ class Neighbours:
     relevant: np.ndarray
     indices: np.ndarray
 
+    @classmethod
+    def none(cls, queries: int, depth: int) -> Neighbours:
+        """No neighbours yet of so many queries, with room for so many ranks."""
+        missing = np.full((queries, depth), -1)
+        return cls(np.zeros(missing.shape, bool), np.zeros(queries, np.int64), missing)
+
     def __len__(self) -> int:
         return len(self.relevant)
 

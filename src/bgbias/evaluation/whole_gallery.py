@@ -118,9 +118,8 @@ def rank_among(
 
 def _none(number: int, labels: np.ndarray, given: QueryGallerySplit) -> Neighbours:
     """No neighbours yet, of so many queries; room for R without any class that is asked for, which distractors are not."""
-    deep = max(deep_enough(labels[np.isin(labels, labels[given.query])]), DEEPEST_FIXED_RANK)
-    missing = np.full((number, deep), -1)
-    return Neighbours(np.zeros((number, deep), bool), np.zeros(number, np.int64), missing)
+    deep = deep_enough(labels[np.isin(labels, labels[given.query])])
+    return Neighbours.none(number, max(deep, DEEPEST_FIXED_RANK))
 
 
 def _keep(kept: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:

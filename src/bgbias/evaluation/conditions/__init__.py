@@ -13,9 +13,12 @@ from collections.abc import Iterable
 from bgbias import plugins
 
 SHARED = {
-    "_controls": ("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
+    "_controls": (
+        *("only_fg", "no_fg", "only_bg", "own_inpainted", "mixed_same", "mixed_rand", "mixed_next"),
+        *("class_here", "class_there", "others_here", "others_there"),
+    ),
+    "_placed": ("moved", "scaled"),
     "_two_masks": ("either_mask", "both_masks"),
-    "_places": ("class_here", "class_there", "others_here", "others_there"),
 }
 CLEAN, RANDOM_BACKGROUND = "clean", "random_background"
 SYMMETRIC, QUERY_ONLY = "symmetric", "query"

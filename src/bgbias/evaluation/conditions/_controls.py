@@ -4,11 +4,17 @@
 With u the first 8 bytes of sha256("<dataset>|<split>|<condition>|<draw>|<item>"), whose background it is, is photo u mod n of n
 candidates in the table's order. Candidates have a trusted mask: of others, what hides the object is not known. A copy is no
 candidate: its background is the photo's own.
+
+Where a dataset says where photos were taken, other conditions take the surroundings of photos of the object's own place, or of
+another place where its class was seen (section 16): backgrounds of its class there are what the object would have stood before,
+those of other classes share the place alone. They are ranked within a place and across places alone
+(``evaluation/across_places.py``). Which place is the other one is drawn by the photo's key, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +49,17 @@ def next_class(photo: Photo, draw: int = 0) -> np.ndarray:
     return drop_copies(photo, photo.split.trusted_of_class[following])
 
 
+def of_place(photo: Photo, draw: int, *, is_other_place: bool, is_of_class: bool) -> np.ndarray:
+    """Rows of photos of the photo's own place, or of the other one, that are of its class, or of all others, int64 [n]."""
+    split = photo.split
+    if split.places is None:
+        return np.empty(0, np.int64)
+    place = (split.places.other(draw) if is_other_place else split.places.own)[photo.row]
+    rows = split.trusted[split.places.own[split.trusted] == place]
+    of_class = split.table.labels[rows] == photo.label
+    return drop_copies(photo, rows[of_class == is_of_class])
+
+
 def drop_copies(photo: Photo, rows: np.ndarray) -> np.ndarray:
     """Those of these rows that show another view than the photo."""
     originals = photo.split.originals
@@ -68,6 +85,12 @@ def mix(condition: str, candidates: Callable[[Photo, int], np.ndarray]) -> dict[
         return photo.foreground.before(donor(photo, draw).surroundings)
 
     return {"DRAWS": True, "donor": donor, "view": view}
+
+
+def mix_place(condition: str, *, is_other_place: bool, is_of_class: bool) -> dict[str, Any]:
+    """``mix`` with the photos ``of_place``."""
+    candidates = partial(of_place, is_other_place=is_other_place, is_of_class=is_of_class)
+    return {"SETTINGS": (), **mix(condition, candidates)}
 
 
 ON_GREY = {"NEEDS": frozenset({"masks"})}
@@ -112,5 +135,26 @@ MEMBERS: dict[str, dict[str, Any]] = {
         " always one wrong class.",
         "TITLE": "backgrounds of the next class",
         **mix("mixed_next", next_class),
+    },
+    "class_here": {
+        "__doc__": "The object on the background of another photo of its class at its own place.",
+        "TITLE": "backgrounds of its class at its place",
+        **mix_place("class_here", is_other_place=False, is_of_class=True),
+    },
+    "class_there": {
+        "__doc__": "The object on the background of a photo of its class at another place:"
+        " what it would have stood before there.",
+        "TITLE": "backgrounds of its class at another place",
+        **mix_place("class_there", is_other_place=True, is_of_class=True),
+    },
+    "others_here": {
+        "__doc__": "The object on the background of another class at its own place.",
+        "TITLE": "backgrounds of other classes at its place",
+        **mix_place("others_here", is_other_place=False, is_of_class=False),
+    },
+    "others_there": {
+        "__doc__": "The object on the background of another class at another place.",
+        "TITLE": "backgrounds of other classes at another place",
+        **mix_place("others_there", is_other_place=True, is_of_class=False),
     },
 }

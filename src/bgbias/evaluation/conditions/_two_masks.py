@@ -7,7 +7,8 @@ Of audits alone (``auditing/mask_range.py``): a study has one mask of each photo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,23 +23,23 @@ DRAWS = True
 SETTINGS = (QUERY_ONLY,)
 
 
-def _member(title: str, doc: str, together: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> dict[str, Any]:
-    def view(photo: Photo, draw: int) -> np.ndarray:
-        cut_out = CutOut(photo.view, together(photo.mask, photo.second_mask))
-        return cut_out.before(random_background.background(photo, draw))
-
-    return {"TITLE": title, "__doc__": doc, "view": view}
+def view(photo: Photo, draw: int, together: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    """The object by both masks ``together``, on the draw's background, uint8 [S, S, 3]."""
+    cut_out = CutOut(photo.view, together(photo.mask, photo.second_mask))
+    return cut_out.before(random_background.background(photo, draw))
 
 
 MEMBERS = {
-    "either_mask": _member(
-        "what either mask shows, on random backgrounds",
-        "What either segmentation model takes for the object, on random backgrounds: what one of them saw is not cut off.",
-        np.maximum,
-    ),
-    "both_masks": _member(
-        "what both masks show, on random backgrounds",
-        "What both segmentation models take for the object, on random backgrounds: what one of them left out is gone.",
-        np.minimum,
-    ),
+    "either_mask": {
+        "__doc__": "What either segmentation model takes for the object, on random backgrounds:"
+        " what one of them saw is not cut off.",
+        "TITLE": "what either mask shows, on random backgrounds",
+        "view": partial(view, together=np.maximum),
+    },
+    "both_masks": {
+        "__doc__": "What both segmentation models take for the object, on random backgrounds:"
+        " what one of them left out is gone.",
+        "TITLE": "what both masks show, on random backgrounds",
+        "view": partial(view, together=np.minimum),
+    },
 }

@@ -1,4 +1,4 @@
-"""Cures without training, which any model can have: one cure, one file (docs/methods.md, section 14).
+"""Cures without training, which any model can have: one cure, one file or a row of one (docs/methods.md, section 14).
 
 A file has ``TITLE``, its name for people; ``INDEX``, what becomes of an index of photos that exists: ``again`` (every photo goes
 through the model anew) or ``mapped`` (each of its vectors is multiplied once); and ``FITTED``, whether it is fitted.
@@ -18,4 +18,8 @@ number of directions that it takes out. All are of unit length; ``judge`` says h
 found with such a map (MAP@R).
 """
 
-SHARED = {"_pictures": ("blurred", "cropped", "grey"), "_projected": ("leace", "moved_directions")}
+SHARED = {
+    "_pictures": ("grey", "blurred", "cropped", "fused", "background_subtracted"),
+    "_features": ("object_pooling", "patchwise"),
+    "_projected": ("leace", "moved_directions"),
+}

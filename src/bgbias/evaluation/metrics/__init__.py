@@ -7,12 +7,10 @@ and gallery, and nowhere else.
 from bgbias import plugins
 
 SHARED = {
-    "_first_ranks": ("r_precision", "recall_at_2", "recall_at_4", "recall_at_8"),
-    "_whole_rankings": (
-        "average_precision",
-        *(f"cmc_{k}" for k in (1, 5, 10)),
-        *(f"single_shot_cmc_{k}" for k in (1, 5, 10)),
-    ),
+    "_rankings": (
+        *("r_precision", "recall_at_2", "recall_at_4", "recall_at_8", "average_precision"),
+        *(f"{name}_{k}" for name in ("cmc", "single_shot_cmc") for k in (1, 5, 10)),
+    )
 }
 OTHERS = "map_at_r_of_others"
 """The column beside a query's metrics that says what its class means for others (``evaluation.exclusion``)."""

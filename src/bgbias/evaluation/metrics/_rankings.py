@@ -1,7 +1,11 @@
-"""Metrics of whole rankings, as person re-identification has them (docs/methods.md, section 15): average precision, whose mean is
-the mAP (Zheng et al., ICCV 2015), and the cumulative match characteristic, whether the person is among the first k photos (Gray,
-Brennan & Tao, PETS 2007), or, single shot, among the first k of a gallery with one photo of each person, the classic protocol of
-CUHK03 (Li et al., CVPR 2014).
+"""Metrics that differ in a rank, or read the same ranking.
+
+Of a query's first neighbours: R-precision (Musgrave et al., ECCV 2020) and recall at k (Jegou, Douze & Schmid, TPAMI 2011).
+
+Of whole rankings, as person re-identification has them (docs/methods.md, section 15): average precision, whose mean is the mAP
+(Zheng et al., ICCV 2015), and the cumulative match characteristic, whether the person is among the first k photos (Gray, Brennan
+& Tao, PETS 2007), or, single shot, among the first k of a gallery with one photo of each person, the classic protocol of CUHK03
+(Li et al., CVPR 2014).
 """
 
 from __future__ import annotations
@@ -16,7 +20,15 @@ from bgbias.evaluation.retrieval import Neighbours
 if TYPE_CHECKING:
     from bgbias.evaluation.whole_gallery import WholeRanking
 
-WHOLE = True
+
+def r_precision(n: Neighbours) -> np.ndarray:
+    """(1/R_i) sum over k <= R_i of rel_i(k), float64 [N]; NaN for a query with nobody to find."""
+    return n.per_relevant(n.within_r().sum(axis=1))
+
+
+def recall(n: Neighbours, k: int) -> np.ndarray:
+    """1 or 0, float64 [N]. Every query counts: one with nobody to find is a miss."""
+    return (n.top(k).sum(axis=1) > 0).astype(np.float64)
 
 
 def average_precision(n: Neighbours) -> np.ndarray:
@@ -58,11 +70,16 @@ def single_shot_cmc(n: WholeRanking, k: int) -> np.ndarray:
 
 
 MEMBERS = {
-    "average_precision": {"TITLE": "mAP", "per_query": average_precision},
-    "cmc_1": {"TITLE": "CMC@1", "per_query": partial(cmc, k=1)},
-    "cmc_5": {"TITLE": "CMC@5", "per_query": partial(cmc, k=5)},
-    "cmc_10": {"TITLE": "CMC@10", "per_query": partial(cmc, k=10)},
-    "single_shot_cmc_1": {"TITLE": "CMC@1, single shot", "per_query": partial(single_shot_cmc, k=1)},
-    "single_shot_cmc_5": {"TITLE": "CMC@5, single shot", "per_query": partial(single_shot_cmc, k=5)},
-    "single_shot_cmc_10": {"TITLE": "CMC@10, single shot", "per_query": partial(single_shot_cmc, k=10)},
+    "r_precision": {"TITLE": "RP", "per_query": r_precision},
+    **{f"recall_at_{k}": {"TITLE": f"R@{k}", "per_query": partial(recall, k=k)} for k in (2, 4, 8)},
+    "average_precision": {"TITLE": "mAP", "per_query": average_precision, "WHOLE": True},
+    **{f"cmc_{k}": {"TITLE": f"CMC@{k}", "per_query": partial(cmc, k=k), "WHOLE": True} for k in (1, 5, 10)},
+    **{
+        f"single_shot_cmc_{k}": {
+            "TITLE": f"CMC@{k}, single shot",
+            "per_query": partial(single_shot_cmc, k=k),
+            "WHOLE": True,
+        }
+        for k in (1, 5, 10)
+    },
 }

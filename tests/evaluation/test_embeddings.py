@@ -1,0 +1,62 @@
+"""The file of embeddings keeps all that retrieval needs of a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rankings import embedded, random_unit
+
+from bgbias.evaluation import embeddings
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.photos.places import Places
+from bgbias.photos.query_gallery import QueryGallerySplit
+
+LABELS = np.array([0, 0, 1, 1])
+VIEWS = {
+    (CLEAN, 0): random_unit(0, 4, 3),
+    (RANDOM_BACKGROUND, 0): random_unit(1, 4, 3),
+    (RANDOM_BACKGROUND, 1): random_unit(2, 4, 3),
+    ("mixed_rand", 0): random_unit(3, 4, 3),
+}
+PLAIN = embedded(LABELS, VIEWS, usable=np.array([True, False, True, True]))
+GIVEN = QueryGallerySplit(LABELS > 0, LABELS >= 0, np.array([0, 1, 0, 1]))
+PLACES = Places.of(list("abab"), LABELS, [("s", str(n)) for n in range(4)])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        PLAIN,
+        replace(PLAIN, donors={("mixed_rand", 0): np.array([2, 3, 0, 1])}),
+        replace(PLAIN, given=GIVEN),
+        replace(PLAIN, places=PLACES),
+        replace(PLAIN, originals=np.array([0, 0, 2, 3])),
+    ],
+    ids=["plain", "donors", "queries and gallery", "places", "copies"],
+)
+def test_files_give_back_what_was_written(kept: embeddings.Embeddings, tmp_path: Path) -> None:
+    kept.write(tmp_path / "embeddings.npz")
+    again = embeddings.read(tmp_path / "embeddings.npz")
+    assert again.ids == kept.ids
+    for name in ("labels", "usable", "originals"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(kept, name))
+    for name in ("views", "donors"):
+        assert list(getattr(again, name)) == list(getattr(kept, name))
+        for view, array in getattr(kept, name).items():
+            np.testing.assert_array_equal(getattr(again, name)[view], array)
+    for name in ("given", "places"):
+        ours, theirs = getattr(again, name), getattr(kept, name)
+        assert (ours is None) == (theirs is None)
+        for part, array in vars(theirs).items() if theirs else ():
+            np.testing.assert_array_equal(getattr(ours, part), array)
+    assert embeddings.side_by_side([again, again]).originals is again.originals
+
+
+def test_the_file_is_that_of_the_first_version(tmp_path: Path) -> None:
+    replace(PLAIN, originals=np.arange(4)).write(tmp_path / "embeddings.npz")  # nobody is a copy
+    with np.load(tmp_path / "embeddings.npz") as file:
+        assert file.files == ["ids", "labels", "usable", "clean", "corrupted", "mixed_rand"]
+        assert (file["clean"].shape, file["corrupted"].shape) == ((4, 3), (2, 4, 3))
