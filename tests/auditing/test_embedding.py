@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bgbias.auditing import embedding
-from bgbias.auditing.resumable import open_memmap
+from bgbias.auditing.prepared_photos import open_memmap
 from bgbias.evaluation.conditions import View
 from bgbias.models.adapters._calls import USUAL, BatchSize
 

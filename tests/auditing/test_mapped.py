@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bgbias.auditing.resumable import ResumableRows
+from bgbias.auditing.prepared_photos import ResumableRows
 
 
 def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import bgbias
 from bgbias import plugins
-from bgbias.auditing.mask_range import MaskRange
+from bgbias.auditing.masker import MaskRange
 from bgbias.errors import UserError
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 from tests.auditing.test_text import an_audit, labelled

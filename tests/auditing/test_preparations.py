@@ -11,8 +11,8 @@ from PIL import Image
 from torch import nn
 
 from bgbias import seeds
+from bgbias.auditing.embedding import compare_preparations as compare
 from bgbias.auditing.photos import PhotoCollection, choose, look_at
-from bgbias.auditing.preparations import compare
 from bgbias.models.adapters import Options, load
 
 HALF = "--mean 0.5 0.5 0.5 --std 0.5 0.5 0.5"
