@@ -17,7 +17,7 @@ from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
 from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
-from tests.support.two_visits import background_alone, list_photos, make
+from tests.support.two_visits import background_alone, list_photos
 
 LABELS = np.repeat(np.arange(6), 6)
 DAYS = np.tile(["monday", "monday", "monday", "tuesday", "tuesday", ""], 6)
@@ -100,17 +100,10 @@ def test_the_day_is_read_from_exif() -> None:
     assert day_of(photo()) == day_of(b"no photo") == ""
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    make(folder)
-    return folder
-
-
 def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
     table = list_photos(shop, "session")
     assert set(collect(table).sessions.values()) == {"visit 0", "visit 1"}
-    how: dict[str, Any] = {"size": 32, "resize": 32, "draws": 2, "attribution": 0}
+    how: dict[str, Any] = {"size": 32, "resize": 32, "draws": 1, "attribution": 0}
     found = bgbias.audit(table, background_alone, backgrounds=shop / "walls", **how).numbers
     assert found["sessions"]["own"] > 0.9
     clean = next(
@@ -120,8 +113,7 @@ def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
     assert any(
         "right first matches are photos of the query's own session" in line for line in found["queries"]
     )
-    alone = bgbias.audit(table.drop(columns="session"), background_alone, backgrounds=shop / "walls", **how)
-    assert alone.numbers["sessions"] is None
+    assert not collect(table.drop(columns="session")).sessions
 
 
 def test_the_sentence_has_its_numbers() -> None:
