@@ -20,7 +20,7 @@ from bgbias.masks.policy import Mask
 from bgbias.models.look import Look
 from bgbias.photos.table import ImageTable
 from bgbias.results.uncertainty import UNKNOWN, Estimate
-from tests.auditing.test_text import an_audit, labelled
+from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import OBJECT, SIDE, list_photos
 
 MASKER = """

@@ -14,8 +14,8 @@ from bgbias.errors import UserError
 from bgbias.photos.tables import NamedColumns
 from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
-from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
+from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
 
 

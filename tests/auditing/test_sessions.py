@@ -15,8 +15,8 @@ from bgbias.auditing import slices as sessions
 from bgbias.evaluation import scores
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
-from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
+from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import background_alone, list_photos
 
 LABELS = np.repeat(np.arange(6), 6)
