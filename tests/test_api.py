@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import timm
 import torch
 from in_memory import Pictures, table
 from PIL import Image
@@ -196,46 +198,6 @@ def test_an_explanation_is_that_of_the_command(model: bgbias.Embedder) -> None:
     assert told.distances == expected.distances
 
 
-def test_mistakes_are_told_in_words(model: bgbias.Embedder) -> None:
-    with pytest.raises(UserError, match=r"nowhere\.safetensors"):
-        bgbias.load("nowhere.safetensors")
-    with pytest.raises(UserError, match=r"was given 'timm:resnet50'.*go into bgbias\.audit"):
-        bgbias.load("timm:resnet50")
-    with pytest.raises(UserError, match=r"runs/timm:vit/model\.safetensors"):
-        bgbias.load(Path("runs/timm:vit/model.safetensors"))
-    with pytest.raises(UserError, match=r"was given a Identity\..*go into bgbias\.audit"):
-        bgbias.load(torch.nn.Identity())  # type: ignore[arg-type]
-    with pytest.raises(UserError, match=r"photos\[1\]: the picture nowhere\.png is missing"):
-        bgbias.embed(model, ["mug_0.png", "nowhere.png"])
-    with pytest.raises(UserError, match=r"'model\.safetensors' cannot be decoded"):
-        bgbias.embed(model, ["model.safetensors"])
-    with pytest.raises(UserError, match=r"photos\[1\] is float64 \[8, 8, 3\], not uint8"):
-        bgbias.embed(model, ["mug_0.png", np.zeros((8, 8, 3))])
-    with pytest.raises(UserError, match=r"photos\[0\] is a int"):
-        bgbias.embed(model, [3])  # type: ignore[list-item]
-    for nothing in (model, lambda batch: batch):
-        with pytest.raises(UserError, match="no photos to embed"):
-            bgbias.embed(nothing, [])
-    with pytest.raises(UserError, match=r"gave \[3\] for 2 photos, not a vector of each"):
-        bgbias.embed(lambda batch: np.ones(3), SHOWN[:2])
-    with pytest.raises(UserError, match="zero or not finite"):
-        bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN)
-    with pytest.raises(UserError, match=r"mask is uint8 \[40, 64\], not uint8 or bool \[64, 64\]"):
-        bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug")
-    with pytest.raises(UserError, match="no background"):
-        bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug")
-    with pytest.raises(UserError, match=r"image 0 has length 2, not 1 \(1 of 1.*Divide each vector"):
-        bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"])
-    with pytest.raises(UserError, match=r"queries \[1, 2\] and labels \[2\]"):
-        bgbias.rank(np.array([[1.0, 0]], np.float32), ["a", "b"])
-    with pytest.raises(UserError, match="gallery comes with its labels"):
-        bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], np.eye(2, dtype=np.float32))
-    with pytest.raises(UserError, match="3 photos, 1 masks and 3 names"):
-        bgbias.attribute(model, SHOWN, [None])
-    with pytest.raises(UserError, match="two, three or four photos, not 1"):
-        bgbias.explain(model, SHOWN[:1])
-
-
 class Encoder:
     """An object with ``encode``, which is given Pillow's pictures."""
 
@@ -259,8 +221,6 @@ def brought(kind: str, folder: Path) -> object:
     if kind == "named":
         weights = folder / "weights.pth"
         if not weights.exists():
-            import timm
-
             torch.save(timm.create_model("test_resnet.r160_in1k").state_dict(), weights)
         return "timm:test_resnet.r160_in1k"
     if kind == "file":
@@ -360,43 +320,88 @@ def test_a_network_of_ours_is_explained_alike_as_a_brought_one(model: bgbias.Emb
         np.testing.assert_allclose(one, other, atol=1e-3)
 
 
-def test_models_without_a_map_are_told_what_is_possible(folder: Path) -> None:
-    import timm
-
-    with pytest.raises(UserError, match=r"colours has no feature map .*What is possible: bgbias.attribute"):
-        bgbias.explain(colours, SHOWN[:2], size=64)
-    transformer = timm.create_model("test_vit.r160_in1k", pretrained=False)
-    with pytest.raises(UserError, match="it pools tokens"):
-        bgbias.explain(transformer, SHOWN[:2])
-
-
 def test_lists_of_photos_are_corrupted_one_by_one() -> None:
     masks = [name.replace(".png", "_mask.png") for name in SHOWN]
     made = bgbias.corrupt(SHOWN, masks, "scene_0.png", SHOWN)
     for name, mask, picture in zip(SHOWN, masks, made, strict=True):
         np.testing.assert_array_equal(picture, bgbias.corrupt(name, mask, "scene_0.png", name))
-    with pytest.raises(UserError, match="there are 3 photos, 2 masks and 3 keys"):
-        bgbias.corrupt(SHOWN, masks[:2], "scene_0.png", SHOWN)
-    with pytest.raises(UserError, match=r"masks\[1\]: the picture nowhere.png is missing"):
-        bgbias.corrupt(SHOWN[:2], [masks[0], "nowhere.png"], "scene_0.png", SHOWN[:2])
 
 
-def test_errors_of_any_model_name_arguments() -> None:
-    with pytest.raises(UserError, match=r"size= means nothing to") as raised:
-        bgbias.embed("model.safetensors", SHOWN, size=64)
-    assert "--" not in str(raised.value)
-    with pytest.raises(UserError, match="batch_size= is 0; it is at least 1"):
-        bgbias.embed(colours, SHOWN, batch_size=0)
-    with pytest.raises(UserError, match="precision= 'half' is unknown"):
-        bgbias.embed(convolution(), SHOWN, precision="half")
+TWO_MASKS = ["mug_0_mask.png", "mug_1_mask.png"]
+MISTAKES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda _: bgbias.load("nowhere.safetensors"), r"nowhere\.safetensors"),
+    (lambda _: bgbias.load("timm:resnet50"), r"was given 'timm:resnet50'.*go into bgbias\.audit"),
+    (lambda _: bgbias.load(Path("runs/timm:vit/model.safetensors")), r"runs/timm:vit/model\.safetensors"),
+    (lambda _: bgbias.load(torch.nn.Identity()), r"was given a Identity\..*go into bgbias\.audit"),  # type: ignore[arg-type]
+    (
+        lambda model: bgbias.embed(model, ["mug_0.png", "nowhere.png"]),
+        r"photos\[1\]: the picture nowhere\.png is missing",
+    ),
+    (lambda model: bgbias.embed(model, ["model.safetensors"]), r"'model\.safetensors' cannot be decoded"),
+    (
+        lambda model: bgbias.embed(model, ["mug_0.png", np.zeros((8, 8, 3))]),
+        r"photos\[1\] is float64 \[8, 8, 3\], not uint8",
+    ),
+    (lambda model: bgbias.embed(model, [3]), r"photos\[0\] is a int"),  # type: ignore[list-item]
+    (lambda model: bgbias.embed(model, []), "no photos to embed"),
+    (lambda _: bgbias.embed(lambda batch: batch, []), "no photos to embed"),
+    (
+        lambda _: bgbias.embed(lambda batch: np.ones(3), SHOWN[:2]),
+        r"gave \[3\] for 2 photos, not a vector of each",
+    ),
+    (lambda _: bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN), "zero or not finite"),
+    (lambda _: bgbias.embed("model.safetensors", SHOWN, size=64), r"^(?!.*--).*size= means nothing to"),
+    (lambda _: bgbias.embed(colours, SHOWN, batch_size=0), "batch_size= is 0; it is at least 1"),
+    (lambda _: bgbias.embed(convolution(), SHOWN, precision="half"), "precision= 'half' is unknown"),
+    (
+        lambda _: bgbias.embed(colours, SHOWN, out="vectors.txt"),
+        r"out=vectors.txt: embeddings are saved as .npy",
+    ),
+    (lambda _: bgbias.embed("resnet50", SHOWN), "'resnet50' does not say whose model it is: timm:resnet50"),
+    (
+        lambda _: bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug"),
+        r"mask is uint8 \[40, 64\], not uint8 or bool \[64, 64\]",
+    ),
+    (lambda _: bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug"), "no background"),
+    (
+        lambda _: bgbias.corrupt(SHOWN, TWO_MASKS, "scene_0.png", SHOWN),
+        "there are 3 photos, 2 masks and 3 keys",
+    ),
+    (
+        lambda _: bgbias.corrupt(SHOWN[:2], ["mug_0_mask.png", "nowhere.png"], "scene_0.png", SHOWN[:2]),
+        r"masks\[1\]: the picture nowhere.png is missing",
+    ),
+    (
+        lambda _: bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"]),
+        r"image 0 has length 2, not 1 \(1 of 1.*Divide each vector",
+    ),
+    (
+        lambda _: bgbias.rank(np.array([[1.0, 0]], np.float32), ["a", "b"]),
+        r"queries \[1, 2\] and labels \[2\]",
+    ),
+    (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(2)), "gallery comes with its labels"),
+    (lambda _: bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3), "give model=, too"),
+    (lambda model: bgbias.attribute(model, SHOWN, [None]), "3 photos, 1 masks and 3 names"),
+    (lambda model: bgbias.explain(model, SHOWN[:1]), "two, three or four photos, not 1"),
+    (
+        lambda _: bgbias.explain(colours, SHOWN[:2], size=64),
+        r"colours has no feature map .*What is possible: bgbias.attribute",
+    ),
+    (lambda _: bgbias.explain(timm.create_model("test_vit.r160_in1k"), SHOWN[:2]), "it pools tokens"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES)
+def test_mistakes_are_told_in_words(
+    model: bgbias.Embedder, mistake: Callable[[Any], object], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        mistake(model)
+
+
+def test_an_argument_that_nobody_knows_is_one_of_python() -> None:
     with pytest.raises(TypeError, match="unexpected argument sizes; there are weights, size"):
         bgbias.embed(colours, SHOWN, sizes=3)
-    with pytest.raises(UserError, match="give model=, too"):
-        bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3)
-    with pytest.raises(UserError, match=r"out=vectors.txt: embeddings are saved as .npy"):
-        bgbias.embed(colours, SHOWN, out="vectors.txt")
-    with pytest.raises(UserError, match="'resnet50' does not say whose model it is: timm:resnet50"):
-        bgbias.embed("resnet50", SHOWN)
 
 
 WITHOUT_TOOLS = """

@@ -71,6 +71,27 @@ def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path
         exchange.looking(Options(size=32), clean)
 
 
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    clean, views = tmp_path / "clean.npy", tmp_path / "views.npz"
+    np.save(clean, np.ones((3, 4)))
+    np.savez(views, **{"no_fg-0": np.ones((3, 4))})
+    with pytest.raises(UserError, match=r"views\.npz lacks only_fg-0; it has no_fg-0"):
+        exchange.read(clean, views, VIEWS, 3)
+    with pytest.raises(
+        UserError, match=r"views\.npz cannot be read as embeddings \(it holds several arrays\)"
+    ):
+        exchange.read(views, clean, VIEWS, 3)
+
+
+def test_pictures_of_another_question_are_not_mixed_with_these(tmp_path: Path) -> None:
+    for _ in range(2):
+        workdir.begin_export(tmp_path, "this")
+    with pytest.raises(
+        UserError, match="holds the pictures of another question; name another folder by --export"
+    ):
+        workdir.begin_export(tmp_path, "another")
+
+
 def test_photos_without_classes_are_seen_in_no_condition_that_needs_them() -> None:
     assert conditions(labelled=True) >= OF_CLASSES
     assert not conditions(labelled=False) & OF_CLASSES

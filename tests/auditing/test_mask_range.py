@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bgbias
 from bgbias import plugins
-from bgbias.auditing.mask_range import MaskRange
+from bgbias.auditing.masker import MaskRange, share_of_object
+from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
+from bgbias.masks.policy import Mask
+from bgbias.models.look import Look
+from bgbias.photos.table import ImageTable
 from bgbias.results.uncertainty import UNKNOWN, Estimate
-from tests.auditing.test_text import an_audit, labelled
-from tests.support.two_visits import OBJECT, SIDE, list_photos, make
+from tests.support.handmade_audits import an_audit, labelled
+from tests.support.two_visits import OBJECT, SIDE, list_photos
 
 MASKER = """
 import numpy as np
@@ -45,16 +51,7 @@ SEEN = {
     "without_right": "8:20",
     "with_left": "2:24",
     "with_right": "8:30",
-    "nothing": "0:0",
-    "elsewhere": "0:4",
 }
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    make(folder)
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +75,7 @@ def of_all(batch: list[np.ndarray]) -> list[np.ndarray]:
 
 
 def audited(shop: Path, photos: Any = None, **how: Any) -> bgbias.Audit:
-    asked = {"size": SIDE, "resize": SIDE, "draws": 3, "attribution": 0, "place": "", "class_level": 2}
+    asked = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0, "place": "", "class_level": 2}
     source = shop / "photos" if photos is None else photos
     return bgbias.audit(source, of_all, backgrounds=shop / "walls", **asked | how)
 
@@ -111,16 +108,44 @@ def test_drawn_masks_say_where_between_it_lies(shop: Path) -> None:
     ).numbers
     assert found["mask_range"]["object_share"] == pytest.approx(1)
     assert found["mask_range"]["extrapolated"]["value"] == pytest.approx(true, abs=1e-12)
-    # Of 28 columns half of those that one of them alone has are object.
-    found = audited(shop, some, masker="without_left", second_masker="with_left", class_level=None).numbers
-    assert found["mask_range"]["object_share"] == pytest.approx(4 / 10)
 
 
-def test_where_the_second_model_sees_nothing_the_first_speaks_alone(shop: Path) -> None:
-    found = audited(shop, masker="without_left", second_masker="nothing").numbers
-    either, both = (found["mask_range"][name] for name in ("either", "both"))
-    assert either == both
-    assert found["mask_range"]["agreement"] == 1
+def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None:
+    """Of 28 columns half of those that one of them alone has are object."""
+
+    def masks(first: int, last: int) -> Any:
+        alpha = np.zeros((32, 32), np.uint8)
+        alpha[OBJECT, first:last] = 255
+        return SimpleNamespace(predicted=lambda _: Mask(alpha, 1.0), of=lambda _: Mask(drawn, 1.0))
+
+    drawn = np.zeros((32, 32), np.uint8)
+    drawn[OBJECT, OBJECT] = 255
+    assert share_of_object(["a", "b"], masks(12, 24), masks(2, 24)) == pytest.approx(4 / 10)
+    assert np.isnan(share_of_object(["a"], masks(12, 24), masks(12, 24)))
+
+
+def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Path) -> None:
+    first, nothing = (np.zeros((32, 32), np.uint8) for _ in range(2))
+    first[8:24, 12:24] = 255
+    rows = {
+        "image_id": ["a"],
+        "label": [0],
+        "class_name": ["x"],
+        "split": ["test"],
+        "key_set": ["s"],
+        "key_item": ["a"],
+    }
+    photo = np.full((32, 32, 3), 90, np.uint8)
+    prepared = PreparedPhotos(
+        tmp_path,
+        ImageTable(pd.DataFrame(rows)),
+        Look(32, 32),
+        lambda _: (photo, Mask(first, 1.0), Mask(nothing, 1.0)),
+        True,
+    )
+    assert prepared.second_masks is not None
+    np.testing.assert_array_equal(prepared.second_masks.get("a"), first)
+    assert prepared.qualities["agreement"].tolist() == [1]
 
 
 @pytest.mark.parametrize(
@@ -132,22 +157,18 @@ def test_where_the_second_model_sees_nothing_the_first_speaks_alone(shop: Path) 
             {"second_masker": "isnet", "second_mask_weights": "no.onnx"},
             "second_mask_weights=no.onnx: there is no such file",
         ),
+        ({"masks": "masks"}, "All photos have drawn masks, which are taken as right: leave out"),
+        ({"photos": 6}, "which needs classes: leave it out"),
     ],
 )
-def test_a_second_model_that_tells_nothing_is_an_error(shop: Path, how: dict[str, Any], said: str) -> None:
+def test_a_second_model_that_tells_nothing_is_an_error(
+    shop: Path, how: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shop)
+    if "photos" in how:
+        how = {"photos": sorted(Path("photos").rglob("*.png"))[:6], "class_level": None}
     with pytest.raises(UserError, match=said):
-        audited(shop, masker="without_left", **how)
-
-
-def test_a_second_model_beside_drawn_masks_is_an_error(shop: Path) -> None:
-    with pytest.raises(UserError, match="All photos have drawn masks, which are taken as right: leave out"):
-        audited(shop, masks=shop / "masks", second_masker="without_left")
-
-
-def test_a_second_model_without_classes_is_an_error(shop: Path) -> None:
-    photos = sorted((shop / "photos").rglob("*.png"))[:6]
-    with pytest.raises(UserError, match="which needs classes: leave it out"):
-        audited(shop, photos, masker="without_left", second_masker="without_right", class_level=None)
+        audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)
 
 
 FOUND = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6), float("nan"), UNKNOWN)

@@ -20,7 +20,6 @@ LABELS = ["mug"] * 4 + ["house"] * 3 + ["car"] * 2
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Pictures of noise as an export leaves them, classes told apart by their colour in the clean ones."""
-    pytest.importorskip("mteb", reason="mteb is not installed")
     random = seeds.generator("mteb")
     for view, strength in (("clean-0", 8), ("random_background-0", 0)):
         (tmp_path / view).mkdir()
@@ -59,8 +58,9 @@ def colours(batch: list[np.ndarray]) -> np.ndarray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 def test_scores_of_both_splits_are_those_of_the_library(folder: Path) -> None:
-    import mteb
+    mteb = pytest.importorskip("mteb", reason="mteb is not installed")
 
     task = exported.task(folder)
     found = mteb.evaluate(Encoder(), task, cache=None, show_progress_bar=False, co2_tracker=False)
@@ -73,6 +73,17 @@ def test_scores_of_both_splits_are_those_of_the_library(folder: Path) -> None:
     assert scores["clean-0"] == pytest.approx(expected, abs=1e-4)
     assert scores["random_background-0"] < scores["clean-0"], "the drop"
     assert found[0].get_score(splits=["clean-0"]) == pytest.approx(expected, abs=1e-4)
+
+
+def test_map_at_r_of_what_the_library_ranks_is_ours() -> None:
+    vectors = colours(list(seeds.generator("ranked").integers(0, 255, (9, 4, 4, 3))))
+    similar = vectors @ vectors.T
+    found = []
+    for row, label in enumerate(LABELS):
+        right = {str(other): 1 for other, name in enumerate(LABELS) if name == label and other != row}
+        scores = {str(other): float(value) for other, value in enumerate(similar[row])}
+        found.append(exported._map_at_r(str(row), right, scores))
+    np.testing.assert_allclose(found, bgbias.rank(vectors, LABELS).metrics["map_at_r"])
 
 
 def test_a_folder_that_is_no_export_is_told(folder: Path) -> None:

@@ -6,21 +6,13 @@ import shutil
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
-import bgbias
-from tests.support import toy_folder
 from tests.support.collected import collect
 from tests.support.miniatures import as_mac_zip
 
-HOW = {"size": 64, "resize": 64, "attribution": 0, "draws": 2}
 CLASSES = ("Käse", "Müller", "Öl", "Zoë", "Ångström", "été")
-
-
-def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
-    return [photo.reshape(4, 16, 4, 16, 3).mean((1, 3)).ravel() for photo in batch]
 
 
 def copied(source: Path, target: Path, form: str) -> Path:
@@ -31,10 +23,11 @@ def copied(source: Path, target: Path, form: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def places(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same photos under composed and decomposed names, their masks, and zips."""
     root = tmp_path_factory.mktemp("names")
-    toy_folder.made(root)
+    for part in ("photos", "masks"):
+        shutil.copytree(toys / part, root / part)
     for form in ("NFC", "NFD"):
         copied(root / "photos", root / form / "shop", form)
         copied(root / "masks", root / form / "masks", form)
@@ -53,27 +46,16 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def answer(places: Path, photos: str, masks: str | None) -> bgbias.Audit:
-    drawn = None if masks is None else places / masks
-    return bgbias.audit(places / photos, colours, masks=drawn, backgrounds=places / "walls", **HOW)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module")
-def usual(places: Path) -> bgbias.Audit:
-    return answer(places, "NFC/shop", "NFC/masks")
-
-
 @pytest.mark.parametrize(
     ("photos", "masks"),
     [("NFD/shop", "NFC/masks"), ("shop.zip", "NFC/masks"), ("NFC/shop", "masks.zip"), ("NFD/shop.csv", None)],
 )
-def test_one_collection_has_one_answer(
-    places: Path, usual: bgbias.Audit, photos: str, masks: str | None
-) -> None:
-    other = answer(places, photos, masks)
-    assert set(usual.classes["class_name"]) == set(CLASSES)
-    assert other.drop == usual.drop
-    pd.testing.assert_frame_equal(other.classes, usual.classes)
+def test_one_collection_is_one_question(places: Path, photos: str, masks: str | None) -> None:
+    usual = collect(places / "NFC/shop", masks=places / "NFC/masks")
+    other = collect(places / photos, masks=None if masks is None else places / masks)
+    assert set(other.table.frame["class_name"]) == set(CLASSES)
+    assert other.table.frame.drop(columns="image_id").equals(usual.table.frame.drop(columns="image_id"))
+    assert [other.sums[i] for i in other.table.ids] == [usual.sums[i] for i in usual.table.ids]
 
 
 def test_a_class_in_both_forms_is_one_class(places: Path, tmp_path: Path) -> None:

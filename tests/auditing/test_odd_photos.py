@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -15,90 +13,71 @@ from PIL import Image
 
 import bgbias
 from bgbias.errors import UserError
-from tests.support import toy_folder
-
-HOW = {"size": 64, "resize": 64, "attribution": 0, "draws": 2}
+from tests.support.collected import collect
+from tests.support.miniatures import as_zip
 
 
 def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
     return [photo.reshape(4, 16, 4, 16, 3).mean((1, 3)).ravel() for photo in batch]
 
 
-@pytest.fixture(scope="module")
-def toys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("odd")
-    toy_folder.made(folder)
-    return folder
+def audited(place: Path, photos: object = None, **how: object) -> bgbias.Audit:
+    """Of the photos as they lie there, unless others are named."""
+    source = {"photos": place / "photos", "masks": place / "masks"} if photos is None else {"photos": photos}
+    asked = {"size": 64, "resize": 64, "attribution": 0, "draws": 1, "backgrounds": place / "walls"}
+    return bgbias.audit(model=colours, **source | asked | how)  # type: ignore[call-overload, no-any-return]
 
 
-@pytest.fixture
-def photos(toys: Path, tmp_path: Path) -> Path:
-    shutil.copytree(toys / "photos", tmp_path / "photos")
-    shutil.copytree(toys / "masks", tmp_path / "masks")
-    return tmp_path / "photos"
-
-
-def kept(photos: Path, classes: int, per_class: int) -> None:
-    """So many classes, with so many photos each, and their masks."""
-    for number, folder in enumerate(sorted(photos.iterdir())):
-        for place, photo in enumerate(sorted(folder.iterdir())):
-            if number >= classes or place >= per_class:
-                photo.unlink()
-                (photos.parent / "masks" / folder.name / photo.name).unlink()
-        if not any(folder.iterdir()):
+def keep(place: Path, *sizes: int) -> None:
+    """So many photos of each class, and their masks."""
+    for size, folder in zip((*sizes, *[0] * 6), sorted((place / "photos").iterdir()), strict=False):
+        for photo in sorted(folder.iterdir())[size:]:
+            photo.unlink()
+            (place / "masks" / folder.name / photo.name).unlink()
+        if not size:
             folder.rmdir()
 
 
-def test_twenty_photos_have_a_verdict_with_an_interval(photos: Path) -> None:
-    kept(photos, classes=5, per_class=4)
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+def test_twenty_photos_have_a_verdict_with_an_interval_and_broken_ones_are_left_out(place: Path) -> None:
+    keep(place, 5, 4, 4, 4, 4)
+    broken = min((place / "photos").rglob("*.png"))
+    broken.write_bytes(broken.read_bytes()[:60])
+    found = audited(place)
     assert found.drop.low < found.drop.value < found.drop.high
     assert "too few for conclusions" not in str(found)
+    assert (found.numbers["photos"]["photos"], found.numbers["photos"]["left_out"]) == (20, 1)
+    assert f"whose mask cannot: 1 ({broken.relative_to(place / 'photos')})" in str(found)
 
 
-def test_few_photos_of_two_classes_say_that_they_say_little(photos: Path) -> None:
-    kept(photos, classes=2, per_class=4)
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+def test_few_photos_of_two_classes_say_that_they_say_little(place: Path) -> None:
+    keep(place, 4, 4)
+    found = audited(place)
     assert math.isfinite(found.drop.value)
     assert math.isnan(found.drop.low)
     assert "with fewer than 5 classes there is no interval" in str(found)
     assert "queries: 8 queries are too few for conclusions" in str(found)
 
 
-def test_classes_of_two_photos_have_a_verdict_and_say_what_cannot_be_had(photos: Path) -> None:
+def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(place: Path) -> None:
     """One of two photos lends its background to the other, and cannot be found in front of it."""
-    kept(photos, classes=5, per_class=2)
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+    keep(place, 5, 2, 2, 2, 2, 2)
+    found = audited(place, out=place / "out")
     assert math.isfinite(found.drop.value)
-    assert "queries: 10 of 10 have no background of their class to borrow" in str(found)
+    assert "queries: 10 of 15 have no background of their class to borrow" in str(found)
     assert "nan" not in str(found)
-
-
-def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all(photos: Path, tmp_path: Path) -> None:
-    for folder in sorted(photos.iterdir())[1:]:
-        for photo in sorted(folder.iterdir())[2:]:
-            photo.unlink()
-            (photos.parent / "masks" / folder.name / photo.name).unlink()
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
-    rows = (
-        pd.DataFrame(found.numbers["levels"])
-        .query("setting == 'query' and metric == 'map_at_r'")
-        .set_index("condition")["value"]
-    )
+    levels = pd.DataFrame(found.numbers["levels"]).query("setting == 'query' and metric == 'map_at_r'")
+    rows = levels.set_index("condition")["value"]
     assert rows[["clean", "random_background"]].notna().all()
     assert math.isnan(rows["mixed_same"])
     steps = pd.DataFrame(found.numbers["steps"]).query("setting == 'query'")
     assert steps["value"].isna().all()
-    page = (tmp_path / "out/audit.html").read_text("utf-8")
+    page = (place / "out/audit.html").read_text("utf-8")
     assert re.search(r"on a background of its class <code>.*?</code></th><td>–</td>", page)
 
 
-def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Path) -> None:
-    for folder in sorted(photos.iterdir())[:3]:
-        for photo in sorted(folder.iterdir())[2:]:
-            photo.unlink()
-            (photos.parent / "masks" / folder.name / photo.name).unlink()
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(place: Path) -> None:
+    keep(place, 2, 2, 2, 5, 5, 5)
+    found = audited(place)
     assert "queries: 6 of 21 have no background" in str(found)
     assert "are of one class" not in str(found)
     photos_of = found.to_frame()
@@ -109,47 +88,31 @@ def test_parts_of_the_drop_add_up_over_the_queries_that_have_them_all(photos: Pa
     assert drop == pytest.approx(measured["lost"].mean(), abs=0.1)
 
 
-def test_broken_files_are_counted_and_left_out(photos: Path, tmp_path: Path) -> None:
-    names = [path for folder in sorted(photos.iterdir())[:3] for path in sorted(folder.iterdir())[:1]]
-    for path in names:
-        path.write_bytes(path.read_bytes()[:60])
-    found = bgbias.audit(photos, colours, masks=photos.parent / "masks", out=tmp_path / "out", **HOW)  # type: ignore[arg-type]
-    told = json.loads((tmp_path / "out/audit.json").read_text())
-    assert told["photos"]["photos"] == toy_folder.CLASSES * toy_folder.PER_CLASS - 3
-    assert told["photos"]["left_out"] == 3
-    assert f"whose mask cannot: 3 ({names[0].relative_to(photos)}, " in str(found)
-
-
-def test_a_large_class_beside_pairs_counts_as_one_class(photos: Path) -> None:
-    first, *others = sorted(photos.iterdir())
-    masks = photos.parent / "masks"
-    for folder in others:
-        for photo in sorted(folder.iterdir())[2:]:
-            photo.unlink()
-            (masks / folder.name / photo.name).unlink()
-    for number in range(1, 61):
-        for root in (photos, masks):
-            source = root / first.name / "000.png"
-            picture = np.asarray(Image.open(source))
-            Image.fromarray(np.roll(picture, (9 * number, 7 * number), axis=(0, 1))).save(
-                root / first.name / f"9{number:02d}.png"
-            )
-    found = bgbias.audit(photos, colours, masks=masks, sample=None, **HOW)  # type: ignore[arg-type]
+def test_a_large_class_beside_pairs_counts_as_one_class(place: Path) -> None:
+    keep(place, 5, 2, 2, 2, 2, 2)
+    first = min((place / "photos").iterdir()).name
+    for number in range(1, 31):
+        for part in ("photos", "masks"):
+            folder = place / part / first
+            picture = np.asarray(Image.open(folder / "000.png"))
+            rolled = np.roll(picture, (9 * number, 7 * number), axis=(0, 1))
+            Image.fromarray(rolled).save(folder / f"9{number:02d}.png")
+    found = audited(place, sample=None)
     sizes = found.classes.set_index("class_name")["queries"]
-    assert sizes[first.name] == 65
-    assert sizes.drop(first.name).eq(2).all()
+    assert sizes[first] == 35
+    assert sizes.drop(first).eq(2).all()
     # Nearly all queries are of one class, which is one piece of evidence.
-    told = f"65 of 75 queries are of one class ({first.name}): it is most of the evidence"
+    told = f"35 of 45 queries are of one class ({first}): it is most of the evidence"
     assert told in str(found).splitlines()[0]
     assert f"queries: {told}" in str(found)
     assert found.drop.high - found.drop.low > 0.3 or math.isnan(found.drop.low)
 
 
-def test_masks_that_show_nothing_are_a_reason(photos: Path) -> None:
-    for mask in (photos.parent / "masks").rglob("*.png"):
+def test_masks_that_show_nothing_are_a_reason(place: Path) -> None:
+    for mask in (place / "masks").rglob("*.png"):
         Image.fromarray(np.zeros_like(np.asarray(Image.open(mask)))).save(mask)
     with pytest.raises(UserError, match=r"empty mask: 30.*by masker=.*by masks="):
-        bgbias.audit(photos, colours, masks=photos.parent / "masks", **HOW)  # type: ignore[arg-type]
+        audited(place)
 
 
 @pytest.mark.parametrize(
@@ -161,47 +124,46 @@ def test_masks_that_show_nothing_are_a_reason(photos: Path) -> None:
     ],
 )
 def test_a_model_that_is_none_is_told_before_masks_are_made(
-    photos: Path, toys: Path, answer: object, words: str, monkeypatch: pytest.MonkeyPatch
+    toys: Path, tmp_path: Path, answer: object, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BGBIAS_CACHE", str(photos.parent / "cache"))
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
+    how = {"size": 64, "resize": 64, "masker": "grabcut", "backgrounds": toys / "walls"}
     with pytest.raises(UserError, match=words):
-        bgbias.audit(photos, answer, masker="grabcut", backgrounds=toys / "walls", **HOW)  # type: ignore[arg-type]
-    assert not (photos.parent / "cache").exists()
+        bgbias.audit(toys / "photos", answer, **how)
+    assert not (tmp_path / "cache").exists()
 
 
-def test_a_table_a_zip_and_a_renamed_folder_of_the_same_photos_have_the_same_numbers(
-    photos: Path, tmp_path: Path
+def rows_of(toys: Path) -> pd.DataFrame:
+    files = sorted((toys / "photos").rglob("*.png"))
+    masks = [toys / "masks" / file.relative_to(toys / "photos") for file in files]
+    return pd.DataFrame({"path": files, "class": [file.parent.name for file in files], "mask": masks})
+
+
+def test_a_table_a_zip_and_a_renamed_folder_of_the_same_photos_are_the_same_question(
+    place: Path, toys: Path
 ) -> None:
-    masks = photos.parent / "masks"
-    rows = [
-        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
-        for path in sorted(photos.rglob("*.png"))
+    """All numbers follow from the photos, their keys, classes and masks."""
+    as_zip(
+        place / "zipped.zip",
+        {str(p.relative_to(toys / "photos")): p.read_bytes() for p in rows_of(toys)["path"]},
+    )
+    found = [
+        collect(toys / "photos", masks=toys / "masks"),
+        collect((place / "photos").rename(place / "renamed"), masks=place / "masks"),
+        collect(place / "zipped.zip", masks=place / "masks"),
+        collect(rows_of(toys)),
     ]
-    shutil.make_archive(str(tmp_path / "zipped"), "zip", photos)
-    drops = [
-        bgbias.audit(source, colours, masks=drawn, **HOW).drop  # type: ignore[arg-type]
-        for source, drawn in (
-            (photos, masks),
-            (shutil.copytree(photos, tmp_path / "renamed"), masks),
-            (tmp_path / "zipped.zip", masks),
-            (pd.DataFrame(rows), None),
-        )
-    ]
-    assert drops[0] == drops[1] == drops[2] == drops[3]
+    assert len({photos.digest for photos in found}) == 1
+    assert all(photos.has_truth(i) for photos in found for i in photos.table.ids)
 
 
-def test_queries_are_asked_among_the_gallery_alone(photos: Path) -> None:
-    masks = photos.parent / "masks"
-    rows = [
-        {"path": str(path), "class": path.parent.name, "mask": str(masks / path.relative_to(photos))}
-        | {"part": "query" if path.name < "001" else "gallery"}
-        for path in sorted(photos.rglob("*.png"))
-    ]
-    found = bgbias.audit(pd.DataFrame(rows), colours, **HOW)  # type: ignore[arg-type]
-    vectors = np.array(colours([np.asarray(Image.open(row["path"])) for row in rows]))
+def test_queries_are_asked_among_the_gallery_alone(toys: Path) -> None:
+    rows = rows_of(toys)
+    rows["part"] = ["query" if path.name < "001" else "gallery" for path in rows["path"]]
+    found = audited(toys, rows)
+    vectors = np.array(colours([np.asarray(Image.open(path)) for path in rows["path"]]))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    names = np.array([row["class"] for row in rows])
-    gallery = np.array([row["part"] == "gallery" for row in rows])
+    names, gallery = rows["class"].to_numpy(), (rows["part"] == "gallery").to_numpy()
     expected = {}
     for query in np.flatnonzero(~gallery):
         ranked = np.flatnonzero(gallery)[np.argsort(-vectors[gallery] @ vectors[query], kind="stable")]

@@ -10,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from miniatures import as_folder, as_tar, as_zip
+from small_study import described, load
 from snapshots import shop, snapshot
 
 from bgbias.errors import UserError
+from bgbias.files.store import ImageStore
 from bgbias.images import pixels
+from bgbias.nodes import index
+from bgbias.photos.table import read_table
 from tests.support.collected import collect
 
 
@@ -153,3 +157,35 @@ def test_cut_outs_are_their_own_masks_where_the_photos_are_named_as_masks(tmp_pa
     truth = photos.truth("shoe 00/cut.png")
     assert truth is not None
     np.testing.assert_array_equal(pixels.decode(truth, "mask", "L"), alpha)
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_datasets_test_photos_keep_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = load(tmp_path, described(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(
+        UserError, match=r"photos of squares are not at hand .* python -m bgbias index squares"
+    ):
+        collect("squares")
+    index.index(study, "squares")
+    photos = collect("squares")
+    there = read_table(study.files.at("table", dataset="squares")).split("test")
+    store, masks = (ImageStore(study.files.at(part, dataset="squares")) for part in ("photos", "truth"))
+    assert photos.labelled
+    assert photos.table.frame.equals(there.frame)
+    first = there.ids[0]
+    assert (photos.read(first), photos.truth(first)) == (store.read(first), masks.read(first))
+    assert "photos of its other splits are not looked at" in next(photos.told())
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_name_that_means_two_things_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    load(tmp_path, described(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"called square\. Did you mean 'squares'\?"):
+        collect("square")
+    as_folder(tmp_path / "squares", {"1.jpg": b""})
+    with pytest.raises(UserError, match=r"a dataset of .*params\.yaml, and a folder here; .* \./squares"):
+        collect("squares")
+    with pytest.raises(UserError, match="none of 1 photos can be read"):
+        collect("./squares")

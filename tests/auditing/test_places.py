@@ -4,46 +4,33 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 
 import bgbias
-from bgbias.auditing.comparison import render
+from bgbias.auditing.comparison import ComparedAudits, render
 from bgbias.errors import UserError
 from bgbias.photos.tables import NamedColumns
 from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
-from tests.auditing.test_text import an_audit, labelled
 from tests.support.collected import collect
-from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, make, object_alone
+from tests.support.handmade_audits import an_audit, labelled
+from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("shop")
-    make(folder)
-    return folder
-
-
-def audited(shop: Path, model: Any, photos: Any = None, **how: Any) -> bgbias.Audit:
-    return bgbias.audit(
-        shop / "photos" if photos is None else photos,
-        model,
-        backgrounds=shop / "walls",
-        size=SIDE,
-        resize=SIDE,
-        draws=2,
-        attribution=0,
-        **{"place": 1, "class_level": 2, "masks": shop / "masks"} | how,
-    )
+def compared(shop: Path) -> ComparedAudits:
+    """A model that is blind for the background, and one that sees nothing else."""
+    how = {"size": SIDE, "resize": SIDE, "draws": 2, "attribution": 0, "place": 1, "class_level": 2}
+    models = {"object": object_alone, "background": background_alone}
+    return bgbias.audit(shop / "photos", models, masks=shop / "masks", backgrounds=shop / "walls", **how)
 
 
 def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_sees_nothing_else(
-    shop: Path,
+    compared: ComparedAudits,
 ) -> None:
-    blind, other = (audited(shop, model).numbers["places"] for model in (object_alone, background_alone))
+    blind, other = (compared.audits[name].numbers["places"] for name in ("object", "background"))
     assert blind["natural"]["low"] > 0  # the lamps
     assert blind["on_composites"]["value"] == pytest.approx(0, abs=1e-12)
     assert blind["carried"]["value"] == pytest.approx(0, abs=1e-12)
@@ -51,20 +38,27 @@ def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_s
     assert other["carried"]["low"] < 1 < other["carried"]["high"]
     assert other["carried"]["low"] > 0.5
     assert (other["queries"], other["classes"]) == (2 * CLASSES * EACH, CLASSES)
+    assert "original photos from another place" in compared.audits["background"].verdict
+
+
+def test_models_are_compared_by_what_another_place_costs(compared: ComparedAudits) -> None:
+    models = compared.models.set_index("model")
+    assert models["natural"]["background"] > models["natural"]["object"]
+    assert models["carried"]["object"] == pytest.approx(0, abs=1e-12)
+    page = render([compared])
+    assert "carried by the background, %" in page
+    own = compared.audits["background"].numbers["places"]["natural"]
+    assert f"{100 * own['value']:.1f}" in page
 
 
 def test_a_table_and_folders_say_the_same(shop: Path) -> None:
-    table = list_photos(shop, "visit")
-    by_folder = audited(shop, background_alone)
-    by_table = audited(shop, background_alone, table, masks=None, place="visit", class_level=None)
-    assert by_folder.numbers["places"] == by_table.numbers["places"]
-    assert "original photos from another place" in by_table.verdict
-
-
-def test_without_places_there_is_nothing_of_them(shop: Path) -> None:
-    found = audited(shop, object_alone, place="")
-    assert found.numbers["places"] is None
-    assert not {"class_here", "others_there"} & set(found.queries["condition"])
+    by_folder = collect(shop / "photos", masks=shop / "masks", named=NamedColumns(place="1"), class_level=2)
+    by_table = collect(list_photos(shop, "visit"), named=NamedColumns(place="visit"))
+    assert list(by_folder.places.values()) == list(by_table.places.values())
+    assert by_folder.sums == by_table.sums
+    without = collect(shop / "photos", class_level=2)
+    assert not without.places
+    assert not without.is_across_places
 
 
 def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> None:
@@ -160,17 +154,6 @@ def test_the_verdict_says_what_another_place_costs(
     lines = an_audit(labelled(places=found)).terminal
     assert "original photos of another place" in lines
     assert "30.0 [20.0, 40.0]" in lines
-
-
-def test_models_are_compared_by_what_another_place_costs(shop: Path) -> None:
-    found = audited(shop, {"object": object_alone, "background": background_alone})
-    models = found.models.set_index("model")
-    assert models["natural"]["background"] > models["natural"]["object"]
-    assert models["carried"]["object"] == pytest.approx(0, abs=1e-12)
-    page = render([found])
-    assert "carried by the background, %" in page
-    own = found.audits["background"].numbers["places"]["natural"]
-    assert f"{100 * own['value']:.1f}" in page
 
 
 def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path: Path) -> None:

@@ -8,17 +8,25 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import chromium
+import numpy as np
 import pandas as pd
 import pytest
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
+from bgbias.auditing import request, workdir
 from bgbias.auditing.comparison import compare, group, read, render
+from bgbias.auditing.config import AuditConfig, Question
+from bgbias.auditing.photos import choose, look_at
+from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
+from bgbias.images import pixels
 from bgbias.models import adapters
-from tests.support import commands, toy_folder
+from bgbias.models.adapters import Adapted
+from tests.support import commands
 
 MODELS = """
 def colours(batch):
@@ -34,8 +42,8 @@ def breaking(batch):
         raise ValueError("no memory of this")
     return colours(batch)
 """
-HOW = ["photos", "--masks", "masks", "--backgrounds", "walls", "--draws", "2", "--attribution", "4"]
-HOW += ["--size", "64", "--resize", "64"]
+HOW = ["photos", "--masks", "masks", "--backgrounds", "walls", "--draws", "2"]
+HOW += ["--size", "64", "--resize", "64", "--attribution", "0"]
 
 
 def of(*names: str) -> list[str]:
@@ -43,16 +51,26 @@ def of(*names: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("several")
-    toy_folder.made(folder, classes=6, per_class=6)
+def place(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(toys, tmp_path_factory.mktemp("several") / "hers"))
     (folder / "mine.py").write_text(MODELS)
     return folder
 
 
 @pytest.fixture(scope="module")
 def made(place: Path) -> subprocess.CompletedProcess[str]:
-    return commands.bgbias(place, "audit", *HOW, *of("colours", "breaking", "centre"), "--references")
+    how = [*of("colours", "breaking", "centre"), "--references", "--save-embeddings", "kept"]
+    return commands.bgbias(place, "audit", *HOW, *how)
+
+
+@pytest.fixture(scope="module")
+def other(place: Path, made: subprocess.CompletedProcess[str]) -> Path:
+    """An audit of three backgrounds a photo, instead of two."""
+    folder = Path(shutil.copytree(place / "audit/mine.py-colours", place / "other"))
+    told = json.loads((folder / "audit.json").read_text())
+    told["asked"]["draws"] = 3
+    (folder / "audit.json").write_text(json.dumps(told))
+    return folder
 
 
 def test_one_that_fails_is_named_and_the_others_are_compared(
@@ -87,17 +105,51 @@ def test_references_guess_nothing(place: Path) -> None:
 
 
 def test_the_same_command_computes_what_is_missing_alone(
-    place: Path, made: subprocess.CompletedProcess[str], tmp_path: Path
+    place: Path, made: subprocess.CompletedProcess[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("photos", "masks", "walls", "audit"):
-        shutil.copytree(place / name, tmp_path / name)
-    shutil.copy(place / "mine.py", tmp_path)
-    shutil.rmtree(tmp_path / "audit/mine.py-centre")
-    again = commands.bgbias(tmp_path, "audit", *HOW, *of("colours", "centre"))
+    folder = shutil.copytree(place, tmp_path / "again")
+    shutil.rmtree(folder / "audit/mine.py-centre")
+    computed = []
+
+    def run(question: Question, model: Adapted, out: Path, *_: object) -> bgbias.Audit:
+        computed.append(str(out))
+        return bgbias.Audit.load(place / out)
+
+    monkeypatch.setattr(request, "run", run)
+    again = commands.bgbias(folder, "audit", *HOW, *of("colours", "centre"))
     assert again.returncode == 0, again.stderr
     assert "audit/mine.py-colours has this audit already" in again.stderr
-    assert "audit/mine.py-centre has this audit already" not in again.stderr
-    assert (tmp_path / "audit/mine.py-centre/audit.html").is_file()
+    assert computed == ["audit/mine.py-centre"]
+
+
+def test_saved_embeddings_are_read_by_another_audit(
+    place: Path, made: subprocess.CompletedProcess[str]
+) -> None:
+    files = [f"kept/mine.py-colours/{name}" for name in ("clean.npy", "views.npz")]
+    shown = [*HOW[: HOW.index("--size")], "--embeddings", *files, "--out", "reread"]
+    done = commands.bgbias(place, "audit", *shown)
+    assert done.returncode == 0, done.stderr
+    saved, reread = (bgbias.Audit.load(place / name) for name in ("audit/mine.py-colours", "reread"))
+    assert reread.name == saved.name
+    assert (reread.drop, reread.numbers["steps"]) == (saved.drop, saved.numbers["steps"])
+
+
+def test_models_of_the_same_look_share_prepared_pixels(toys: Path, tmp_path: Path) -> None:
+    question = Question(look_at(choose(toys / "photos")), None, None, AuditConfig())  # type: ignore[arg-type]
+    one, other, smaller = (
+        adapters.load(f"{toys / 'my_model.py'}:{name}", adapters.Options(size=side, resize=side))
+        for name, side in (("build", 64), ("pictures", 64), ("build", 32))
+    )
+    with workdir.sharing_pixels(tmp_path) as folder:
+        places = [workdir.pixels_of(question, model, folder) for model in (one, other, smaller)]
+        assert places[0] == places[1] != places[2]
+        table = question.collection.table.rows([0, 1])
+        photo = pixels.decode(question.collection.read(table.ids[0]), "photo")
+        first = PreparedPhotos(places[0], table, one.look, lambda _: (photo, None, None))
+        assert PreparedPhotos.left(places[1], 2) == 0
+        again = PreparedPhotos(places[1], table, other.look, lambda _: pytest.fail("is there already"))
+        np.testing.assert_array_equal(again.photos.get(table.ids[1]), first.photos.get(table.ids[1]))
+    assert not list(tmp_path.iterdir())
 
 
 def test_finished_audits_are_compared_as_those_of_one_command(
@@ -110,88 +162,34 @@ def test_finished_audits_are_compared_as_those_of_one_command(
         assert (place / "afterwards" / name).read_text() == (place / "audit" / name).read_text()
 
 
-def test_audits_of_other_photos_or_backgrounds_are_refused_with_the_reason(
-    place: Path, made: subprocess.CompletedProcess[str]
-) -> None:
-    changed = ["--draws", "3", "--attribution", "0", "--out", "other"]
-    assert commands.bgbias(place, "audit", *HOW, *of("colours"), *changed).returncode == 0
-    done = commands.bgbias(place, "compare", "audit/mine.py-centre", "other")
-    assert done.returncode == 2
-    assert "cannot be compared: their backgrounds a photo differ" in done.stderr
-    lone = commands.bgbias(place, "compare", "audit/mine.py-centre")
-    assert lone.returncode == 2
-    assert "There is one audit" in lone.stderr
-    empty = commands.bgbias(place, "compare", "audit/mine.py-centre", "walls")
-    assert empty.returncode == 2
-    assert "walls holds no audit" in empty.stderr
+def test_audits_of_other_photos_or_backgrounds_are_refused_with_the_reason(place: Path, other: Path) -> None:
+    for folders, said in (
+        (["other"], "cannot be compared: their backgrounds a photo differ"),
+        ([], "There is one audit"),
+        (["walls"], "walls holds no audit"),
+    ):
+        done = commands.bgbias(place, "compare", "audit/mine.py-centre", *folders)
+        assert done.returncode == 2
+        assert said in done.stderr
+    with pytest.raises(UserError, match="nobody knows which model finds more"):
+        request.audit_each(
+            SimpleNamespace(collection=SimpleNamespace(labelled=False, name="loose")), {}, place
+        )  # type: ignore[arg-type]
 
 
-def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(
-    place: Path, made: subprocess.CompletedProcess[str]
-) -> None:
-    groups = group(read([place / "other", *(place / "audit").glob("*-co*")]))
+def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(place: Path, other: Path) -> None:
+    groups = group(read([other, *(place / "audit").glob("*-co*")]))
     assert [sorted(some.audits) for some in groups] == [
         ["mine.py:colours (other)"],
         ["mine.py:colours (mine.py-colours)", "reference:colours"],
     ]
+    assert groups[1].headline in repr(groups[1])
+    assert groups[1].headline in groups[1]._repr_html_()
     done = commands.bgbias(place, "leaderboard", "audit", "other", "--out", "board.html")
     assert done.returncode == 0, done.stderr
     page = Reader.of(place / "board.html")
     assert not page.wrong
     assert page.text.count("Would other classes order") == 0
-
-
-def test_an_audit_that_would_replace_another_ones_says_so(
-    place: Path, made: subprocess.CompletedProcess[str], tmp_path: Path
-) -> None:
-    for name in ("photos", "masks", "walls"):
-        shutil.copytree(place / name, tmp_path / name)
-    shutil.copy(place / "mine.py", tmp_path)
-    shutil.copytree(place / "audit/mine.py-colours", tmp_path / "out")
-    done = commands.bgbias(tmp_path, "audit", *HOW, *of("centre"), "--out", "out")
-    assert done.returncode == 0, done.stderr
-    assert "out holds an audit of mine.py:colours on photos, which this one replaces" in done.stderr
-
-
-def test_python_compares_models_by_name(place: Path, tmp_path: Path) -> None:
-    names: dict[str, object] = {}
-    exec(MODELS, names)
-    found = bgbias.audit(
-        place / "photos",
-        {"colours": names["colours"], "centre": names["centre"]},
-        masks=place / "masks",
-        backgrounds=place / "walls",
-        draws=2,
-        attribution=0,
-        size=64,
-        resize=64,
-        out=tmp_path / "out",
-    )
-    assert list(found.models["model"]) == sorted(
-        found.audits, key=lambda name: -found.models.set_index("model")["changed"][name]
-    )
-    assert (tmp_path / "out/colours/audit.html").is_file()
-    assert found.headline in repr(found)
-    assert found.headline in found._repr_html_()
-
-
-def test_photos_without_classes_cannot_tell_who_finds_more(place: Path, tmp_path: Path) -> None:
-    loose = tmp_path / "loose"
-    loose.mkdir()
-    for number, photo in enumerate(sorted((place / "photos").rglob("*.png"))[:4]):
-        shutil.copy(photo, loose / f"{number}.png")
-    with pytest.raises(UserError, match="nobody knows which model finds more"):
-        bgbias.audit(loose, {"a": toy_colours, "b": toy_colours}, masker="grabcut", size=64, resize=64)
-
-
-def toy_colours(batch: list) -> list:
-    return [photo.mean((0, 1)) for photo in batch]
-
-
-def test_weights_are_of_one_model(place: Path) -> None:
-    done = commands.bgbias(place, "audit", *HOW, *of("colours", "centre"), "--weights", "mine.py")
-    assert done.returncode == 2
-    assert "--weights is of one model" in done.stderr
 
 
 def test_the_page_holds_the_numbers_of_the_files_and_needs_no_other(
@@ -235,15 +233,3 @@ def test_a_browser_shows_sorts_and_filters_many_models(
             " f.dispatchEvent(new Event('input'))"
         )
         assert browser.ask(f"[...{rows}].filter(row => !row.hidden).length") == 1
-
-
-def test_saved_embeddings_are_read_by_another_audit(place: Path) -> None:
-    kept = [*HOW, *of("colours"), "--out", "saved", "--save-embeddings", "kept"]
-    assert commands.bgbias(place, "audit", *kept).returncode == 0
-    files = ["--embeddings", "kept/clean.npy", "kept/views.npz", "--draws", "2", "--out", "reread"]
-    shown = HOW[: HOW.index("--draws")]
-    done = commands.bgbias(place, "audit", *shown, *files)
-    assert done.returncode == 0, done.stderr
-    saved, reread = (bgbias.Audit.load(place / name) for name in ("saved", "reread"))
-    assert reread.name == saved.name
-    assert (reread.drop, reread.numbers["steps"]) == (saved.drop, saved.numbers["steps"])

@@ -12,110 +12,11 @@ import pandas as pd
 import pytest
 
 from bgbias.auditing import findings, result, slices
-from bgbias.auditing.preparations import PreparationTrial
-from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.auditing.embedding import PreparationTrial
 from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
-from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
-
-DROP = Estimate(0.2, 0.1, 0.3)
-POINTS = Estimate(0.1, 0.05, 0.15)
-LEVEL = Estimate(0.5, 0.4, 0.6)
-
-
-def ends(estimate: Estimate) -> dict[str, float]:
-    return {"value": estimate.value, "low": estimate.low, "high": estimate.high, "p": estimate.p}
-
-
-def labelled(
-    drop: Estimate = DROP,
-    points: Estimate = POINTS,
-    clean: Estimate = LEVEL,
-    grey: float = 0.1,
-    sizes: tuple[int, ...] = (20, 20, 20, 20, 20),
-    first: tuple[float, float] = (0.84, 0.69),
-    pasting: Estimate = UNKNOWN,
-    by_chance: float = 0.1,
-    without_a_lender: int = 0,
-    places: AcrossPlaces | None = None,
-) -> Any:
-    """What an audit of photos with classes found: the first of two classes loses more than half of their MAP@R."""
-    levels = [
-        {"setting": setting, "condition": condition, "metric": metric} | ends(value)
-        for setting in ("query", "symmetric")
-        for condition, of, hits in (
-            (CLEAN, clean, first[0]),
-            (RANDOM_BACKGROUND, Estimate(0.3, 0.2, 0.4), first[1]),
-            ("only_fg", Estimate(grey, 0.0, 0.9), 0.5),
-        )
-        for metric, value in (("map_at_r", of), ("precision_at_1", Estimate(hits)))
-    ]
-    drops = [
-        {"setting": setting, "unit": unit} | ends(value)
-        for setting in ("query", "symmetric")
-        for unit, value in (("relative", drop), ("points", points))
-    ]
-    steps = [
-        {"setting": setting, "step": step} | ends(pasting if step == "pasting" else POINTS)
-        for setting in ("query", "symmetric")
-        for step in result.TITLES["steps"]
-    ]
-    classes = {
-        "class_name": [f"shop/{n}" for n in "abcdefghi"[: len(sizes)]],
-        "queries": sizes,
-        "unsure_masks": 0,
-        "clean": 0.5,
-        "corrupted": 0.1,
-        "lost": 0.4,
-        "sd": 0.15,
-        "relative": [0.8, *[0.1] * (len(sizes) - 1)],
-    }
-    count = sum(sizes)
-    lender = [math.nan] * without_a_lender + [0.4] * (count - without_a_lender)
-    ids = [f"{n:03}" for n in range(count)]
-    return SimpleNamespace(
-        levels=pd.DataFrame(levels),
-        drops=pd.DataFrame(drops),
-        steps=pd.DataFrame(steps if not math.isnan(pasting.value) else [], columns=list(steps[0])),
-        classes=pd.DataFrame(classes),
-        places=places,
-        photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),
-        by_chance=by_chance,
-    )
-
-
-class Photos(SimpleNamespace):
-    def __len__(self) -> int:
-        return 100
-
-    def told(self) -> list[str]:
-        return ["shop: 1 photo left out"]
-
-
-def an_audit(found: Any = None, **changes: Any) -> Any:
-    """An audit of masks that give no reason to doubt."""
-    collection = changes.pop("collection", Photos(near_duplicates=0))
-    walls = SimpleNamespace(told="20 photos of walls", photographed=True)
-    backgrounds = changes.pop("backgrounds", walls)
-    parts: dict[str, Any] = {
-        "findings": found,
-        "question": SimpleNamespace(collection=collection, backgrounds=backgrounds),
-        "model": SimpleNamespace(guesses=(), name="/models/mine.py", look="a crop", told=("a line",)),
-        "preparations": PreparationTrial(),
-        "masker": "u2netp",
-        "remarks": ("one is empty",),
-        "qualities": pd.DataFrame({"clarity": [0.95, 0.95]}),
-        "usable": frozenset(map(str, range(100))),
-        "shift": pd.DataFrame({RANDOM_BACKGROUND: [0.8, 0.9]}),
-        "shares": None,
-        "looks": SimpleNamespace(mean=UNKNOWN, how="gradients"),
-        "surely": None,
-        "better": (),
-        "ties": 0,
-        "doubtful": (),
-    }
-    return result.AuditResult(**parts | changes)
+from tests.support.handmade_audits import Photos, an_audit, labelled
 
 
 def test_without_classes_the_verdict_is_what_moves() -> None:
@@ -134,6 +35,8 @@ def test_the_verdict_says_the_drop_and_the_first_match() -> None:
         "MAP@R falls by 20 % [10, 30] when only the query's background changes: from 50.0 to 30.0. The first match is"
         " right for 69 of 100 queries instead of 84. 1 of 5 classes loses more than half of their MAP@R."
     )
+    nothing = an_audit(labelled(Estimate(math.nan), clean=Estimate(0.0, 0.0, 0.0)))
+    assert nothing.verdict == "The model finds nothing on original photos, so there is nothing to lose."
     left_out = an_audit(labelled(first=(0.5, math.nan)), collection=Photos(near_duplicates=3)).verdict
     assert left_out.endswith(
         "loses more than half of their MAP@R. Left out as near-duplicates: 3 of 103 photos."
@@ -166,13 +69,6 @@ def test_a_verdict_says_what_is_not_significant(
 ) -> None:
     found = labelled(relative, points, sizes=(20,) * classes)
     assert words in an_audit(found).verdict
-
-
-def test_nothing_is_lost_where_nothing_is_found() -> None:
-    found = labelled(Estimate(math.nan), clean=Estimate(0.0, 0.0, 0.0))
-    assert (
-        an_audit(found).verdict == "The model finds nothing on original photos, so there is nothing to lose."
-    )
 
 
 @pytest.mark.parametrize(
@@ -292,17 +188,18 @@ def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: 
     )
 
 
-@pytest.mark.parametrize(("classes", "more"), [(4, "more classes"), (8, "four photos of each class")])
-def test_what_is_too_few_is_named(classes: int, more: str) -> None:
-    found = labelled(Estimate(0.5), Estimate(0.2), sizes=(3,) * classes)
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (labelled(Estimate(0.5), Estimate(0.2), sizes=(3,) * 4), "more classes"),
+        (labelled(Estimate(0.5), Estimate(0.2), sizes=(3,) * 8), "four photos of each class"),
+        (labelled(Estimate(0.1, -0.1, 0.3)), "Undecided"),
+        (labelled(Estimate(0.1, -0.1, 0.3)), "with one of 30 %"),
+        (labelled(Estimate(0.1, -0.1, 1.2)), "with a large one"),
+    ],
+)
+def test_what_is_too_few_or_not_significant_clears_the_model_of_nothing(found: Any, words: str) -> None:
     (only,) = an_audit(found).sentences("advice")
-    assert more in only
-
-
-@pytest.mark.parametrize(("high", "words"), [(0.3, "with one of 30 %"), (1.2, "with a large one")])
-def test_a_drop_that_is_not_significant_clears_the_model_of_nothing(high: float, words: str) -> None:
-    (only,) = an_audit(labelled(Estimate(0.1, -0.1, high))).sentences("advice")
-    assert only.startswith("Undecided")
     assert words in only
 
 

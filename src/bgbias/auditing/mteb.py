@@ -19,12 +19,12 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     photos are the queries. The gallery is the clean photos, each query's own left out; photos of its
     class are right. The main score is MAP@R, 0..1. A folder that lacks a view is a UserError.
     """
-    retrieval = import_extra("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
-    described = import_extra("mteb.abstasks.task_metadata", "mteb").TaskMetadata
     exported = Path(folder)
     for file in (exported / workdir.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
             raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {folder}")
+    retrieval = import_extra("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
+    described = import_extra("mteb.abstasks.task_metadata", "mteb").TaskMetadata
 
     class Task(retrieval):  # type: ignore[misc, valid-type]
         metadata = described(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,13 +17,11 @@ import pandas as pd
 from bgbias.auditing import workdir
 from bgbias.auditing.attribution_scores import Looks
 from bgbias.auditing.config import Question
+from bgbias.auditing.embedding import PreparationTrial
 from bgbias.auditing.findings import Findings, strip_common_folder
-from bgbias.auditing.mask_range import MaskRange
-from bgbias.auditing.masker import BY_HAND
-from bgbias.auditing.preparations import PreparationTrial
+from bgbias.auditing.masker import BY_HAND, MaskRange
 from bgbias.auditing.prepared_photos import PreparedPhotos
-from bgbias.auditing.sessions import AcrossSessions
-from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
+from bgbias.auditing.slices import AcrossSessions, BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
@@ -166,12 +165,13 @@ class AuditResult:
         assert self.findings is not None
         return self.findings
 
+    @cached_property
+    def _rows(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: records(getattr(self.labelled, name)) for name in ("levels", "steps", "drops")}
+
     def estimate(self, table: str, **where: str) -> Estimate:
         """The value with its interval of the one row of a table of ``findings`` in which these columns have these values."""
-        rows: pd.DataFrame = getattr(self.labelled, table)
-        for column, value in where.items():
-            rows = rows[rows[column] == value]
-        (row,) = records(rows)
+        (row,) = (row for row in self._rows[table] if where.items() <= row.items())
         return Estimate(row["value"], row["low"], row["high"], row.get("p", math.nan))
 
     def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
