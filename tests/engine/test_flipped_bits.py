@@ -19,7 +19,7 @@ from bgbias.files import json_checksum
 from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
-FLIPS = 40
+FLIPS = 25
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -80,8 +80,8 @@ def test_every_flipped_bit_is_found_and_none_is_used(study: Study) -> None:
             assert all(refused(study, reader) for reader in readers), path
             refusals += len(readers)
         freshness.settle(study)
-    assert damaged > 2
-    assert refusals > 10
+    assert damaged > 1
+    assert refusals > 5
     assert all(f.state == "current" for f in freshness.examine(study, deep=True))
 
 

@@ -23,13 +23,13 @@ PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
     "max_epochs: 2\n      iterations_per_epoch: 4\n",
-    "max_epochs: 48\n      patience: 48\n      iterations_per_epoch: 12\n",
+    "max_epochs: 32\n      patience: 32\n      iterations_per_epoch: 12\n",
 )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model and its scores after a training of 48 epochs that nothing disturbs."""
+    """A model and its scores after a training of 32 epochs that nothing disturbs."""
     run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
     run.edit(*LONGER)
     run.snakemake(*TARGET)
@@ -90,6 +90,7 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert not (run.folder / HISTORY).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: Path) -> None:
     run = smoke_run.copy(tmp_path / "project")

@@ -34,6 +34,9 @@ def test_of_two_snakemakes_one_works_and_the_other_names_it(project: Project, tm
         assert f"Snakemake is at work in this folder (process {first.pid})" in second.stdout
         assert f"stop it: kill {first.pid}" in second.stdout
         assert "Traceback" not in second.stdout
+        resumed = project.bgbias("resume", "--grid", "smoke", check=False)
+        assert resumed.returncode == 2
+        assert f"at work in this folder (process {first.pid})" in resumed.stdout
         # Who only looks is let in.
         assert "rule " in project.snakemake("--dry-run", "--config", "grid=smoke", "--", "data")
         assert first.poll() is None
