@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from project import PATIENCE, SMOKE, Project, wait_for
+from project import PATIENCE, SMOKE, Project, fresh, wait_for
 
 from bgbias.engine import resume
 
@@ -23,7 +23,12 @@ PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
     "max_epochs: 2\n      iterations_per_epoch: 4\n",
-    "max_epochs: 32\n      patience: 32\n      iterations_per_epoch: 12\n",
+    "max_epochs: 32\n      patience: 32\n      iterations_per_epoch: 8\n",
+)
+
+SLOW_BACKGROUNDS = (
+    "masker: ground_truth\n    backgrounds: smoke_scenes",
+    "masker: ground_truth\n    backgrounds: toy_scenes",
 )
 
 
@@ -88,6 +93,38 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     run.bgbias("resume", "--grid", "smoke", "--", SCORES)
     assert {name: (run.folder / name).read_bytes() for name in (MODEL, SCORES)} == undisturbed
     assert not (run.folder / HISTORY).exists()
+
+
+@pytest.mark.workflow
+def test_of_two_snakemakes_one_works_and_the_other_names_it(tmp_path: Path) -> None:
+    run = fresh(tmp_path / "project")
+    run.edit(*SLOW_BACKGROUNDS)
+    log = tmp_path / "first.log"
+    first = run.start("--cores", "1", "--config", "grid=smoke", "--", "data", said=log)
+    try:
+        wait_for(lambda: "rule " in log.read_text(encoding="utf-8"), "the first job")
+        # Held where it is: however long the others take, it has not ended.
+        os.killpg(first.pid, signal.SIGSTOP)
+        second = run.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)
+        assert second.returncode == 1
+        assert f"Snakemake is at work in this folder (process {first.pid})" in second.stdout
+        assert f"stop it: kill {first.pid}" in second.stdout
+        assert "Traceback" not in second.stdout
+        resumed = run.bgbias("resume", "--grid", "smoke", check=False)
+        assert resumed.returncode == 2
+        assert f"at work in this folder (process {first.pid})" in resumed.stdout
+        # Who only looks is let in.
+        assert "rule " in run.snakemake("--dry-run", "--config", "grid=smoke", "--", "data")
+        assert first.poll() is None
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        third = run.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)
+        assert third.returncode == 1
+        assert "A Snakemake was killed here. `make resume`" in third.stdout
+        assert "Traceback" not in third.stdout
+    finally:
+        if first.poll() is None:
+            os.killpg(first.pid, signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -96,6 +96,37 @@ def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
     assert "Grid 'smoke' has no table 'table4'; it has: table1, table2, table3." in said
 
 
+def test_names_that_a_shell_would_run_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    pristine, name = (made.folder / "params.yaml").read_text(encoding="utf-8"), "x$(touch INJECTED)"
+    text = pristine.replace("toy_smoke:", f'"{name}":').replace("- toy_smoke\n", f'- "{name}"\n')
+    (made.folder / "params.yaml").write_text(text, encoding="utf-8")
+    said = made.snakemake("--config", "grid=smoke", "--", "data", check=False)
+    assert f"params.yaml: 'datasets.{name}' cannot be a name" in said
+    assert "Traceback" not in said
+    (made.folder / "params.yaml").write_text(pristine, encoding="utf-8")
+    target = "data/work/datasets/x;touch INJECTED/images.csv"
+    assert "has no dataset 'x;touch INJECTED'" in made.snakemake("--", target, check=False)
+    assert not list(made.folder.rglob("INJECTED"))
+
+
+def test_paths_and_files_may_hold_what_shells_treat_in_their_own_way(tmp_path: Path) -> None:
+    made = project.fresh(tmp_path / "project")
+    (made.folder / "params.yaml").rename(made.folder / "it's $(touch INJECTED) mine.yaml")
+    made.edit(
+        "work: data/work",
+        'work: "data/it\'s; the `touch INJECTED` \\"work\\""',
+        "it's $(touch INJECTED) mine.yaml",
+    )
+    chosen = ("--config", "grid=smoke", "params=it's $(touch INJECTED) mine.yaml")
+    made.snakemake(*chosen, "--", "data")
+    work = made.folder / "data" / 'it\'s; the `touch INJECTED` "work"'
+    assert (work / "datasets/toy_smoke/index.json").exists()
+    assert (work / "logs/index/toy_smoke.log").exists()
+    assert made.planned(*chosen, "--", "data") == []
+    assert not list(made.folder.rglob("INJECTED"))
+
+
 def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
     assert demo.planned(*DEMO) == []
     demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
