@@ -209,15 +209,6 @@ def test_a_damaged_output_is_made_again(study: Study) -> None:
     assert stale(freshness.settle(study)) == stale(settled)
 
 
-def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
-    nodes = pretended.run(study)
-    first = next(n for n in nodes if n.name == "train")
-    first.record(study).write_text("{")
-    settled = freshness.settle(study)
-    assert stale(settled) == {first.label: "its record is damaged"}
-    assert is_aside(study, first)
-
-
 def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Study) -> None:
     """A GPU need not train the same model twice; a checkout of one folder brings the other one, however old it looks."""
     nodes = pretended.run(study)

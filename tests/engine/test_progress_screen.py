@@ -110,6 +110,8 @@ def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
 @pytest.mark.workflow
 def test_a_terminal_shows_what_is_at_work_and_what_failed(smoke_run: Project, tmp_path: Path) -> None:
     project = smoke_run.copy(tmp_path / "project")
+    block = "{}      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
+    project.edit(block.format("      - bgaugment\n"), block.format(""))
     project.edit("lr: 1.0e-3\n      freeze", "lr: 1.0e+30\n      freeze")
     words = ["-m", "snakemake", "--cores", "2", "--logger", "bgbias", "--config", "grid=smoke"]
     ours, theirs = pty.openpty()

@@ -1,4 +1,4 @@
-"""Weights that cannot work are found before anything runs."""
+"""Weights that cannot work, and arithmetic that this machine lacks, are told before anything runs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_study
 import torch
 import yaml
 from commands import bgbias
@@ -15,7 +16,8 @@ from project import ROOT, Project
 from safetensors.torch import save_file
 
 from bgbias import plugins
-from bgbias.engine import checks
+from bgbias.compute import processor
+from bgbias.engine import checks, graph
 from bgbias.errors import UserError
 from bgbias.models import backbones
 from bgbias.study.params import Study, load
@@ -168,3 +170,47 @@ def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: s
         UserError, match=r"resnet18 has no part 'block1' with parameters\. Its parts are conv1, bn1"
     ):
         checks.check(study)
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with neither a GPU nor instructions for bf16."""
+    monkeypatch.setattr(processor, "bf16", lambda: ())
+    monkeypatch.setenv("PATH", "")
+
+
+@pytest.mark.usefixtures("without")
+def test_settings_that_would_be_emulated_are_named() -> None:
+    study = load(ROOT / "params.yaml", "cub50")
+    said = checks.emulation_warning(study, frozenset())
+    assert said.startswith("train.precision and attribution.precision of grid cub50: bf16")
+    trained = [node for node in graph.in_order(study) if node.name == "train"]
+    assert checks.emulation_warning(study, frozenset(trained)).startswith(
+        "attribution.precision of grid cub50: bf16"
+    )
+
+
+@pytest.mark.usefixtures("without")
+def test_a_pretraining_says_itself_what_it_computes_in(tmp_path: Path) -> None:
+    raw = small_study.described(tmp_path)
+    raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
+    raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
+    said = checks.emulation_warning(small_study.load(tmp_path, raw), frozenset())
+    assert said.startswith("pretrainings.own.precision of grid small: bf16")
+
+
+@pytest.mark.usefixtures("without")
+def test_what_is_made_or_computes_in_float32_is_not() -> None:
+    study = load(ROOT / "params.yaml", "cub50")
+    assert not checks.emulation_warning(study, frozenset(graph.in_order(study)))
+    assert not checks.emulation_warning(load(ROOT / "params.yaml", "demo"), frozenset())
+
+
+@pytest.mark.parametrize("instructions", [("avx512_bf16",), None])
+def test_a_processor_that_knows_it_or_tells_nothing_is_not_doubted(
+    monkeypatch: pytest.MonkeyPatch, instructions: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setattr(processor, "bf16", lambda: instructions)
+    monkeypatch.setenv("PATH", "")
+    assert not checks.emulation_warning(load(ROOT / "params.yaml", "cub50"), frozenset())
