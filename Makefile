@@ -13,6 +13,8 @@ SHARED := $(or $(BGBIAS_SHARED_DATA),../shared/data)
 # One test process more than cores, as some tests wait, up to four; tests of one file stay together, and files in the order of
 # tests/conftest.py, not by their number of tests, of which slow files have few. Each process computes with one thread.
 PROCESSES := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
+# Folders of tests that start no programs: seconds each.
+FAST := attacks attribution backgrounds datasets evaluation files ground images masks photos results segmentation study toy training properties/test_layers.py
 PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=$(PROCESSES) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
@@ -22,7 +24,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export UV_SYSTEM_CERTS ?= $(if $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/cert.pem /etc/ssl/cert.pem),1,0)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-all bench bench-gpu check lock rulegraph schema toy-masker clean
+.PHONY: help setup cluster demo slurm-demo run resume record restore status report ui screenshots test test-fast test-all bench bench-gpu check lock rulegraph schema toy-masker clean
 
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -126,6 +128,9 @@ screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs C
 # A test that hangs says where, and ends (tests/support/workers.py).
 test: $(READY)  ## the tests, without the shared photos
 	$(PYTEST) -m "not shared and not slurm and not slow"
+
+test-fast: $(READY)  ## what needs no process beside its own, in a minute on two cores: no Snakemake, DVC, MLflow, Chromium
+	$(PYTEST) -m "not shared and not slurm and not slow and not workflow and not gpu" $(FAST:%=tests/%)
 
 test-all: cluster  ## all tests, also the slow ones, those on SLURM and those on the shared photos (BGBIAS_SHARED_DATA or ../shared/data)
 	$(PYTEST) -rs -m "not slurm"

@@ -99,6 +99,7 @@ def test_a_harmless_edit_asks_nothing_and_gives_identical_numbers(published: Pro
     assert f"train {SMOKE}/bgaugment/0" in published.planned("--config", "grid=smoke")
 
 
+@pytest.mark.slow
 def test_other_backgrounds_lie_within_the_interval(published: Project) -> None:
     published.edit(*OTHER_BACKGROUNDS, DRAWS)
     text = published.bgbias("reproduce", "smoke", "plain", "--fresh").stdout
@@ -107,6 +108,7 @@ def test_other_backgrounds_lie_within_the_interval(published: Project) -> None:
     assert (published.folder / f"data/work/reproduced/fresh/runs/smoke/models/{SMOKE}/plain/seed0").is_dir()
 
 
+@pytest.mark.slow
 def test_an_edited_formula_is_different(published: Project) -> None:
     published.edit(*RAISED, METRIC)
     published.bgbias("publish", "--check")

@@ -30,11 +30,14 @@ Link = Callable[[Path, Path], None]
 
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Study]:
-    """The grid `demo`, with a second loss, in an empty folder."""
+    """A part of the grid `demo`, with a second loss, in an empty folder."""
     monkeypatch.chdir(tmp_path)
     raw = params.read(ROOT / "params.yaml")
-    rows = raw["grids"]["demo"]["cells"]
-    rows.append(rows[0] | {"datasets": ["demo_90"], "losses": ["arcface"]})
+    row = raw["grids"]["demo"]["cells"][0]
+    raw["grids"]["demo"]["cells"] = [
+        row | {"datasets": ["demo_00", "demo_50"], "seeds": [0]},
+        row | {"datasets": ["demo_00"], "losses": ["arcface"], "seeds": [0]},
+    ]
     whole = yaml.safe_dump(raw, sort_keys=False)
     (tmp_path / "params.yaml").write_text(whole, encoding="utf-8")
     return params.load(Path("params.yaml"), "demo")
@@ -105,9 +108,8 @@ def test_an_edited_margin_makes_that_loss_alone_old_and_says_why(study: Study) -
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
     settled = freshness.settle(changed)
     assert stale(settled) == {
-        f"train demo_90/tiny/arcface/{method}/seed{seed}": "loss.margin: 20 -> 21"
+        f"train demo_00/tiny/arcface/{method}/seed0": "loss.margin: 20 -> 21"
         for method in ("plain", "bgaugment")
-        for seed in range(3)
     }
     old = out_of_date(changed)
     assert len(old) == sum(finding.state in ("stale", "behind") for finding in settled)
@@ -131,7 +133,7 @@ def test_files_of_other_settings_are_old_whatever_their_age(study: Study) -> Non
     pretended.run(other)
     assert out_of_date(other) == []
     old = out_of_date(study)
-    assert [label.split()[0] for label in old].count("train") == 24
+    assert [label.split()[0] for label in old].count("train") == 6
 
 
 @pytest.mark.parametrize("first", [0, 1_500_000_000])
@@ -207,15 +209,6 @@ def test_a_damaged_output_is_made_again(study: Study) -> None:
     assert stale(freshness.settle(study)) == stale(settled)
 
 
-def test_a_damaged_record_makes_its_node_run_again(study: Study) -> None:
-    nodes = pretended.run(study)
-    first = next(n for n in nodes if n.name == "train")
-    first.record(study).write_text("{")
-    settled = freshness.settle(study)
-    assert stale(settled) == {first.label: "its record is damaged"}
-    assert is_aside(study, first)
-
-
 def test_a_product_made_again_from_other_bytes_makes_its_readers_old(study: Study) -> None:
     """A GPU need not train the same model twice; a checkout of one folder brings the other one, however old it looks."""
     nodes = pretended.run(study)
@@ -241,7 +234,7 @@ def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
     assert out_of_date(study) == []
     changed = edited("losses", "arcface", "default", value={"margin": 21, "scale": 16, "lr": 0.01})
     old = out_of_date(changed)
-    assert "train demo_90/tiny/arcface/plain/seed0" in old
+    assert "train demo_00/tiny/arcface/plain/seed0" in old
     for node in graph.in_order(changed):
         if node.label in old:
             # Snakemake refuses to replace files that it must not write.

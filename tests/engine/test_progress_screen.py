@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import fresh, wait_for
+from project import Project, wait_for
 
 from bgbias.engine import progress_screen
 from bgbias.engine.progress_screen import Course, Screen, Work
@@ -108,8 +108,10 @@ def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
 
 
 @pytest.mark.workflow
-def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> None:
-    project = fresh(tmp_path / "project")
+def test_a_terminal_shows_what_is_at_work_and_what_failed(smoke_run: Project, tmp_path: Path) -> None:
+    project = smoke_run.copy(tmp_path / "project")
+    block = "{}      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
+    project.edit(block.format("      - bgaugment\n"), block.format(""))
     project.edit("lr: 1.0e-3\n      freeze", "lr: 1.0e+30\n      freeze")
     words = ["-m", "snakemake", "--cores", "2", "--logger", "bgbias", "--config", "grid=smoke"]
     ours, theirs = pty.openpty()
@@ -128,8 +130,8 @@ def test_a_terminal_shows_what_is_at_work_and_what_failed(tmp_path: Path) -> Non
     wait_for(lambda: done.poll() is not None, "Snakemake's end")
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
     # Guessed before the first job has ended.
-    assert re.search(r"0 of 18 jobs, \d+ s, about \d+ s left", text)
-    assert "  index toy_smoke" in text
+    assert re.search(r"0 of \d+ jobs, \d+ s, about \d+ s left", text)
+    assert "  train toy_smoke/tiny/contrastive/plain/seed0" in text
     assert done.returncode == 1
     log = "data/work/logs/smoke/train/toy_smoke/tiny/contrastive/plain/seed0.log"
     assert f"failed: train toy_smoke/tiny/contrastive/plain/seed0; see {log}" in text

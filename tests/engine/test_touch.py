@@ -50,25 +50,11 @@ def states(study: Study) -> dict[str, str]:
     return {f.node.label: f.state for f in freshness.examine(study)}
 
 
-def stale(study: Study) -> dict[str, str]:
-    return {f.node.label: f.why for f in freshness.examine(study) if f.state == "stale"}
-
-
 def by_name(study: Study, name: str, of: str = "") -> Node:
     return next(n for n in graph.in_order(study) if n.name == name and of in n.of)
 
 
 TRAIN = "train squares/pixels/wide/plain/seed0"
-
-
-def test_an_edited_loss_makes_its_own_models_stale_with_the_file_as_the_reason(
-    study: Study, tmp_path: Path
-) -> None:
-    edit(tmp_path, "WIDE = 1", "WIDE = 2")
-    assert stale(study) == {TRAIN: "mine/losses/wide.py changed"}
-    current = [label for label, state in states(study).items() if state == "current"]
-    assert "train squares/pixels/contrastive/plain/seed0" in current
-    assert not any("wide" in label for label in current)
 
 
 @pytest.mark.parametrize("was_settled", [False, True])

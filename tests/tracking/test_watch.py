@@ -82,13 +82,8 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     # MLflow still writes to the file that is gone: whoever does so is told.
     with pytest.raises(UserError, match=r"mlflow.db was deleted or replaced .* bgbias track"):
         project.sync_to(project.uri)
-    assert sync_in_another_process(project) == "4 runs created, 0 updated, 0 unchanged"
-    assert sync_in_another_process(project) == "0 runs created, 0 updated, 4 unchanged"
-
-
-def sync_in_another_process(project: Project) -> str:
-    records = f"[Path({str(project.data)!r})], {project.uri!r}, 'demo'"
-    code = f"from pathlib import Path; from bgbias.tracking.watch import sync; print(sync({records}))"
+    sync = f"print(sync([Path({str(project.data)!r})], {project.uri!r}, 'demo'))"
+    code = f"from pathlib import Path; from bgbias.tracking.watch import sync; {sync}; {sync}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"PYTHONPATH": str(SRC)},
@@ -96,7 +91,10 @@ def sync_in_another_process(project: Project) -> str:
         text=True,
         check=True,
     )
-    return done.stdout.strip()
+    assert done.stdout.splitlines() == [
+        "4 runs created, 0 updated, 0 unchanged",
+        "0 runs created, 0 updated, 4 unchanged",
+    ]
 
 
 def test_a_curve_grows_while_its_node_works_and_begins_anew_with_it(project: Project) -> None:
@@ -328,7 +326,6 @@ def test_a_node_works_where_mlflow_is_broken(tmp_path: Path) -> None:
 
     made = run("index", "toy_smoke")
     assert made.returncode == 0, made.stderr
-    assert run("train", "toy_smoke", "tiny", "contrastive", "plain", "--seed", "0").returncode == 0
     told = run("track")
     assert told.returncode == 2
     assert "MLflow cannot be imported" in told.stderr

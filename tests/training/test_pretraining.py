@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 from small_study import data_nodes, described, load, record, run
 from torch import Tensor, nn
-from torchvision.transforms import functional as one_picture
 
 from bgbias import plugins, seeds
 from bgbias.engine import checks, graph
@@ -78,6 +77,8 @@ def test_golden_values_of_both_losses() -> None:
 
 @pytest.mark.parametrize("kind", range(4))
 def test_colours_change_as_torchvision_changes_one_picture(kind: int) -> None:
+    from torchvision.transforms import functional as one_picture
+
     generator = seeds.torch_generator("colours", kind)
     photos = torch.randint(256, (6, 3, 20, 24), generator=generator, dtype=torch.uint8)
     photos[0] = 77  # grey: it has no hue
@@ -103,6 +104,8 @@ def test_colours_change_as_torchvision_changes_one_picture(kind: int) -> None:
 
 
 def test_changes_come_in_their_order_grey_and_blur_last() -> None:
+    from torchvision.transforms import functional as one_picture
+
     """A naive twin, picture by picture, of all that may be drawn."""
     params = moco_v2.Params(**QUICK)
     generator = seeds.torch_generator("colours")

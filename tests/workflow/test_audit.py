@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-
-from tests.support.project import Project
+from commands import bgbias
+from project import Project
 
 MODEL = "toy_smoke/tiny/contrastive/plain/seed0"
 
@@ -25,25 +22,9 @@ def test_an_audit_and_the_workflow_say_the_same(smoke_run: Project, tmp_path: Pa
     pool = next((data / "work/backgrounds").rglob("test.zip"))
     scores = pd.read_csv(next((data / "runs/smoke/scores" / MODEL).glob("scores.csv")))
     draws = scores.loc[scores["condition"] == "random_background", "draw"].nunique()
-    command = [sys.executable, "-m", "bgbias", "audit", "toy_smoke", "--model", str(mine), "--sample", "0"]
-    command += [
-        "--backgrounds",
-        str(pool),
-        "--draws",
-        str(draws),
-        "--attribution",
-        "0",
-        "--out",
-        str(tmp_path / "audit"),
-    ]
-    done = subprocess.run(
-        command,
-        cwd=smoke_run.folder,
-        env=os.environ | {"BGBIAS_CACHE": str(tmp_path / "cache")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = ("--backgrounds", str(pool), "--draws", str(draws), "--sample", "0", "--attribution", "0")
+    words = ("toy_smoke", "--model", str(mine), *asked, "--out", str(tmp_path / "audit"))
+    done = bgbias(smoke_run.folder, "audit", *words, BGBIAS_CACHE=str(tmp_path / "cache"))
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "audit/audit.json").read_text())
     expected = scores.groupby(["setting", "condition", "metric"])["value"].mean()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from project import Project
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.slow, pytest.mark.workflow]
 CONDITIONS = (
     "[clean, random_background, own_inpainted, mixed_same, mixed_rand, only_fg, no_fg, only_bg, cue_conflict,"
     " moved, scaled]"

@@ -1,10 +1,8 @@
-"""DVC for real: from nothing to a table, what an edit reruns, what checkouts, clones and experiments find.
-
-What the same steps lead to without records is shown by ``test_naive_versions.py``.
-"""
+"""DVC for real: what it keeps of a run, what an edit reruns, what checkouts, clones and experiments find."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import os
@@ -12,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from project import SMOKE, fresh
-from repository import Repository, jobs, ran
+from project import ROOT, SMOKE, Project
+from repository import Repository, finished, jobs, ran
 
 pytestmark = pytest.mark.workflow
 TABLE = "data/report/smoke/table1.csv"
@@ -25,15 +23,13 @@ EVALUATION = {"evaluate", "collect", "table"}
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    """Two versions of a study of one cell: two draws of backgrounds, made by DVC, and one, made by Snakemake."""
-    made = Repository(fresh(tmp_path_factory.mktemp("dvc") / "project").folder)
-    made.edit("grid: demo ", "grid: smoke ")
+def repository(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    """Two versions of a study of one cell, with two draws of backgrounds and with one."""
+    made = finished(smoke_run, tmp_path_factory.mktemp("dvc") / "project")
     made.edit(*ONE_CELL)
-    made.own_source()
-    made.git("init", "--quiet")
     made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", "../remote")
-    assert ran(made.dvc("repro", *TABLES)) == list(STAGES)
+    assert jobs(made.snakemake(*TABLES)) == {"collect", "table"}
+    made.dvc("commit", "--quiet", "--force", *STAGES)
     made.commit("two-draws")
     made.edit("evaluation: {draws: 2}", "evaluation: {draws: 1}")
     assert jobs(made.snakemake(*TABLES)) == EVALUATION
@@ -50,17 +46,20 @@ def clone(repository: Repository, tmp_path: Path) -> Repository:
 
 def test_what_snakemake_made_and_dvc_recorded_is_not_made_again(repository: Repository) -> None:
     assert ran(repository.dvc("repro", *TABLES)) == []
-    assert "up to date" in repository.dvc("status", *STAGES)
-
-
-def test_results_stay_out_of_git(repository: Repository) -> None:
     kept = repository.git("ls-files", "data", ".dvc", "dvc.lock").split()
     assert "dvc.lock" in kept
+    # Results stay out of git.
     assert {Path(name).parts[:2] for name in kept if name.startswith("data")} == {
         ("data", "backgrounds"),
         ("data", "published"),
         ("data", "weights"),
     }
+    # Another grid leaves the first one alone.
+    before = (repository.folder / TABLE).read_bytes()
+    repository.edit("grid: smoke ", "grid: demo ")
+    assert "data/report/demo/table1.csv" in repository.dvc("status", "table1")
+    assert (repository.folder / TABLE).read_bytes() == before
+    repository.git("checkout", "--quiet", "params.yaml")
 
 
 @pytest.mark.slow
@@ -103,7 +102,6 @@ def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
     clone.dvc("pull", "--quiet", "--allow-missing")
     assert "train toy_smoke/tiny/contrastive/plain/seed0" not in clone.bgbias("restore").stdout
     assert clone.planned(*TABLES) == []
-    assert "up to date" in clone.dvc("status", *STAGES)
     assert ran(clone.dvc("repro", *TABLES)) == []
     # What a remote or a cache spoilt is not blessed, however old it looks.
     model = clone.folder / f"data/runs/smoke/models/{SMOKE}/plain/seed0/model.safetensors"
@@ -127,6 +125,7 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
     assert "stale: table table1 (collect has changed)" in clone.bgbias("status").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forms", [("csv",), ("csv", "md", "tex", "html", "yaml", "json")])
 def test_a_table_in_git_is_taken_for_that_of_its_own_settings_alone(
     clone: Repository, forms: tuple[str, ...], tmp_path: Path
@@ -143,16 +142,6 @@ def test_a_table_in_git_is_taken_for_that_of_its_own_settings_alone(
     assert "table table1" in second.planned("table1")
     second.git("checkout", "--quiet", "HEAD~1")
     assert ("table table1" in second.planned("table1")) == (len(forms) == 1)
-
-
-def test_another_grid_leaves_the_first_one_alone(repository: Repository) -> None:
-    before = (repository.folder / TABLE).read_bytes()
-    repository.edit("grid: smoke ", "grid: demo ")
-    try:
-        assert "data/report/demo/table1.csv" in repository.dvc("status", "table1")
-        assert (repository.folder / TABLE).read_bytes() == before
-    finally:
-        repository.git("checkout", "--quiet", "params.yaml")
 
 
 @pytest.mark.slow
@@ -211,18 +200,26 @@ WRITTEN = {
 
 
 def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path) -> None:
-    made = Repository(fresh(tmp_path / "project").folder)
-    made.own_source()
-    made.git("init", "--quiet")
-    made.git("add", "--all")
-    made.git("commit", "--quiet", "-m", "before")
-    settings = [word for setting in WRITTEN for word in ("-S", setting)]
-    made.dvc("exp", "run", "--queue", *settings, "table1")
-    changed = made.git("diff", "--unified=0", "HEAD", "refs/exps/celery/stash", "--", "params.yaml", "grids")
-    found = [line for line in changed.splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
+    """By what `dvc exp run -S FILE:KEY=VALUE` does to a file of settings."""
+    from dvc.utils.hydra import apply_overrides
+
+    for name in ("params.yaml", "grids/demo.yaml"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    for setting in WRITTEN:
+        file, _, words = setting.rpartition(":")
+        apply_overrides(tmp_path / (file or "params.yaml"), [words])
+    changed = [
+        line
+        for name in ("params.yaml", "grids/demo.yaml")
+        for line in difflib.unified_diff(
+            *((folder / name).read_text().splitlines() for folder in (ROOT, tmp_path)), n=0
+        )
+        if line[0] in "+-" and line[:3] not in ("+++", "---")
+    ]
     lines = [line for own in WRITTEN.values() for line in own]
-    assert len(found) == len(lines), changed
-    assert all(any(line.startswith(start) for line in found) for start in lines), changed
+    assert len(changed) == len(lines), changed
+    assert all(any(line.startswith(start) for line in changed) for start in lines), changed
 
 
 def _share_cache(clone: Repository, repository: Repository, link: str) -> Path:

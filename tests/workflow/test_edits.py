@@ -1,4 +1,7 @@
-"""After an edit of whatever kind exactly the nodes are out of date whose numbers it may move, and the reason is told."""
+"""An edit of whatever kind changes the digests of exactly the nodes whose numbers it may move, and the reason names it.
+
+What follows from it is shown by ``engine/test_freshness.py``, and through Snakemake and DVC by ``test_edited_code.py``.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import edited_code
 import numpy as np
 import pytest
 import torch
 import yaml
-from player import ROOT, Player
+from project import ROOT
 from safetensors.torch import save_file
 
-from bgbias import seeds
+from bgbias import plugins, seeds
+from bgbias.engine import freshness, graph
+from bgbias.files import checksums, code
 from bgbias.images import pixels
+from bgbias.study import params
+from bgbias.study.params import Study
 
 OWN_LOSS = """
 from bgbias.training.losses.contrastive import DISTANCE, IMAGES_PER_CLASS, Params
@@ -40,10 +48,10 @@ FEATURES = {f"{of}/none/{method}/seed0" for of in (TOYS, MINE) for method in ("p
 
 
 class Edit(NamedTuple):
-    """A passage of a file replaced, or text added; which nodes are out of date by themselves then, and a word of the reason."""
+    """A passage of a file replaced, or text added; the nodes that read something else then, and a word of the reason."""
 
     file: str
-    stale: set[str]
+    changed: set[str]
     why: str = ""
     before: str = ""
     after: str = CODE
@@ -54,20 +62,25 @@ def train(of: str = "") -> set[str]:
 
 
 def embed(of: str = "") -> set[str]:
-    """Of networks that nobody trained: the others follow their training."""
-    return {f"embed {m}" for m in FEATURES if of in m}
+    return {f"embed {m}" for m in MODELS | FEATURES if of in m}
 
 
-def source(file: str, *stale: set[str]) -> Edit:
+def attribute(of: str = "") -> set[str]:
+    return {f"attribute {m}" for m in MODELS if of in m}
+
+
+def source(file: str, *changed: set[str]) -> Edit:
     """Code added to a file of the package."""
-    return Edit(f"src/bgbias/{file}", set().union(*stale), f"{file} changed")
+    return Edit(f"src/bgbias/{file}", set().union(*changed), f"{file} changed")
 
 
 SCORES = {f"score {m}" for m in MODELS | FEATURES}
-EMBEDS = {f"embed {m}" for m in MODELS | FEATURES}
-ATTRIBUTES = {f"attribute {m}" for m in MODELS}
+FEATURES_OF_MINE = {f"embed {m}" for m in FEATURES if MINE in m}
 TABLES = {"table table1", "table table2"}  # table3 follows them
-SHOWN = {"figure photos", "figure masks"}  # made of photos alone, as models see them
+RANKED = {"figure retrieval", "figure change"}
+# All that looks at photos as models see them, or shows how; a table says it.
+SEEN = train() | embed() | attribute() | {f"table table{n}" for n in (1, 2, 3)}
+SEEN |= {f"figure {name}" for name in ("photos", "masks", "retrieval", "change", "attribution", "drop")}
 
 CODE_OF_PLUGINS = (
     source(f"{LOSS}/contrastive.py", train("contrastive"), train("own")),
@@ -75,29 +88,33 @@ CODE_OF_PLUGINS = (
     source(f"{METHOD}/plain.py", train("/plain/"), train("bgaugment")),
     source(f"{METHOD}/bgaugment.py", train("bgaugment")),
     source(f"{METHOD}/_sam.py"),
-    source("models/backbones/mobilenet_v2.py", train(MINE), embed(MINE)),
+    source("models/backbones/mobilenet_v2.py", train(MINE), embed(MINE), attribute(MINE)),
     source("masks/maskers/files.py", {"masks mine/drawn"}),
     source("datasets/folder.py", {"index mine"}),
     source("datasets/toy.py", {"index toys"}),
     source("evaluation/metrics/_rankings.py", SCORES),
-    source("evaluation/metrics/map_at_r.py", train(), {f"score {m}" for m in FEATURES}),
+    source("evaluation/metrics/map_at_r.py", train(), SCORES, RANKED),
     Edit("mine/losses/own.py", train("own"), "mine/losses/own.py changed"),
     Edit("mine/losses/_own_parts.py", train("own"), "mine/losses/_own_parts.py changed"),
     Edit("mine/methods/gained.py", train("gaining"), "mine/methods/gained.py changed"),
     Edit("mine/necks/gains.py", train("gaining"), "mine/necks/gains.py changed"),
-    Edit("mine/backbones/pixels.py", train(TOYS) | embed(TOYS), "mine/backbones/pixels.py changed"),
+    Edit(
+        "mine/backbones/pixels.py",
+        train(TOYS) | embed(TOYS) | attribute(TOYS),
+        "mine/backbones/pixels.py changed",
+    ),
     source("report/tables/attribution.py", {"table table2"}),
     source("report/figures/drop.py", {"figure drop"}),
 )
 CODE_OF_THE_ENGINE = (
     source("training/loop.py", train()),
-    source("photos/crops.py", train(), embed(), SHOWN),
-    source("attribution/smoothgrad.py", ATTRIBUTES),
-    source("evaluation/retrieval.py", train(), {f"score {m}" for m in FEATURES}),
-    source("evaluation/embedding.py", EMBEDS),
+    source("photos/crops.py", SEEN),
+    source("attribution/smoothgrad.py", attribute()),
+    source("evaluation/retrieval.py", train(), SCORES, RANKED),
+    source("evaluation/embedding.py", embed()),
     source("toy/render.py", {"index toys"}),
     source("study/training.py", train()),
-    source("models/preprocess.py", train(), embed(), SHOWN),
+    source("models/preprocess.py", SEEN),
 )
 WITHOUT_NUMBERS = (
     Edit(f"src/bgbias/{LOSS}/contrastive.py", set(), after="\n# Why it is so.\n"),
@@ -130,8 +147,8 @@ SETTINGS = (
         "iterations_per_epoch: 3",
         "iterations_per_epoch: 4",
     ),
-    Edit("params.yaml", EMBEDS, "evaluation.draws: 2 -> 3", "draws: 2", "draws: 3"),
-    Edit("params.yaml", ATTRIBUTES, "attribution.samples: 2 -> 4", "samples: 2", "samples: 4"),
+    Edit("params.yaml", embed(), "evaluation.draws: 2 -> 3", "draws: 2", "draws: 3"),
+    Edit("params.yaml", attribute(), "attribution.samples: 2 -> 4", "samples: 2", "samples: 4"),
     Edit(
         "params.yaml",
         {"index toys"},
@@ -143,7 +160,7 @@ SETTINGS = (
     Edit("params.yaml", set(), "", "batch_size: 64", "batch_size: 32"),
 )
 CONTENT = (
-    ("data/weights/mine.safetensors", train(MINE) | embed(MINE), "weights"),
+    ("data/weights/mine.safetensors", train(MINE) | FEATURES_OF_MINE, "weights"),
     ("photos/c0/0.png", {"fetch mine/photos"}, "sources"),
     ("true_masks/c0/0.png", {"fetch mine/masks"}, "sources"),
     ("drawn/c0/0.png", {"masks mine/drawn"}, "listing"),
@@ -152,14 +169,48 @@ CONTENT = (
 )
 
 
+class Project:
+    """A grid of toys and of somebody's photos, with own plugins, weights, masks and walls, and its own copy of the package."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.before = self.read()
+
+    def study(self) -> Study:
+        return params.load(Path("params.yaml"))
+
+    def read(self) -> dict[str, dict[str, Any]]:
+        """What each node reads beside other nodes' products, by its label: settings, libraries, files of code."""
+        edited_code.look_again()
+        checksums.forget()
+        study = self.study()
+        with graph.share_lookups():
+            return {node.label: _own(study, node) for node in graph.in_order(study)}
+
+    def changes(self) -> dict[str, str]:
+        """The nodes that read something else than before, and what."""
+        now = self.read()
+        assert now.keys() == self.before.keys()
+        return {
+            label: ", ".join(freshness.differences(self.before[label], own))
+            for label, own in now.items()
+            if own != self.before[label]
+        }
+
+
+def _own(study: Study, node: graph.Node) -> dict[str, Any]:
+    modules = node.code(study)
+    by = {"code": code.modules(*modules), "libraries": code.libraries(*modules)}
+    return by | node.settings(study)
+
+
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Player]:
-    """A grid of toys and of somebody's photos, with own plugins, weights, masks and walls, as if it had been run."""
-    made = Player(tmp_path_factory.mktemp("edits") / "project")
-    folder = made.folder
-    shutil.copytree(
-        ROOT / "tests/support/plugins", folder / "mine", ignore=shutil.ignore_patterns("__pycache__")
-    )
+def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    folder = tmp_path_factory.mktemp("edits")
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src", folder / "src", ignore=compiled)
+    shutil.copytree(ROOT / "tests/support/plugins", folder / "mine", ignore=compiled)
+    shutil.copytree(ROOT / "data/published", folder / "data/published")
     (folder / "mine/losses").mkdir()
     for name, text in {
         "own": OWN_LOSS,
@@ -167,7 +218,6 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Player]:
         "unused": OWN_LOSS,
     }.items():
         (folder / f"mine/losses/{name}.py").write_text(text)
-    shutil.copytree(ROOT / "data/published", folder / "data/published")
     noise = seeds.generator("edits")
     for number in range(40):
         picture = pixels.encode_png(noise.integers(0, 256, (24, 24, 3), dtype=np.uint8))
@@ -183,13 +233,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Player]:
     shutil.make_archive(str(folder / "walls"), "zip", folder / "walls")
     _weights(folder / "data/weights/mine.safetensors")
     (folder / "params.yaml").write_text(yaml.safe_dump(_described(), sort_keys=False))
-    made.start()
-    yield made
-    made.stop()
-
-
-def test_nothing_is_out_of_date_before_an_edit(project: Player) -> None:
-    assert project.stale() == {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(code, "ROOT", folder / "src/bgbias")
+        patch.setattr(code, "MEMORY", folder / "code.json")
+        patch.syspath_prepend(folder / "libraries")
+        yield Project(folder)
+    plugins.use()
+    edited_code.look_again()
 
 
 @pytest.mark.parametrize(
@@ -197,53 +248,60 @@ def test_nothing_is_out_of_date_before_an_edit(project: Player) -> None:
     [*CODE_OF_PLUGINS, *CODE_OF_THE_ENGINE, *WITHOUT_NUMBERS, *SETTINGS],
     ids=lambda e: f"{e.file}:{e.after[:24]}",
 )
-def test_an_edit_makes_out_of_date_what_it_may_move_and_nothing_else(project: Player, edit: Edit) -> None:
-    with project.edited(edit.file, edit.before, edit.after):
-        stale = project.stale()
-    assert set(stale) == edit.stale
-    assert all(edit.why in why for why in stale.values()), stale
+def test_an_edit_changes_the_nodes_whose_numbers_it_may_move_and_no_others(
+    project: Project, edit: Edit
+) -> None:
+    path = project.folder / edit.file
+    text = path.read_text()
+    assert not edit.before or text.count(edit.before) == 1
+    path.write_text(text.replace(edit.before, edit.after) if edit.before else text + edit.after)
+    changes = project.changes()
+    path.write_text(text)
+    assert set(changes) == edit.changed, set(changes) ^ edit.changed
+    assert all(edit.why in why for why in changes.values()), changes
 
 
 @pytest.mark.parametrize(
-    ("file", "stale", "why"), CONTENT, ids=lambda value: value if isinstance(value, str) else ""
+    ("file", "changed", "why"), CONTENT, ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_other_content_of_equal_size_is_noticed(
-    project: Player, file: str, stale: set[str], why: str
+    project: Project, file: str, changed: set[str], why: str
 ) -> None:
     path = project.folder / file
-    known, times = path.read_bytes(), path.stat()
-    path.write_bytes(known[:-1] + bytes([known[-1] ^ 1]))
-    noticed = project.stale()
-    # With the old time, too, whoever looks at everything finds it.
+    content, times = path.read_bytes(), path.stat()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    noticed = project.changes()
+    # With the old time, too, whoever forgets what was read finds it.
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    deep = project.stale(deep=True)
-    path.write_bytes(known)
+    checksums.forget(project.study().files.at("known_files"))
+    deep = project.changes()
+    path.write_bytes(content)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert set(noticed) == set(deep) == stale
+    assert set(noticed) == set(deep) == changed
     assert all(why in reason for reason in noticed.values()), noticed
 
 
-def test_another_library_is_noticed_where_it_is_imported(project: Player) -> None:
+def test_another_library_is_noticed_where_it_is_imported(project: Project) -> None:
     other = project.folder / "libraries/faiss_gpu-99.0.dist-info"
-    other.mkdir()
+    other.mkdir(parents=True)
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: faiss-gpu\nVersion: 99.0\n")
-    try:
-        stale = project.stale()
-    finally:
-        shutil.rmtree(other)
+    changes = project.changes()
+    shutil.rmtree(other)
     # Validation ranks as scoring does.
-    assert {label.split()[0] for label in stale} <= {"train", "score", "figure"}
-    assert train() | {f"score {m}" for m in FEATURES} <= set(stale)
-    assert all("libraries.faiss" in why and "99.0" in why for why in stale.values())
+    assert {label.split()[0] for label in changes} <= {"train", "score", "figure"}
+    assert train() | SCORES <= set(changes)
+    assert all("libraries.faiss" in why and "99.0" in why for why in changes.values())
 
 
-def test_published_numbers_are_part_of_the_tables_that_show_them(project: Player) -> None:
-    file = next((project.folder / "data/published").glob("*.csv")).relative_to(project.folder)
-    with project.edited(str(file), "", "\n"):
-        stale = project.stale()
-    assert set(stale) <= TABLES
-    assert stale
-    assert all(file.name in why for why in stale.values())
+def test_published_numbers_are_part_of_the_tables_that_show_them(project: Project) -> None:
+    path = next((project.folder / "data/published").glob("*.csv"))
+    text = path.read_text()
+    path.write_text(f"{text}\n")
+    changes = project.changes()
+    path.write_text(text)
+    assert changes
+    assert set(changes) <= TABLES
+    assert all(path.name in why for why in changes.values())
 
 
 def _weights(path: Path) -> None:

@@ -10,17 +10,21 @@ With seeds 0, 1 and 2 plain's drop grew by .76 [.66, .86], .59 [.46, .73] and .6
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import project
 import pytest
 import yaml
 from chance import chance_map_at_r
+from small_study import load, run
 
 import bgbias
+from bgbias.nodes import backgrounds, index, masks
 from bgbias.results.uncertainty import change_of_relative_drop
-from bgbias.study import params
-from bgbias.study.cell import Cell
+from bgbias.study import params, plan
 
 UNBIASED, BIASED = "demo_00", "demo_90"
 SMALLEST_GROWTH_OF_PLAIN, LARGEST_GROWTH_OF_THE_CURED, LARGEST_SHARE_OF_THE_CURED = 0.3, 0.55, 2 / 3
@@ -31,17 +35,53 @@ TIMES_CHANCE = 3
 Values = dict[tuple[str, str], pd.DataFrame]
 
 
+def described(folder: Path, datasets: list[str], train: dict[str, int]) -> dict[str, Any]:
+    """The study with a grid ``effect``, which trains plain and with BGAugment as the demo does but for ``train``."""
+    study = yaml.safe_load((folder / "params.yaml").read_text())
+    demo = yaml.safe_load((folder / "grids/demo.yaml").read_text())["grids"]["demo"]
+    block = {**demo["cells"][0], "datasets": datasets, "methods": ["plain", "bgaugment"], "seeds": [0]}
+    study["grids"] = {"effect": {**demo, "cells": [block], "train": demo["train"] | train}}
+    return dict(study | {"grid": "effect"})
+
+
+def test_where_the_background_tells_the_class_plain_training_drops_and_bgaugment_far_less(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short training: 60 steps on toys each of whose classes has a background of its own.
+
+    With seeds 0 and 1 plain's drop was above .8, BGAugment's .32 and .20.
+    """
+    project.copy_settings(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    short = {"max_epochs": 3, "patience": 3, "iterations_per_epoch": 20}
+    raw = described(tmp_path, [BIASED], short)
+    toys = {"photos_per_class": 8, "train_classes": 16, "train_correlation": 1.0, "test_correlation": 1.0}
+    raw["datasets"][BIASED]["options"] |= toys
+    raw["datasets"][BIASED]["masker"] = "ground_truth"
+    raw["grids"]["effect"]["evaluation"] = {"draws": 1}
+    raw["backgrounds"]["toy_scenes"] = {
+        pool: {"toy_scenes": n} for pool, n in (("train", 100), ("val", 10), ("test", 30))
+    }
+    study = load(tmp_path, raw)
+    index.index(study, BIASED)
+    masks.masks(study, BIASED)
+    backgrounds.backgrounds(study, "toy_scenes")
+    drops = {}
+    for cell in plan.cells(study):
+        run(study, cell, "train", "embed", "score")
+        queries = _per_query(pd.read_parquet(study.files.at("queries", **cell.wildcards)))
+        drops[cell.method] = 1 - queries["corrupted"].mean() / queries["clean"].mean()
+    assert drops["plain"] > 0.6
+    assert drops["bgaugment"] < 2 / 3 * drops["plain"]
+
+
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     """Queries with their ``label``, and MAP@R ``clean`` and ``corrupted``, the latter averaged over draws, by (dataset,
     method).
     """
     made = project.fresh(tmp_path_factory.mktemp("effect") / "project")
-    study = yaml.safe_load((made.folder / "params.yaml").read_text())
-    demo = yaml.safe_load((made.folder / "grids/demo.yaml").read_text())["grids"]["demo"]
-    block = {**demo["cells"][0], "datasets": [UNBIASED, BIASED], "methods": ["plain", "bgaugment"]}
-    study["grids"] = {"effect": {**demo, "cells": [block], "train": demo["train"] | SHORTER}}
-    study["grid"] = "effect"
+    study = described(made.folder, [UNBIASED, BIASED], SHORTER)
     for dataset in (UNBIASED, BIASED):
         study["datasets"][dataset]["options"] |= FEWER
     # Where the background tells nothing, masks need not be found.
@@ -51,11 +91,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     }
     (made.folder / "params.yaml").write_text(yaml.safe_dump(study))
     files = params.load(made.folder / "params.yaml").files
-    cells = [
-        Cell(d, block["backbones"][0], block["losses"][0], m, block["seeds"][0])
-        for d in block["datasets"]
-        for m in block["methods"]
-    ]
+    cells = plan.cells(params.load(made.folder / "params.yaml"))
     made.snakemake(*(str(files.at("scores", **c.wildcards)) for c in cells))
     return {
         (c.dataset, c.method): _per_query(pd.read_parquet(made.folder / files.at("queries", **c.wildcards)))
@@ -63,6 +99,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_models_have_learned(values: Values) -> None:
     for (dataset, method), queries in values.items():
@@ -71,11 +108,13 @@ def test_models_have_learned(values: Values) -> None:
         assert queries["clean"].mean() >= TIMES_CHANCE * chance, f"{dataset} {method}"
 
 
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_plain_drop_grows_with_the_bias(values: Values) -> None:
     assert growth(values, "plain").low > SMALLEST_GROWTH_OF_PLAIN
 
 
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_bgaugment_drop_grows_far_less(values: Values) -> None:
     assert growth(values, "bgaugment").high < LARGEST_GROWTH_OF_THE_CURED
@@ -89,6 +128,7 @@ def test_bgaugment_drop_grows_far_less(values: Values) -> None:
     assert bgbias.estimate(columns, classes(values), less).high < 0
 
 
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_without_bias_nothing_drops(values: Values) -> None:
     for method in ("plain", "bgaugment"):

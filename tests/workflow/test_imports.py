@@ -42,12 +42,9 @@ def test_nodes_load_only_what_they_use(smoke_run: Project, tmp_path: Path) -> No
     environment = made.environment(PYTHONPATH=str(made.folder / "src"))
     for words, unused in (
         (("index", "toy_smoke"), {"torch", "faiss"}),
-        (("backgrounds", "smoke_scenes"), {"torch", "faiss"}),
         (("train", *CELL), set()),
-        (("embed", *CELL), {"faiss", "pytorch_metric_learning", "scipy"}),
         (("score", *CELL), {"torch", "pytorch_metric_learning", "scipy"}),
         (("attribute", *CELL), {"faiss", "pytorch_metric_learning", "scipy"}),
-        (("table", "table1"), {"torch", "faiss"}),
     ):
         loaded = imported([*words, "--grid", "smoke"], made.folder, environment)
         assert "numpy" in loaded

@@ -104,6 +104,7 @@ def test_a_module_refuses_what_it_would_drop(checkout: Project, tmp_path: Path) 
     assert "this workflow knows no prefix" in whole.snakemake("-n", *words, check=False)
 
 
+@pytest.mark.slow
 def test_a_host_shows_our_captions_under_its_own_text(smoke_run: Project, tmp_path: Path) -> None:
     made = smoke_run.copy(tmp_path / "made")
     host = hosted(tmp_path / "host", made)
@@ -120,6 +121,7 @@ def test_a_host_shows_our_captions_under_its_own_text(smoke_run: Project, tmp_pa
     assert "python -m bgbias table table1 --grid smoke" in caption
 
 
+@pytest.mark.slow
 def test_deployed_from_a_repository_it_brings_its_package(checkout: Project, tmp_path: Path) -> None:
     if shutil.which("git") is None:
         pytest.skip("git is not installed")

@@ -8,7 +8,7 @@ import pytest
 from project import Project
 from repository import Repository, finished, jobs, ran
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.slow, pytest.mark.workflow]
 NODE = '''"""Node: the mean brightness of a dataset's photos."""
 
 from bgbias.engine import inputs, records

@@ -67,6 +67,7 @@ def browse(page: Path, script: str = "") -> tuple[str, list[str]]:
     return done.stdout, asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("category", "result", "path", "kind"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from project import PATIENCE, SMOKE, Project, wait_for
+from project import PATIENCE, SMOKE, Project, fresh, wait_for
 
 from bgbias.engine import resume
 
@@ -23,13 +23,18 @@ PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
     "max_epochs: 2\n      iterations_per_epoch: 4\n",
-    "max_epochs: 48\n      patience: 48\n      iterations_per_epoch: 12\n",
+    "max_epochs: 32\n      patience: 32\n      iterations_per_epoch: 8\n",
+)
+
+SLOW_BACKGROUNDS = (
+    "masker: ground_truth\n    backgrounds: smoke_scenes",
+    "masker: ground_truth\n    backgrounds: toy_scenes",
 )
 
 
 @pytest.fixture(scope="module")
 def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model and its scores after a training of 48 epochs that nothing disturbs."""
+    """A model and its scores after a training of 32 epochs that nothing disturbs."""
     run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
     run.edit(*LONGER)
     run.snakemake(*TARGET)
@@ -90,6 +95,39 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert not (run.folder / HISTORY).exists()
 
 
+@pytest.mark.workflow
+def test_of_two_snakemakes_one_works_and_the_other_names_it(tmp_path: Path) -> None:
+    run = fresh(tmp_path / "project")
+    run.edit(*SLOW_BACKGROUNDS)
+    log = tmp_path / "first.log"
+    first = run.start("--cores", "1", "--config", "grid=smoke", "--", "data", said=log)
+    try:
+        wait_for(lambda: "rule " in log.read_text(encoding="utf-8"), "the first job")
+        # Held where it is: however long the others take, it has not ended.
+        os.killpg(first.pid, signal.SIGSTOP)
+        second = run.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)
+        assert second.returncode == 1
+        assert f"Snakemake is at work in this folder (process {first.pid})" in second.stdout
+        assert f"stop it: kill {first.pid}" in second.stdout
+        assert "Traceback" not in second.stdout
+        resumed = run.bgbias("resume", "--grid", "smoke", check=False)
+        assert resumed.returncode == 2
+        assert f"at work in this folder (process {first.pid})" in resumed.stdout
+        # Who only looks is let in.
+        assert "rule " in run.snakemake("--dry-run", "--config", "grid=smoke", "--", "data")
+        assert first.poll() is None
+        os.killpg(first.pid, signal.SIGKILL)
+        first.wait()
+        third = run.run("snakemake", "--config", "grid=smoke", "--", "data", check=False)
+        assert third.returncode == 1
+        assert "A Snakemake was killed here. `make resume`" in third.stdout
+        assert "Traceback" not in third.stdout
+    finally:
+        if first.poll() is None:
+            os.killpg(first.pid, signal.SIGKILL)
+
+
+@pytest.mark.slow
 @pytest.mark.workflow
 def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: Path) -> None:
     run = smoke_run.copy(tmp_path / "project")

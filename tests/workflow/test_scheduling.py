@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any
 
-import project
 import pytest
 import yaml
 from pretended_gpus import H200, environment
@@ -32,31 +32,33 @@ def train(made: Project, *words: str) -> list[str]:
     """Train both models; the GPUs that their logs name."""
     tools = environment(made.folder.parent, "\n".join(H200.format(n=n) for n in range(2)))["PATH"]
     path = os.pathsep.join([tools, made.environment()["PATH"]])
-    made.run(*("snakemake", "--cores", "8", *words, "--config", "grid=smoke", "--", "models"), PATH=path)
+    words = ("snakemake", "--cores", "8", *words, "--config", "grid=smoke", "--", "models")
+    # What the terminal says of threads is of no importance.
+    made.run(*words, PATH=path, OMP_NUM_THREADS="7")
     logs = [made.folder / f"data/work/logs/smoke/train/{SMOKE}/{m}/seed0.log" for m in TRAININGS]
     return sorted(re.findall(r"runs on GPU . of 2 \((.*)\)", "".join(map(Path.read_text, logs))))
 
 
+def trained(made: Project) -> list[dict[str, Any]]:
+    """The records of both models, the first one first."""
+    runs = [made.folder / f"data/runs/smoke/models/{SMOKE}/{m}/seed0/run.json" for m in TRAININGS]
+    return sorted(map(records.read, runs), key=lambda record: str(record["started"]))
+
+
+@pytest.mark.slow
 def test_without_a_flag_one_job_at_a_time_is_on_a_gpu(untrained: Project) -> None:
     assert train(untrained) == ["GPU-0000-aa", "GPU-0000-aa"]
-    runs = [untrained.folder / f"data/runs/smoke/models/{SMOKE}/{m}/seed0/run.json" for m in TRAININGS]
-    first, second = sorted((r["started"], r["finished"]) for r in map(records.read, runs))
-    assert first[1] <= second[0]
+    first, second = trained(untrained)
+    assert first["finished"] <= second["started"]
+    assert first["threads"] == second["threads"] == 1
 
 
-def test_jobs_at_the_same_time_are_on_different_gpus(untrained: Project) -> None:
-    assert train(untrained, "--resources", "gpu=2") == ["GPU-0000-aa", "GPU-1111-aa"]
-
-
-def test_job_has_as_many_threads_as_snakemake_gave_it_cores(tmp_path: Path) -> None:
-    made = project.fresh(tmp_path / "project")
-    made.edit("    masker: ground_truth\n", "    masker: u2netp_toy\n")
-    made.edit("      photos_per_class: 8\n", "      photos_per_class: 2\n")
-    record = "data/work/masks/toy_smoke/u2netp_toy/masks.json"
-    # Few photos are not worth waiting for several cores. What the terminal says is of no importance.
-    for asked, given in (((), 1), (("--set-threads", "masks=4", "--forcerun", "masks"), 2)):
-        made.snakemake(*asked, "--config", "grid=smoke", "--", record, OMP_NUM_THREADS="7")
-        assert records.read(made.folder / record)["threads"] == given
+def test_jobs_at_the_same_time_are_on_different_gpus_each_with_the_threads_that_it_was_given(
+    untrained: Project,
+) -> None:
+    gpus = train(untrained, "--resources", "gpu=2", "--set-threads", "train=2")
+    assert gpus == ["GPU-0000-aa", "GPU-1111-aa"]
+    assert [record["threads"] for record in trained(untrained)] == [2, 2]
 
 
 @pytest.mark.parametrize("name", PROFILES)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from project import fresh
 
-pytestmark = pytest.mark.workflow
+pytestmark = [pytest.mark.slow, pytest.mark.workflow]
 SMOKE = ("--config", "grid=smoke")
 TABLE = "data/report/smoke/table1.csv"
 SWEEP = """      seeds: [0]

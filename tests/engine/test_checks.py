@@ -1,4 +1,4 @@
-"""Weights that cannot work are found before anything runs."""
+"""Weights that cannot work, and arithmetic that this machine lacks, are told before anything runs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_study
 import torch
 import yaml
-from project import ROOT
+from commands import bgbias
+from project import ROOT, Project
 from safetensors.torch import save_file
 
 from bgbias import plugins
-from bgbias.engine import checks
+from bgbias.compute import processor
+from bgbias.engine import checks, graph
 from bgbias.errors import UserError
 from bgbias.models import backbones
 from bgbias.study.params import Study, load
@@ -129,38 +132,31 @@ def test_what_was_found_right_is_not_read_again_until_it_changes(
         checks.check(study_of(tmp_path, "resnet18", file))
 
 
-@pytest.mark.parametrize("kind", ["u2netp", "isnet", "birefnet", "birefnet_lite"])
-def test_nothing_heavy_is_imported_for_weights_that_are_still_to_be_fetched(
-    kind: str, tmp_path: Path
-) -> None:
-    study_of(tmp_path, "bn_inception", "published", masker="published", kind=kind)
-    code = (
-        "import sys; from pathlib import Path; from bgbias.study.params import load; from bgbias.engine import checks;"
-        "checks.check(load(Path('params.yaml'), 'one')); print({'torch', 'onnxruntime'} & set(sys.modules))"
-    )
+def test_nothing_heavy_is_imported_for_weights_that_are_still_to_be_fetched(tmp_path: Path) -> None:
+    for kind in (kinds := ("u2netp", "isnet", "birefnet", "birefnet_lite")):
+        (tmp_path / kind).mkdir()
+        study_of(tmp_path / kind, "bn_inception", "published", masker="published", kind=kind)
+    code = f"""
+import sys
+from pathlib import Path
+from bgbias.engine import checks
+from bgbias.study.params import load
+for kind in {kinds}:
+    checks.check(load(Path(kind, "params.yaml"), "one"))
+print({{"torch", "onnxruntime"}} & set(sys.modules))
+"""
     told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert told.stdout.strip() == "set()", told.stderr
 
 
 @pytest.mark.workflow
-@pytest.mark.parametrize(
-    ("command", "refuses"),
-    [("bgbias forecast", True), ("snakemake --cores 1 -n", True), ("snakemake --cores 1 -n data", False)],
-)
-def test_the_commands_say_it_before_anything_runs(tmp_path: Path, command: str, refuses: bool) -> None:
+def test_the_commands_say_it_before_anything_runs(tmp_path: Path) -> None:
     study_of(tmp_path, "resnet18", tmp_path / "none.pth")
-    words = (
-        [*command.split(), "--config", "grid=one"]
-        if "snakemake" in command
-        else [*command.split(), "--grid", "one"]
-    )
-    snakefile = ["--snakefile", str(ROOT / "Snakefile")] if "snakemake" in command else []
-    told = subprocess.run(
-        [sys.executable, "-m", *words, *snakefile], cwd=tmp_path, capture_output=True, text=True
-    )
-    said = told.stdout + told.stderr
-    assert (told.returncode != 0) == refuses, said
-    assert ("none.pth of backbones/resnet18 is missing" in said) == refuses, said
+    missing = "none.pth of backbones/resnet18 is missing"
+    assert missing in bgbias(tmp_path, "forecast", "--grid", "one").stderr
+    words = ("--snakefile", str(ROOT / "Snakefile"), "--config", "grid=one", "--dry-run")
+    assert missing in Project(tmp_path).snakemake(*words, check=False)
+    assert missing not in Project(tmp_path).snakemake(*words, "--", "data")
 
 
 @pytest.mark.parametrize(("part", "known"), [("layer1.0", True), ("block1", False)])
@@ -174,3 +170,47 @@ def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: s
         UserError, match=r"resnet18 has no part 'block1' with parameters\. Its parts are conv1, bn1"
     ):
         checks.check(study)
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with neither a GPU nor instructions for bf16."""
+    monkeypatch.setattr(processor, "bf16", lambda: ())
+    monkeypatch.setenv("PATH", "")
+
+
+@pytest.mark.usefixtures("without")
+def test_settings_that_would_be_emulated_are_named() -> None:
+    study = load(ROOT / "params.yaml", "cub50")
+    said = checks.emulation_warning(study, frozenset())
+    assert said.startswith("train.precision and attribution.precision of grid cub50: bf16")
+    trained = [node for node in graph.in_order(study) if node.name == "train"]
+    assert checks.emulation_warning(study, frozenset(trained)).startswith(
+        "attribution.precision of grid cub50: bf16"
+    )
+
+
+@pytest.mark.usefixtures("without")
+def test_a_pretraining_says_itself_what_it_computes_in(tmp_path: Path) -> None:
+    raw = small_study.described(tmp_path)
+    raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
+    raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
+    said = checks.emulation_warning(small_study.load(tmp_path, raw), frozenset())
+    assert said.startswith("pretrainings.own.precision of grid small: bf16")
+
+
+@pytest.mark.usefixtures("without")
+def test_what_is_made_or_computes_in_float32_is_not() -> None:
+    study = load(ROOT / "params.yaml", "cub50")
+    assert not checks.emulation_warning(study, frozenset(graph.in_order(study)))
+    assert not checks.emulation_warning(load(ROOT / "params.yaml", "demo"), frozenset())
+
+
+@pytest.mark.parametrize("instructions", [("avx512_bf16",), None])
+def test_a_processor_that_knows_it_or_tells_nothing_is_not_doubted(
+    monkeypatch: pytest.MonkeyPatch, instructions: tuple[str, ...] | None
+) -> None:
+    monkeypatch.setattr(processor, "bf16", lambda: instructions)
+    monkeypatch.setenv("PATH", "")
+    assert not checks.emulation_warning(load(ROOT / "params.yaml", "cub50"), frozenset())
