@@ -106,11 +106,22 @@ class Sums:
         return comparison.over_classes(statistic, len(self.products))
 
 
+def rank_correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of each row of two arrays [R, N]."""
+    ranks = (rankdata(values, axis=1) - (values.shape[1] + 1) / 2 for values in (one, other))
+    first, second = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in ranks)
+    correlations: np.ndarray = (first * second).sum(axis=1)
+    return correlations
+
+
 def over_networks(of: Sums, composite: str) -> Estimate:
     """Spearman's correlation of natural and composite drop over networks."""
-    return of.halves(
-        lambda some: float(spearmanr(of.drops(some)["natural"], of.drops(some)[composite]).statistic)
-    )
+
+    def correlation(some: np.ndarray) -> float:
+        drops = of.drops(some)
+        return float(rank_correlations(drops["natural"][None], drops[composite][None])[0])
+
+    return of.halves(correlation)
 
 
 def permutation_p(of: Sums, composite: str) -> float:
@@ -133,8 +144,7 @@ def over_products(of: Sums, composite: str) -> Estimate:
     lost = of.lost()
 
     def median(some: np.ndarray) -> float:
-        pairs = zip(lost["natural"][:, some], lost[composite][:, some], strict=True)
-        return float(np.median([spearmanr(*pair).statistic for pair in pairs]))
+        return float(np.median(rank_correlations(lost["natural"][:, some], lost[composite][:, some])))
 
     return of.halves(median)
 
