@@ -102,6 +102,7 @@ def test_a_column_that_says_nothing_of_any_row_is_left_out() -> None:
 
 
 def test_latex_escapes() -> None:
+    assert formats._narrow("Embedding layer forgot") == ["Embedding", "layer", "forgot"]
     assert formats.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
         r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
     )
