@@ -1,7 +1,10 @@
-"""An example of the input of each of the report's tables that is made of values a query, with what its caption tells."""
+"""An example of the input of each of the report's tables that is made of values a query. What is made once is shared: tests
+that change it change a copy.
+"""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,7 @@ STEPS = {
 }
 
 
+@cache
 def stepped(of_seeds: tuple[int, ...] = SEEDS, shown: tuple[str, ...] = tuple(STEPS)) -> pd.DataFrame:
     both = {(setting, name): STEPS[name] for name in shown for setting in ("symmetric", "query")}
     del both["query", "clean"]
@@ -45,6 +49,7 @@ CROSSED = {"plain": 0.5, "bgaugment": 0.7, "attr_frac": 0.6, "sam_siamese": 0.4}
 BACKGROUNDS = (4, 0, 9, 3, 1, 2)
 
 
+@cache
 def crossed() -> pd.DataFrame:
     parts = [
         frame(run, background=number, map_at_r=level, cosine=1 - level / 2)
@@ -71,6 +76,7 @@ CURES = {"grey": 1.4, "leace": 1.01}
 CURED_METHODS = {"pretrained": 0.6, "plain": 1.0, "bgaugment": 1.1}
 
 
+@cache
 def cures() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """The study has more draws than its cures: only the first ones are compared."""
     before = queries(CURED_METHODS, draws=5)
@@ -104,6 +110,7 @@ FORGOT = {
 OF_FIVE = (0, 1, 2, 3, 4)
 
 
+@cache
 def forgot() -> pd.DataFrame:
     parts = []
     for run in runs(FORGOT, OF_FIVE):
@@ -114,6 +121,7 @@ def forgot() -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
+@cache
 def drops_of_forgot() -> pd.DataFrame:
     """The less of the attribution lies on the object, the more is lost."""
     own = forgot().query("kind == 'model'").groupby([*MODEL, "method", "seed"])["score"].mean()
@@ -127,6 +135,7 @@ ATTACKS = {"stax@0.01": (0.3, 0.2), "mtax:5@0.01": (0.4, 0.1)}
 ATTACKED_METHODS = {"plain": 1.0, "mdprop_2": 1.2}
 
 
+@cache
 def attacked() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, dict[str, float]]:
     before = queries(ATTACKED_METHODS).assign(**ATTACKED)
     under = [
@@ -201,6 +210,7 @@ LEARNED = {
 SHAPES = {"bare": 0.2, "patches": 0.5}
 
 
+@cache
 def decisions() -> pd.DataFrame:
     """Queries that follow the silhouette's class, the texture's, or neither."""
     parts = []
