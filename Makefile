@@ -101,7 +101,7 @@ docs-public-models: $(READY)  ## audit fourteen published networks on birds, gro
 	python docs/results/public_models.py $(SHARED)
 
 docs-validity: $(READY)  ## audit published networks on products of two visits to shops (two hours), for docs/results/validity.md
-	python docs/results/validity.py $(SHARED)
+	python docs/results/validity_audits.py $(SHARED)
 
 docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md
 	python docs/results/backgrounds_from_proposal.py $(SHARED)

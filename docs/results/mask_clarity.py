@@ -19,8 +19,7 @@ from scipy.stats import mannwhitneyu
 from bgbias import seeds
 from bgbias.files.pictures import is_picture
 from bgbias.images import pixels
-from bgbias.masks import pairs, quality, saliency
-from bgbias.masks.maskers._params import SaliencyParams
+from bgbias.masks import pairs, quality
 from bgbias.report.pages import markdown
 from bgbias.report.queries import UNSURE
 from bgbias.results import correlation
@@ -76,6 +75,9 @@ def tables() -> dict[str, str]:
 
 def measured(shared: Path) -> Iterator[Path]:
     """Mask all photos, and write what is measured of each mask."""
+    from bgbias.masks import saliency
+    from bgbias.masks.maskers._params import SaliencyParams
+
     params = SaliencyParams(weights=str(shared / "weights/u2netp.safetensors"))
     masker = saliency.build_masker("u2netp", params, "cpu")
     rows = []

@@ -1,41 +1,28 @@
-"""Does the drop on composites predict what another place costs? ``make docs-validity``.
+"""Does the drop on composites predict what another place costs? Tables and the picture of validity.md, where the plan is.
 
-``python docs/results/validity.py SHARED [run ...]`` audits the networks of public_models.py, whose head says where they come
-from, on products that were photographed on two visits to shops, and resumes where it was. ``isnet`` takes the IS-Net that
-``make docs-maskers`` puts into ``data/downloads``; ``one_shot``, which runs only if it is named, first says how many photos are
-of a shot that is there already. The plan is in validity.md; sums by product lie beside this file.
+They are made of sums by product, which validity_audits.py writes beside this file.
 """
 
 from __future__ import annotations
 
-import sys
-import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.stats import rankdata, spearmanr
 
-import bgbias
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.report import names, style
 from bgbias.report.columns import against_plain, with_interval
 from bgbias.report.pages import markdown
 from bgbias.results import comparison, places, publication
-from bgbias.results.publication import note_tables
 from bgbias.results.rows import records
 from bgbias.results.uncertainty import Estimate
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path("docs/results/validity")
-AUDITS = ROOT / "data/report/validity"
-MODEL = ("photos", "model", "none", "pretrained")
-EACH = 10  # photos of a product and visit
-DRAWS = 2
-ONE_SHOT = 0.95  # cosine, in both of these networks
-SHOTS = ("EfficientNet-lite0", "MobileNetV2 (deep-sort)")
 PERMUTATIONS = 10_000
 SMALL_P = 0.001
 # The photos and networks of the plan, and what is another of them, with the eight fastest networks.
@@ -67,127 +54,6 @@ DROPS = {  # what the drop goes from, and to
     "b": ("here_without", "others_there"),
     "c": ("here_without", "others_here"),
 }
-
-
-def photos(shared: Path, run: str) -> pd.DataFrame:
-    """The photos of a run: ``EACH`` of a product and visit, drawn by their names; other ones for ``other_draws``."""
-    folder = AUDITS / "grocery_two_visits"
-    if not folder.exists():
-        with zipfile.ZipFile(shared / "grocery_two_visits.zip") as archive:
-            archive.extractall(AUDITS)
-    listed = pd.read_csv(folder / "photos.csv")
-    purpose = "other_draws" if run == "other_draws" else "validity"
-    listed["number"] = [seeds.number(seeds.key(purpose, image)) for image in listed["image"]]
-    drawn = listed.sort_values("number").groupby(["label", "place"]).head(EACH).sort_values("image")
-    named = drawn.assign(key=purpose + " " + drawn["image"], image=[str(folder / i) for i in drawn["image"]])
-    named = named[["image", "label", "place", "key"]].reset_index(drop=True)
-    return named.assign(group=shots(named, shared)) if run == "one_shot" else named
-
-
-def split_table(shared: Path) -> Path:
-    """The table of the grid ``two_visits``: twelve products to train and four to validate, of one visit; the others to test."""
-    with zipfile.ZipFile(shared / "grocery_two_visits.zip") as archive:
-        listed = pd.read_csv(archive.open("grocery_two_visits/photos.csv"))
-    listed = listed.assign(image="grocery_two_visits/" + listed["image"])
-    order = sorted(set(listed["label"]), key=lambda label: seeds.number(seeds.key("two_visits", label)))
-    split_of = dict(zip(order, ["train"] * 12 + ["val"] * 4 + ["test"] * 15, strict=True))
-    listed["split"] = listed["label"].map(split_of)
-    is_learned_from = (listed["split"] != "test") & (listed["place"] == "visit_train")
-    listed["number"] = [seeds.number(seeds.key("two_visits", image)) for image in listed["image"]]
-    asked = listed[listed["split"] == "test"].sort_values("number").groupby(["label", "place"]).head(EACH)
-    table = pd.concat([listed[is_learned_from], asked]).sort_values("image").drop(columns="number")
-    table.to_csv(ROOT / "data/two_visits.csv", index=False)
-    return ROOT / "data/two_visits.csv"
-
-
-def shots(listed: pd.DataFrame, shared: Path) -> list[str]:
-    """A name for each shot: photos of one product and visit that are alike in two networks, directly or by others."""
-    from public_models import models
-
-    alike = np.ones((len(listed), len(listed)), bool)
-    for name in SHOTS:
-        vectors = bgbias.embed(models(shared)[name](), listed["image"].tolist())
-        alike &= vectors @ vectors.T > ONE_SHOT
-    of = (listed["label"] + listed["place"]).to_numpy()
-    alike &= of[:, None] == of
-    shot = np.arange(len(listed))
-    for _ in shot:
-        shot = np.where(alike, shot, len(shot)).min(axis=1)
-    print(f"{len(shot) - len(set(shot))} of {len(shot)} photos are of a shot that is there already")
-    return [f"shot {number}" for number in shot]
-
-
-def audited(shared: Path, runs: Sequence[str]) -> Iterator[Path]:
-    """Audit the networks in each run, and write its sums."""
-    from public_models import ISNET, WITH_OTHER_MASKS, models
-
-    networks = {name: load() for name, load in models(shared).items()}
-    for run in runs:
-        asked = {n: m for n, m in networks.items() if run == "main" or n in WITH_OTHER_MASKS}
-        compared = bgbias.audit(
-            photos(shared, run),
-            asked,
-            out=AUDITS / run,
-            name=f"two visits, {run}",
-            sample=None,
-            backgrounds=shared / "backgrounds_test.zip",
-            draws=DRAWS,
-            attribution=0,
-            masker="isnet" if run == "isnet" else "u2netp",
-            mask_weights=ISNET if run == "isnet" else shared / "weights/u2netp.safetensors",
-        )
-        if missing := asked.keys() - compared.audits.keys():
-            raise SystemExit(f"{', '.join(missing)} failed; run the same command again.")
-        file = TABLES / f"{run}.csv"
-        (ROOT / file).parent.mkdir(exist_ok=True)
-        pd.concat([sums(name, audit) for name, audit in compared.audits.items()]).to_csv(
-            ROOT / file, index=False, float_format="%.6f"
-        )
-        yield file
-        if run == "main":
-            write_shares(compared)
-            yield TABLES / "shares.csv"
-
-
-def write_shares(compared: bgbias.ComparedAudits) -> None:
-    """Shares of variance, and what grey backgrounds in query and gallery win over other ones, 0..1: a row a network."""
-    lines = []
-    for name, audit in compared.audits.items():
-        levels = {
-            condition: audit.estimate(
-                "levels", setting="symmetric", condition=condition, metric="map_at_r"
-            ).value
-            for condition in ("only_fg", "random_background")
-        }
-        grey = levels["only_fg"] - levels["random_background"]
-        lines.append({"network": name, **audit.numbers["shares_of_variance"], "grey": grey})
-    pd.DataFrame(lines).to_csv(ROOT / TABLES / "shares.csv", index=False, float_format="%.6f")
-
-
-def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
-    """A row a product and level: MAP@R of its queries in sum, by how much the sum of all others would change without it, and how
-    many queries there are.
-    """
-    values = places.values_for_views(audit.queries, MODEL, COLUMNS)
-    frame = pd.concat(
-        [
-            pd.DataFrame(
-                {
-                    "product": values.classes,
-                    "level": level,
-                    "map_at_r": of[0],
-                    "of_others": values.of_others[level][0],
-                }
-            )
-            for level, of in values.columns.items()
-        ]
-    )
-    known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
-    frame = frame[np.tile(known, len(values.columns))]
-    of_levels = frame.groupby(["product", "level"]).agg(
-        map_at_r=("map_at_r", "sum"), of_others=("of_others", "sum"), queries=("map_at_r", "size")
-    )
-    return of_levels.reset_index().assign(network=name)[["network", *of_levels.reset_index().columns]]
 
 
 class Sums:
@@ -240,11 +106,22 @@ class Sums:
         return comparison.over_classes(statistic, len(self.products))
 
 
+def rank_correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Spearman's correlation of each row of two arrays [R, N]."""
+    ranks = (rankdata(values, axis=1) - (values.shape[1] + 1) / 2 for values in (one, other))
+    first, second = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in ranks)
+    correlations: np.ndarray = (first * second).sum(axis=1)
+    return correlations
+
+
 def over_networks(of: Sums, composite: str) -> Estimate:
     """Spearman's correlation of natural and composite drop over networks."""
-    return of.halves(
-        lambda some: float(spearmanr(of.drops(some)["natural"], of.drops(some)[composite]).statistic)
-    )
+
+    def correlation(some: np.ndarray) -> float:
+        drops = of.drops(some)
+        return float(rank_correlations(drops["natural"][None], drops[composite][None])[0])
+
+    return of.halves(correlation)
 
 
 def permutation_p(of: Sums, composite: str) -> float:
@@ -267,8 +144,7 @@ def over_products(of: Sums, composite: str) -> Estimate:
     lost = of.lost()
 
     def median(some: np.ndarray) -> float:
-        pairs = zip(lost["natural"][:, some], lost[composite][:, some], strict=True)
-        return float(np.median([spearmanr(*pair).statistic for pair in pairs]))
+        return float(np.median(rank_correlations(lost["natural"][:, some], lost[composite][:, some])))
 
     return of.halves(median)
 
@@ -438,15 +314,3 @@ def tables() -> Mapping[str, str]:
     """The tables as the page shows them."""
     shown = {"statistics": statistics(), "networks": networks(), "law": law(), "cures": cures()}
     return {name: markdown(table) for name, table in shown.items()}
-
-
-def main(shared: Path, runs: Sequence[str]) -> None:
-    """Audit, and note how that was done; ``pictures`` draws alone."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    if list(runs) != ["picture"]:
-        note_tables("validity", "make docs-validity", audited(shared, runs or list(RUNS)))
-    draw()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])

@@ -118,7 +118,7 @@ def test_python_runs(block: Block, someones_folder: Path) -> None:
             compile(block.code, str(block), "exec")
             pytest.skip(why)
     if "bgbias.audit(" in block.code:
-        toy_folder.made(someones_folder)
+        toy_folder.made(someones_folder, classes=3, per_class=3)
     if own := OWN.match(block.code):
         plugins.use("my_plugins")
         assert plugins.load(own[2], own[3]).__doc__

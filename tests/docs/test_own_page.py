@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
 from project import ROOT, Project
 
-pytestmark = pytest.mark.workflow
+from bgbias import plugins
+from bgbias.engine import graph
+from bgbias.models import adapters
+from bgbias.study import params
+
 PAGE = ROOT / "docs/own.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
@@ -81,23 +88,69 @@ def _laid_over(below: Any, above: Any) -> Any:
     return below | {key: _laid_over(below.get(key), value) for key, value in above.items()}
 
 
-def test_a_newcomer_has_her_loss_method_condition_and_model_by_the_page_alone(tmp_path: Path) -> None:
-    reader = Newcomer(tmp_path)
+class Planner(Newcomer):
+    """Does the same without training anything: instead of a run, the models that would be trained are planned."""
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(home)
+        self.plans: list[set[str]] = []
+
+    def python(self, code: str) -> None:
+        if FILE.match(code):
+            super().python(code)
+            return
+        shown = io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
+            exec(compile(code, "page", "exec"), {"__name__": "page"})
+        self.said = shown.getvalue()
+
+    def sh(self, commands: str) -> None:
+        lines = commands.splitlines()
+        super().sh("\n".join(line for line in lines if line.split()[0] in ("mkdir", "cp", "cd")))
+        if any(line.startswith("snakemake") for line in lines):
+            with contextlib.chdir(self.folder):
+                nodes = graph.in_order(params.load(Path("params.yaml")))
+                self.plans.append({n.keywords["cell"].name for n in nodes if n.name == "train"})
+
+
+def follow(reader: Newcomer) -> Iterator[str]:
+    """Does all that the page says, section by section; gives the title of each that is done."""
     parts = re.split(r"^## (.+)\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     sections = {"The study": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
-    outcomes = {
-        "A loss": a_loss,
-        "A method": a_method,
-        "A condition": a_condition,
-        "A kind of model": a_kind_of_model,
-    }
-    assert outcomes.keys() <= sections.keys()
     for title, text in sections.items():
         for language, code in FENCE.findall(text):
             does: Callable[[str], None] = getattr(reader, language)
             does(code)
-        if title in outcomes:
-            outcomes[title](reader)
+        yield title
+
+
+def test_what_the_page_adds_is_planned(tmp_path: Path) -> None:
+    reader = Planner(tmp_path)
+    assert {*OUTCOMES} <= {*follow(reader)}
+    added = [
+        {name.removeprefix("toys/tiny/").removesuffix("/seed0") for name in plan} for plan in reader.plans
+    ]
+    assert added == [
+        {"contrastive/plain", "batch_hard/plain"},
+        {"contrastive/plain", "batch_hard+scale=1/plain", "batch_hard+scale=10/plain"},
+        {"contrastive/plain", "contrastive/bgaugment", "contrastive/held"},
+        # A condition trains no model.
+        {"contrastive/plain", "contrastive/bgaugment", "contrastive/held"},
+    ]
+    with contextlib.chdir(reader.folder):
+        plugins.use("my_plugins")
+        assert adapters.load("slopes:4", adapters.Options()).embed(np.zeros((1, 64, 64, 3), np.uint8))[0].size
+        assert plugins.load("conditions", "dimmed_background").DRAWS is False
+    plugins.use()
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_a_newcomer_has_her_loss_method_condition_and_model_by_the_page_alone(tmp_path: Path) -> None:
+    reader = Newcomer(tmp_path)
+    for title in follow(reader):
+        if title in OUTCOMES:
+            OUTCOMES[title](reader)
 
 
 def a_loss(reader: Newcomer) -> None:
@@ -140,6 +193,14 @@ def a_kind_of_model(reader: Newcomer) -> None:
     """There is a verdict of it."""
     assert "slopes:4" in reader.said
     assert list((reader.folder / "slopes").glob("*.csv"))
+
+
+OUTCOMES: dict[str, Callable[[Newcomer], None]] = {
+    "A loss": a_loss,
+    "A method": a_method,
+    "A condition": a_condition,
+    "A kind of model": a_kind_of_model,
+}
 
 
 def _table(reader: Newcomer) -> pd.DataFrame:

@@ -14,11 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 evidence = runpy.run_path(str(ROOT / "docs/uncertainty/__main__.py"), run_name="evidence")
 
 
-def test_a_table_that_is_not_there_is_named() -> None:
-    with pytest.raises(SystemExit, match="There is no table covarage; there are: coverage"):
-        list(evidence["kept"](["covarage"]))
-
-
 def test_what_was_found_is_what_is_promised() -> None:
     """The tables themselves: a later simulation that found otherwise may not be put there unnoticed."""
     found = {name: pd.read_csv(ROOT / f"docs/uncertainty/{name}.csv") for name in evidence["NAMES"]}

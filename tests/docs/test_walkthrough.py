@@ -2,47 +2,45 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
-import sys
-from pathlib import Path
+from typing import Any
+
+import pytest
 
 from tests.support.project import ROOT, Project
 
-NOTEBOOK = ROOT / "docs/walkthrough.ipynb"
+CELLS = json.loads((ROOT / "docs/walkthrough.ipynb").read_text(encoding="utf-8"))["cells"]
 
 
-def cells() -> list[str]:
-    return [
-        "".join(cell["source"])
-        for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-        if cell["cell_type"] == "code"
-    ]
-
-
-def test_every_cell_runs_and_says_what_the_text_promises(smoke_run: Project, tmp_path: Path) -> None:
+def test_every_cell_runs_and_says_what_the_text_promises(
+    smoke_run: Project, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy = smoke_run.copy(tmp_path / "project")
-    # As a notebook does, the last expression of a cell is shown.
-    program = "import ast\nshown = {}\n"
-    for number, cell in enumerate(cells()):
-        program += f"tree = ast.parse({cell!r})\n"
-        program += "last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None\n"
-        program += f"exec(compile(tree, 'cell {number}', 'exec'))\n"
-        program += "if last: print(eval(compile(ast.Expression(last.value), 'shown', 'eval')))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=copy.folder,
-        env=copy.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "when only the query's background changes" in done.stdout
-    assert "plain: " in done.stdout
+    monkeypatch.chdir(copy.folder)
+    commands = []
+
+    def run(command: list[str], check: bool) -> None:
+        commands.append(command[2])
+        copy.run(*command[2:], check=check)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    names: dict[str, Any] = {"__name__": "walkthrough"}
+    for number, cell in enumerate(cell for cell in CELLS if cell["cell_type"] == "code"):
+        # As a notebook does, the last expression of a cell is shown.
+        tree = ast.parse("".join(cell["source"]))
+        last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+        exec(compile(tree, f"cell {number}", "exec"), names)
+        if isinstance(last, ast.Expr):
+            print(eval(compile(ast.Expression(last.value), "shown", "eval"), names))
+    shown = capsys.readouterr().out
+    assert commands == ["snakemake"]
+    assert "when only the query's background changes" in shown
+    assert "plain: " in shown
 
 
 def test_nothing_that_was_computed_once_is_kept_in_it() -> None:
-    for cell in json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]:
+    for cell in CELLS:
         assert not cell.get("outputs")
         assert cell.get("execution_count") is None

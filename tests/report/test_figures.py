@@ -8,19 +8,23 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import table_examples as examples
 import yaml
-from matplotlib.colors import to_rgb
+from asked_models import model
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
 from small_study import described, load
+from table_inputs import SEEDS, STUDY, drops
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import figures as every_figure
+from bgbias.report import formats
 from bgbias.report import style as figures
 from bgbias.report.figures import _panels
-from bgbias.report.figures._dots import figure_change
+from bgbias.report.figures._dots import figure_change, figure_models
 from bgbias.report.figures._maps import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.drop import figure_drop
@@ -28,6 +32,7 @@ from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted_queries
 from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
+from bgbias.report.tables import crossing, models, shape_texture
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
 from bgbias.study.cell import side_by_side
@@ -57,32 +62,18 @@ def attribution() -> list[list[Picture]]:
 def table() -> pd.DataFrame:
     rows = []
     for dataset, correlation in CORRELATIONS.items():
-        for loss in ("contrastive", "arcface"):
-            if loss == "arcface" and dataset != "toy90":
-                continue
+        for loss in ("contrastive", "arcface") if dataset == "toy90" else ("contrastive",):
             for method, drop in (("plain", 5 + 40 * correlation), ("bgaugment", 5 + 2 * correlation)):
-                rows.append(
-                    {
-                        "dataset": dataset,
-                        "backbone": "toynet",
-                        "loss": loss,
-                        "method": method,
-                        "clean": 40.0,
-                        "clean_low": 31.0,
-                        "clean_high": 44.0,
-                        "corrupted": 40 - 0.4 * drop,
-                        "corrupted_low": 39 - 0.4 * drop,
-                        "corrupted_high": 42 - 0.4 * drop,
-                        "relative_drop": drop,
-                        "relative_drop_low": drop - 3,
-                        "relative_drop_high": drop + 2,
-                        "published_clean": np.nan,
-                        "published_corrupted": np.nan,
-                        "published_clean_differs": np.nan,
-                        "published_corrupted_differs": np.nan,
-                    }
-                )
-    return pd.DataFrame(rows)
+                model = {"dataset": dataset, "backbone": "toynet", "loss": loss, "method": method}
+                for name, value, down, up in (
+                    ("clean", 40.0, 9.0, 4.0),
+                    ("corrupted", 40 - 0.4 * drop, 1.0, 2.0),
+                    ("relative_drop", drop, 3.0, 2.0),
+                ):
+                    model |= {name: value, f"{name}_low": value - down, f"{name}_high": value + up}
+                rows.append(model)
+    known = [f"published_{level}{of}" for level in ("clean", "corrupted") for of in ("", "_differs")]
+    return pd.DataFrame(rows).assign(**dict.fromkeys(known, np.nan))
 
 
 CHANGES = ("clean_difference", "corrupted_difference")
@@ -128,39 +119,34 @@ def texts(figure: Figure) -> list[str]:
     return found + [t.get_text() for t in figure.texts]
 
 
-def share(path: Path, colour: str) -> float:
-    """Share of a PNG's pixels in exactly this colour."""
-    pixels = np.asarray(Image.open(path).convert("RGB"))
-    return float((pixels == np.round(255 * np.array(to_rgb(colour)))).all(axis=2).mean())
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_same_data_same_bytes(name: str, tmp_path: Path) -> None:
-    first = figures.save(MADE[name](), tmp_path / "first", name)
-    second = figures.save(MADE[name](), tmp_path / "second", name)
+def test_same_data_same_bytes(tmp_path: Path) -> None:
+    first, second = (figures.save(MADE["drop"](), tmp_path / name, "drop") for name in ("first", "second"))
     for one, other in zip(first, second, strict=True):
         assert one.read_bytes() == other.read_bytes()
     pdf, png = first
     assert pdf.read_bytes().startswith(b"%PDF")
     assert b"CreationDate" not in pdf.read_bytes()
-    image = Image.open(png)
-    assert image.info["dpi"] == pytest.approx((200, 200), abs=0.1)
-    assert np.asarray(image.convert("L")).std() > 10
+    assert Image.open(png).info["dpi"] == pytest.approx((200, 200), abs=0.1)
     # Nothing is left of the temporary files.
-    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == [f"{name}.pdf", f"{name}.png"]
+    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == ["drop.pdf", "drop.png"]
 
 
-def test_right_and_wrong_are_framed_and_marked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", MADE)
+def test_a_figure_is_drawn(name: str) -> None:
+    figure = MADE[name]()
+    figure.set_dpi(40)
+    figure.canvas.draw()
+    assert np.asarray(figure.canvas.buffer_rgba())[..., :3].std() > 10
+
+
+def test_right_and_wrong_are_framed_and_marked() -> None:
     figure = figure_retrieval(retrieval([True, True, False]))
     found = texts(figure)
     # Two methods, two rows each.
     assert (found.count("✓"), found.count("✗"), found.count("2/3")) == (8, 4, 4)
-    mixed = figures.save(figure, tmp_path, "mixed")[1]
-    right = figures.save(figure_retrieval(retrieval([True] * 3)), tmp_path, "right")[1]
-    wrong = figures.save(figure_retrieval(retrieval([False] * 3)), tmp_path, "wrong")[1]
-    assert share(mixed, figures.RIGHT) > share(mixed, figures.WRONG) > 0
-    assert share(right, figures.WRONG) == share(wrong, figures.RIGHT) == 0
-    assert share(right, figures.RIGHT) > share(mixed, figures.RIGHT)
+    frames = [axes.spines["top"].get_edgecolor() for axes in figure.axes]
+    right, wrong = to_rgba(figures.RIGHT), to_rgba(figures.WRONG)
+    assert (frames.count(right), frames.count(wrong)) == (8, 4)
 
 
 def test_each_neighbour_needs_a_mark() -> None:
@@ -418,3 +404,50 @@ def test_a_query_is_shown_whose_mask_can_be_trusted() -> None:
     assert trusted_queries(usable, ids, masks).tolist() == [True, False, False, True, False]
     bad = np.array([False, True, True, False, False])
     assert trusted_queries(bad, ids, masks).tolist() == bad.tolist()
+
+
+def test_worst_of_has_a_point_for_each_number_of_backgrounds() -> None:
+    table = crossing.table(examples.crossed(), examples.shares(), drops(dict.fromkeys(examples.CROSSED, 1.0)))
+    axes = _panels.figure_worst_of(table).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "5", "6"]
+    drawn = {tuple(line.get_ydata()) for line in axes.lines}
+    for row in table.to_dict("records"):
+        assert (row["worst_1"], row["worst_5"], row["worst_all"]) in drawn
+
+
+def test_shape_share_shows_every_alpha_and_every_seed() -> None:
+    table = shape_texture.table(examples.decisions(), examples.LEARNED)
+    (axes,) = _panels.figure_shape_share(table).axes
+    assert axes.get_title(loc="left") == "toy · bare, patches"
+    lines = [line.get_xydata() for line in axes.get_lines()]
+    for seed in SEEDS:
+        points = np.column_stack([[0, 2], table[f"shape_share_seed_{seed}"]])
+        assert any(np.allclose(line, points) for line in lines if line.shape == points.shape)
+    assert any(np.allclose(line[:, 1], table["shape_share"]) for line in lines if len(line) == 2)
+    # Negatives that do not count are as good as none: a line has one point at 0.
+    idle = table.loc[[1]].assign(backbone="idle", alpha=0.0)
+    (axes,) = _panels.figure_shape_share(pd.concat([table, idle])).axes
+    assert sorted(max((line.get_xdata() for line in axes.get_lines()), key=len)) == [0, 2]
+    with pytest.raises(UserError, match="differ in alpha alone; choose grid: shape_texture"):
+        _panels.figure_shape_share(table[table["backbone"] == "patches"])
+
+
+def test_models_have_a_panel_for_each_dataset_the_best_on_top() -> None:
+    of = {"resnet50": (0.7, 0.5), "mobilenet": (0.6, 0.3), "vit": (0.75, 0.45)}
+    own = [
+        model(*levels).assign(dataset=dataset, backbone=name, loss="none", method="pretrained")
+        for dataset in ("birds", "shop")
+        for name, levels in of.items()
+    ]
+    table = models.table(pd.concat(own))
+    drawn = figure_models(table)
+    assert len(drawn.axes) == 2
+    for axes in drawn.axes:
+        assert [label.get_text() for label in axes.get_yticklabels()] == ["resnet50", "vit", "mobilenet"]
+        assert axes.yaxis_inverted()
+    # Printed, too, the models of a dataset stand together.
+    text = formats.markdown(table, "table15", models.caption(STUDY, table, {}))
+    assert "every two models of a dataset" in text
+    assert next(line for line in text.splitlines() if line.startswith("### ")).startswith("### birds")
+    printed = [line.split(" | ")[0].strip("| ") for line in text.splitlines() if line.startswith("| ")]
+    assert printed[-3:] == ["resnet50", "vit", "mobilenet"]

@@ -15,7 +15,7 @@ from caption_studies import selected
 from handmade_results import PLAIN, attribution, study
 
 from bgbias import plugins
-from bgbias.report import formats, names
+from bgbias.report import formats
 from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
 from bgbias.results import published
@@ -29,20 +29,27 @@ def known() -> pd.DataFrame:
     return published.read(PUBLISHED)
 
 
-def test_csv_keeps_every_digit_and_the_others_are_rounded(tmp_path: Path, known: pd.DataFrame) -> None:
+def test_each_form_is_a_file_and_the_main_numbers_too(tmp_path: Path, known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
-    written = formats.write(table, tmp_path, "table1", retrieval.caption(selected(), table, {"sop": 3}))
-    again = pd.read_csv(written["csv"])
-    pd.testing.assert_frame_equal(again, table, check_exact=True)
-    text = written["md"].read_text()
-    assert "SOP · bn_inception · 2 seeds · 2 draws · 6 queries" in text
-    assert "| Contrastive | 35.0 [26.4, 43.6] | 14.14 | 0.00 | 55.0 [43.5, 66.5] | 7.07 |" in text
-    assert "| 37.98 | +17.02 | 4.17 ± 0.05 | +30.83 |" in text
-    # In bold: significantly better than plain.
-    assert "| + BGAugment | **45.0** [34.7, 55.3] | 0.00 | 0.00 | 50.0 [38.5, 61.5] |" in text
-    assert "SOP 3" in text
-    assert "95 % over classes alone, for these models and other classes of this kind" in text
+    written = formats.write(table, tmp_path, "table1", "")
+    pd.testing.assert_frame_equal(pd.read_csv(written["csv"]), table, check_exact=True)
     assert yaml.safe_load(written["yaml"].read_text()) == formats.headline(table, "table1")
+    assert set(written) == {"csv", "md", "tex", "html", "yaml"}
+    # A column that says nothing of any row is left out.
+    alone = retrieval.table(*study({("contrastive", "plain"): PLAIN}))
+    for text in (formats.html(alone, "table1", ""), formats.markdown(alone, "table1", "")):
+        assert "Corrupted" in text
+        assert "Change of drop" not in text  # from plain, and nothing but plain is here
+        assert "Published" not in text
+
+
+def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
+    table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
+    some = selected(attribution=SimpleNamespace(images=256))
+    caption = where_models_look.caption(some, table, {"cub200": 4, "sop": 0})
+    assert "keyed subset of at most 256 test photos" in caption
+    assert "CUB200 4" in caption
+    assert "SOP" not in caption
 
 
 def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
@@ -93,15 +100,8 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     assert text.isascii()
 
 
-def test_a_column_that_says_nothing_of_any_row_is_left_out() -> None:
-    table = retrieval.table(*study({("contrastive", "plain"): PLAIN}))
-    for text in (formats.html(table, "table1", ""), formats.markdown(table, "table1", "")):
-        assert "Corrupted" in text
-        assert "Change of drop" not in text  # from plain, and nothing but plain is here
-        assert "Published" not in text
-
-
 def test_latex_escapes() -> None:
+    assert formats._narrow("Embedding layer forgot") == ["Embedding", "layer", "forgot"]
     assert formats.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
         r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
     )
@@ -117,29 +117,6 @@ def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
     assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDTH
     assert "Normalized Softmax" in first
     assert "0.300 [0.185, 0.415]" in second
-
-
-def test_captions_say_selection_subset_and_exclusions() -> None:
-    table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
-    caption = where_models_look.caption(
-        selected(attribution=SimpleNamespace(images=256)), table, {"cub200": 4, "sop": 0}
-    )
-    assert "keyed subset of at most 256 test photos" in caption
-    assert "clean validation MAP@R, for every method alike" in caption
-    assert "CUB200 4" in caption
-    assert "SOP" not in caption
-
-
-def test_names_of_rows_as_in_the_paper() -> None:
-    assert names.row("multi_similarity", "plain") == "Multi Similarity"
-    assert names.row("multi_similarity", "bgaugment") == "+ BGAugment"
-    # Without a plain row above, the loss must be said.
-    assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
-    assert names.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
-    # Entries of params.yaml that no file names have no names but their own.
-    assert names.method("dcml_no_fault") == "DCML no fault"
-    assert names.method("my_cure") == "My cure"
-    assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")
 
 
 def test_numbers_are_named_by_model_and_what_they_measure() -> None:
@@ -160,13 +137,6 @@ def test_numbers_are_named_by_model_and_what_they_measure() -> None:
                 }
             }
         }
-    }
-
-
-def test_the_attribution_score_is_told_as_the_paper_defines_it() -> None:
-    table = pd.DataFrame([MODEL | {"method": "plain", "ref": 0.25, "robust": 0.5}])
-    assert formats.headline(table, "table2")["cub50"]["timm:vit"]["arcface"]["plain"] == {
-        "attribution score": 0.25
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,37 +22,9 @@ from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
 from bgbias.images import pixels
 from bgbias.photos.table import ImageTable
-from bgbias.report import comparisons, grid_page, grid_photos, queries
-from bgbias.report.columns import Row
-from bgbias.report.comparisons import LossBlock
+from bgbias.report import grid_page, queries
 from bgbias.report.html import whole_intervals
-from bgbias.results.background_baseline import Leak
-from bgbias.results.rows import MODEL
-from bgbias.results.uncertainty import Estimate
 from bgbias.study import params, plan
-
-LEVEL = Estimate(50.0, 40.0, 60.0)
-
-
-def model_row(method: str, seeds: int = 3, **estimates: Estimate) -> Row:
-    """What Tables 1 and 3 have of a model: estimates by their columns, levels that do not matter, and no difference but these."""
-    levels = dict.fromkeys(("corrupted", "clean", "relative_drop", "ref"), LEVEL)
-    row: Row = {"method": method, "seeds": seeds, "p_at_1_corrupted": 50.0}
-    for name, of in (levels | estimates).items():
-        row |= {name: of.value, f"{name}_low": of.low, f"{name}_high": of.high, f"{name}_p_holm": of.p}
-    return row
-
-
-def changed_row(
-    method: str, corrupted: Estimate, clean: Estimate, drop: Estimate, /, **more: Estimate
-) -> Row:
-    """A model that is compared with plain training."""
-    of = {"corrupted_difference": corrupted, "clean_difference": clean, "relative_drop_change": drop}
-    return model_row(method, **of, **more)
-
-
-PLAIN = model_row("plain", relative_drop=Estimate(33.0, 28.0, 38.0))
-QUERY_DROP = "query_only_relative_drop"
 
 
 @pytest.fixture(scope="module")
@@ -176,29 +149,32 @@ def test_without_embeddings_the_page_says_what_is_not_here(finished: Project, tm
     assert "The queries that lose most" not in text
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[chromium.Page]:
+    if chromium.PROGRAM is None:
+        pytest.skip("Chromium is not installed")
+    with chromium.browsing() as page:
+        yield page
+
+
 @pytest.mark.workflow
-@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
-def test_a_browser_shows_all_of_it(page: Path) -> None:
+def test_a_browser_shows_all_of_it(page: Path, browser: chromium.Page) -> None:
     assert page.stat().st_size < 10e6
-    with chromium.browsing() as browser:
-        shown_whole(browser, page)
-        printed_whole(browser, page)
-        accessible(browser, page)
-        browser.open(page.as_uri(), width=1280)
-        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
-        hidden = (
-            "[...document.querySelectorAll('.printed')].filter(t => t.scrollWidth > t.clientWidth).length"
-        )
-        assert browser.ask(hidden) == 0
-        flipped = (
-            "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
-            " card.querySelector('button').click();"
-            " return [...card.querySelectorAll('[data-view]')].map(p => p.hidden); })()"
-        )
-        assert browser.ask(flipped) == [True, False]
+    shown_whole(browser, page)
+    printed_whole(browser, page)
+    accessible(browser, page)
+    browser.open(page.as_uri(), width=1280)
+    browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
+    hidden = "[...document.querySelectorAll('.printed')].filter(t => t.scrollWidth > t.clientWidth).length"
+    assert browser.ask(hidden) == 0
+    flipped = (
+        "(() => { const card = document.querySelector('.card button.flip').closest('.card');"
+        " card.querySelector('button').click();"
+        " return [...card.querySelectorAll('[data-view]')].map(p => p.hidden); })()"
+    )
+    assert browser.ask(flipped) == [True, False]
 
 
-@pytest.mark.workflow
 def test_photos_take_little_of_a_page_and_drawings_stay_sharp() -> None:
     random = np.random.default_rng(0)
     photo = random.integers(0, 256, (16, 16, 3), dtype=np.uint8).repeat(16, 0).repeat(16, 1)
@@ -211,6 +187,7 @@ def test_photos_take_little_of_a_page_and_drawings_stay_sharp() -> None:
     assert len(told[0]["picture"]) < len(pixels.encode_png(photo)) / 2
 
 
+@pytest.mark.workflow
 def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> None:
     other = finished.copy(tmp_path / "project")
     before = (other.folder / "data/report/smoke/report.html").read_bytes()
@@ -221,119 +198,6 @@ def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> 
     assert "table1.csv is missing" in said.stdout
     assert (other.folder / "data/report/smoke/report.html").read_bytes() == before
     assert "Did you mean 'smoke'?" in other.bgbias("report", "smok", check=False).stdout
-
-
-def test_the_verdict_claims_what_was_tested() -> None:
-    nothing = Estimate(1.0, -3.0, 5.0, 0.5)
-    up, down = Estimate(5.0, 3.0, 7.0, 0.01), Estimate(-5.0, -7.0, -3.0, 0.01)
-
-    def said(*blocks: tuple[Row, ...]) -> tuple[str, str]:
-        return comparisons.verdict(
-            [
-                LossBlock(("data", "tiny", str(n)), f"data {n}", list(models), [])
-                for n, models in enumerate(blocks)
-            ]
-        )
-
-    def changed(
-        corrupted: Estimate, drop: Estimate, method: str = "bgaugment", clean: Estimate = nothing
-    ) -> Row:
-        return changed_row(method, corrupted, clean, drop)
-
-    one = "On other backgrounds plain models lose 33 [28, 38] % of their MAP@R."
-    assert said((PLAIN,)) == (one, "")
-    helps = "BGAugment reduces the drop and raises MAP@R on other backgrounds."
-    assert said((PLAIN, changed(up, down))) == (f"{one} {helps}", "")
-    assert said((PLAIN, changed(nothing, down))) == (f"{one} BGAugment reduces the drop.", "")
-    assert said((PLAIN, changed(up, nothing, clean=down))) == (
-        f"{one} BGAugment raises MAP@R on other backgrounds and lowers MAP@R on original photos.",
-        "",
-    )
-    two = model_row(
-        "plain",
-        relative_drop=Estimate(33.0, 28.0, 38.0),
-        **{QUERY_DROP: Estimate(21.0, 15.0, 27.0)},
-    )
-    of_queries = "When only the queries' backgrounds change, plain models lose 21 [15, 27] %."
-    assert said((two,)) == (one, of_queries)
-    for corrupted, drop in ((nothing, nothing), (down, up)):
-        assert said((PLAIN, changed(corrupted, drop))) == (
-            f"{one} No method reduces the drop or raises MAP@R on other backgrounds significantly.",
-            "",
-        )
-    raises = "Other raises MAP@R on other backgrounds."
-    assert said((PLAIN, changed(nothing, nothing), changed(up, nothing, "other"))) == (
-        f"{one} {raises}",
-        "The other methods do neither significantly.",
-    )
-    both = "2 of 3 methods reduce the drop or raise MAP@R on other backgrounds: BGAugment and Other."
-    assert said(
-        (two, changed(up, down), changed(nothing, nothing, "none"), changed(up, nothing, "other"))
-    ) == (f"{one} {both}", f"{helps} {raises} {of_queries}")
-    many = [changed(up, down, str(n)) for n in range(5)]
-    assert said((PLAIN, *many))[0].endswith(
-        "5 of 5 methods reduce the drop or raise MAP@R on other backgrounds."
-    )
-    assert "0, 1, 2, 3 and 4 reduce the drop and raise MAP@R on other backgrounds." in said((PLAIN, *many))[1]
-    of_mixture = {"corrupted_over_bgaugment": down, "ref_gain": up}
-    mixed = changed_row("bgaugment_and_other", up, nothing, down, **of_mixture)
-    assert said((PLAIN, changed(up, down), mixed))[1] == (
-        "BGAugment and BGAugment and other reduce the drop and raise MAP@R on other backgrounds. Added to BGAugment, methods"
-        " raise MAP@R on other backgrounds in none of 1 case and lower it in 1. Attribution on the object rises in 1 of 1 case."
-    )
-    alike = changed_row("other", up, nothing, down, ref_gain=nothing)
-    assert said((PLAIN, alike))[1] == "Attribution on the object does not change significantly."
-    larger = model_row(
-        "plain", relative_drop=Estimate(40.0, 35.0, 45.0), **{QUERY_DROP: Estimate(30.0, 25.0, 35.0)}
-    )
-    unbiased = model_row("plain", relative_drop=Estimate(-4.0, -10.0, 3.0))
-    # Where nothing is lost there is nothing to cure, and no comparison to count.
-    assert said(
-        (two, changed(nothing, down)),
-        (larger, changed(up, down), changed(nothing, down, "other")),
-        (unbiased, changed(up, down)),
-    ) == (
-        "On other backgrounds plain models lose up to 40 [35, 45] % of their MAP@R. 2 of 2 methods reduce the drop or raise MAP@R"
-        " on other backgrounds: BGAugment and Other.",
-        "BGAugment reduces the drop in 2 and raises MAP@R on other backgrounds in 1 of 2 cases. Other reduces the drop in its"
-        " only case. MAP@R drops significantly in 2 of 3 cases: 40 [35, 45] % (data 1) and 33 [28, 38] % (data 0). The drop is"
-        " not significant on data 2. When only the queries' backgrounds change, plain models lose 30 [25, 35] to 21 [15, 27] %.",
-    )
-    assert said((unbiased,)) == ("MAP@R does not drop significantly on other backgrounds.", "")
-    alone = PLAIN | {"seeds": 1}
-    assert said((alone, changed(up, down))) == (
-        f"With 1 training seed each, this says little about methods. {one}",
-        helps,
-    )
-    assert said((model_row("pretrained", 1),)) == (
-        "Nothing was trained: these networks are as they came.",
-        "",
-    )
-
-
-@pytest.mark.parametrize(
-    ("more", "p", "said"),
-    [
-        (
-            (6.0, 2.0, 10.0),
-            0.01,
-            "loses +6.0 [2.0, 10.0] points more than where they are best (significant). The masks may be part of it, or such"
-            " photos are harder.",
-        ),
-        ((-6.0, -10.0, -2.0), 0.01, "−6.0 [−10.0, −2.0] points more than where they are best (significant)."),
-        ((6.0, -2.0, 14.0), 0.2, "+6.0 [−2.0, 14.0] points more than where they are best (not significant)."),
-    ],
-)
-def test_what_worse_masks_lose_is_no_proof_of_a_cause(
-    more: tuple[float, float, float], p: float, said: str
-) -> None:
-    block = LossBlock(("data", "tiny", "loss"), "data, Loss", [PLAIN], [])
-    row = dict(zip(MODEL, (*block.of, "plain"), strict=True)) | {"drop_more_p_holm": p}
-    row |= dict(zip(("drop_more", "drop_more_low", "drop_more_high"), more, strict=True))
-    (found,) = comparisons.by_masks([block], {"table10": pd.DataFrame([row])})
-    assert found.startswith("data, Loss: where masks are worst plain training loses")
-    assert found.endswith(said)
-    assert not list(comparisons.by_masks([block], {}))
 
 
 def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
@@ -384,55 +248,29 @@ def test_what_was_compared_tells_the_masker_and_the_options_of_entries(
 
 
 @pytest.mark.workflow
-@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
-def test_a_drawing_that_a_phone_cuts_has_a_shade_where_it_goes_on(page: Path, tmp_path: Path) -> None:
+def test_a_drawing_that_a_phone_cuts_has_a_shade_where_it_goes_on(
+    page: Path, browser: chromium.Page, tmp_path: Path
+) -> None:
     drawing = "document.querySelector('.drawing')"
-    with chromium.browsing() as browser:
-        for scheme in ("light", "dark"):
-            features = [{"name": "prefers-color-scheme", "value": scheme}]
-            browser.call("Emulation.setEmulatedMedia", features=features)
-            browser.open(page.as_uri(), width=390)
-            browser.wait_for(
-                f"document.readyState === 'complete' && {drawing}?.querySelector('img').complete"
-            )
-            browser.ask(f"{drawing}.scrollIntoView()")
-            edges = []
-            for place in ("0", "1e6"):
-                browser.ask(f"{drawing}.scrollLeft = {place}")
-                box = browser.ask(f"(b => [b.left, b.top, b.width])({drawing}.getBoundingClientRect())")
-                browser.shoot(tmp_path / "seen.png")
-                seen = np.asarray(Image.open(tmp_path / "seen.png").convert("L"))
-                # The upper edge of a drawing is white.
-                row = seen[round(box[1]) + 3, round(box[0]) : round(box[0] + box[2])]
-                edges.append([int(row[3]), int(row[-4])])
-            (left, right), (left_at_the_end, right_at_the_end) = edges
-            assert left == right_at_the_end == 255, scheme
-            assert max(right, left_at_the_end) < 225, scheme
-
-
-def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
-    unbiased = model_row("plain", relative_drop=Estimate(-4.0, -10.0, 3.0))
-    untested = model_row("plain", relative_drop=Estimate(30.0))
-    before = PLAIN | {"method": "pretrained"}
-    blocks = [
-        LossBlock((name, "tiny", loss), name, [before, model], [])
-        for name, loss, model in (
-            ("a", "contrastive", PLAIN),
-            ("a", "arcface", unbiased),
-            ("b", "contrastive", PLAIN),
-            ("c", "contrastive", unbiased),
-            ("d", "contrastive", PLAIN),
-            ("e", "contrastive", untested),
-        )
-    ]
-    leaking, not_shown = Leak(0.1, Estimate(0.5, 0.4, 0.6)), Leak(0.1, Estimate(0.0, -0.1, 0.1))
-    leaks = {"a": leaking, "b": not_shown, "c": not_shown, "d": Leak(0.1, Estimate(0.5)), "e": leaking}
-    assert grid_photos.four(blocks, leaks) == {
-        (True, True): ["a: Plain (1 of 2 cases)"],
-        (True, False): ["a: Plain (1 of 2 cases)"],
-        (False, True): ["b: Plain 33 %"],
-        (False, False): ["c: Plain −4 %"],
-    }
+    browser.call("Emulation.setEmulatedMedia", media="")
+    for scheme in ("light", "dark"):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.call("Emulation.setEmulatedMedia", features=features)
+        browser.open(page.as_uri(), width=390)
+        browser.wait_for(f"document.readyState === 'complete' && {drawing}?.querySelector('img').complete")
+        browser.ask(f"{drawing}.scrollIntoView()")
+        edges = []
+        for place in ("0", "1e6"):
+            browser.ask(f"{drawing}.scrollLeft = {place}")
+            box = browser.ask(f"(b => [b.left, b.top, b.width])({drawing}.getBoundingClientRect())")
+            browser.shoot(tmp_path / "seen.png")
+            seen = np.asarray(Image.open(tmp_path / "seen.png").convert("L"))
+            # The upper edge of a drawing is white.
+            row = seen[round(box[1]) + 3, round(box[0]) : round(box[0] + box[2])]
+            edges.append([int(row[3]), int(row[-4])])
+        (left, right), (left_at_the_end, right_at_the_end) = edges
+        assert left == right_at_the_end == 255, scheme
+        assert max(right, left_at_the_end) < 225, scheme
 
 
 def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
@@ -455,87 +293,6 @@ def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     assert (every["worst"], sorted(every["random"])) == (names[:-1], names)
     unmoved = [queries.AskedModel("", cast(Any, None), levels.assign(random_background=1.0))]
     assert list(queries.select_example_queries(unmoved, *of[1:], frozenset(), 3)) == ["random"]
-
-
-def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
-    before = model_row("pretrained", 1, relative_drop=Estimate(60.0, 50.0, 70.0))
-    untrained, trained = (
-        LossBlock(("data", "tiny", loss), loss, [model], [])
-        for loss, model in (("none", before), ("contrastive", PLAIN))
-    )
-    assert grid_photos.losing_most([untrained, trained]) is trained
-    assert grid_photos.losing_most([untrained]) is untrained
-
-
-def test_advice_tells_what_the_best_cure_without_training_does_to_the_plain_model() -> None:
-    block = LossBlock(("data", "tiny", "contrastive"), "data", [PLAIN], [])
-    rows = [
-        # method, corrupted, gain there, its p, gain on clean photos, its p
-        ("plain", 30.0, np.nan, np.nan, np.nan, np.nan),
-        ("plain+grey", 38.4, 8.4, 0.001, -14.4, 0.01),
-        ("plain+leace", 45.0, 15.0, 0.2, 1.0, 0.9),
-        ("plain+cropped", 31.0, 1.0, 0.04, 0.5, 0.9),
-        ("bgaugment+grey", 60.0, 9.0, 0.001, -1.0, 0.9),
-    ]
-    heads = [
-        "method",
-        "corrupted",
-        "corrupted_gain",
-        "corrupted_gain_p_holm",
-        "clean_gain",
-        "clean_gain_p_holm",
-    ]
-    cures = pd.DataFrame(rows, columns=heads).assign(
-        dataset="data", backbone="tiny", loss="contrastive", ms=667.4, index="made again"
-    )
-    for column in ("corrupted_gain", "clean_gain"):
-        cures[f"{column}_low"], cures[f"{column}_high"] = cures[column] - 1, cures[column] + 1
-
-    def told(title: str, gain: str, paid: str) -> str:
-        return f"{title}: {gain} points of MAP@R on other backgrounds and {paid}, for 667 ms a photo; the index is made again."
-
-    cropped = told(
-        "Crop to the object",
-        "+1.0 [0.0, 2.0]",
-        "+0.5 [−0.5, 1.5] on original photos (not significant)",
-    )
-    grey = told("Grey background", "+8.4 [7.4, 9.4]", "−14.4 [−15.4, −13.4] on original photos (significant)")
-    assert list(comparisons.advice([block], {"table7": cures})) == [
-        f"data, without training again. {cropped} {grey}"
-    ]
-    only = cures[cures["method"] != "plain+cropped"]
-    assert list(comparisons.advice([block], {"table7": only})) == [f"data, without training again. {grey}"]
-    cures["corrupted_gain_p_holm"] = 0.5
-    assert list(comparisons.advice([block], {"table7": cures})) == [
-        "data: no cure without training helps the plain model significantly."
-    ]
-    assert list(comparisons.advice([block], {"table7": cures[cures["method"] == "plain"]})) == []
-
-
-def test_advice_names_the_best_method_with_its_price_and_its_first_hits() -> None:
-    up, chance = Estimate(20.0, 15.0, 25.0, 0.01), Estimate(-2.0, -6.0, 2.0, 0.5)
-    fair, best = (
-        changed_row(method, up, chance, up, corrupted=Estimate(level)) | {"p_at_1_corrupted": hit}
-        for method, level, hit in (("mine", 50.0, 88.0), ("bgaugment", 60.0, 91.3))
-    )
-    plain = PLAIN | {"p_at_1_corrupted": 68.7}
-    block = LossBlock(("data", "tiny", "contrastive"), "data", [plain, fair, best], [])
-    assert list(comparisons.advice([block], {})) == [
-        "data: train with BGAugment. On other backgrounds it gains +20.0 [15.0, 25.0] points of MAP@R; on original photos it"
-        " changes by −2.0 [−6.0, 2.0] (not significant). On other backgrounds the first match is right for 91 of 100 queries"
-        " instead of 69."
-    ]
-
-
-def test_where_only_drops_are_reduced_the_better_retriever_is_named_and_not_the_smaller_drop() -> None:
-    chance = Estimate(1.0, -3.0, 5.0, 0.5)
-    better, smaller = (
-        changed_row(name, chance, chance, Estimate(drop, drop - 2, drop + 2, 0.01), corrupted=Estimate(level))
-        for name, level, drop in (("better", 60.0, -10.0), ("smaller", 40.0, -30.0))
-    )
-    block = LossBlock(("data", "tiny", "contrastive"), "data", [PLAIN, smaller, better], [])
-    (said,) = comparisons.advice([block], {})
-    assert said.startswith("data: Better changes the drop by −10.0 [−12.0, −8.0] points, but")
 
 
 def test_a_star_stays_beside_its_interval() -> None:

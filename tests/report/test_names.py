@@ -107,3 +107,15 @@ def test_attacks_and_what_stands_under_them() -> None:
         names.row("contrastive", "mdprop_2+bgaugment+mtax:5@0.1")
         == "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"
     )
+
+
+def test_names_of_rows_as_in_the_paper() -> None:
+    assert names.row("multi_similarity", "plain") == "Multi Similarity"
+    assert names.row("multi_similarity", "bgaugment") == "+ BGAugment"
+    # Without a plain row above, the loss must be said.
+    assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
+    assert names.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
+    # Entries of params.yaml that no file names have no names but their own.
+    assert names.method("dcml_no_fault") == "DCML no fault"
+    assert names.method("my_cure") == "My cure"
+    assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")

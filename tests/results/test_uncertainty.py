@@ -1,5 +1,5 @@
 """Intervals over classes and seeds against hand cases, a naive twin, SciPy and what must not change them; means and spreads; the
-chance level against enumeration and simulation.
+chance level against enumeration.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from scipy.optimize import brentq
 from scipy.special import stdtrit
 
 import bgbias
-from bgbias.evaluation.metrics import map_at_r
-from bgbias.evaluation.retrieval import Neighbours
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import (
     Estimate,
@@ -408,14 +406,3 @@ def test_chance_equals_the_mean_over_all_orders(others: int) -> None:
             total += sum(Fraction(i + 1, place * r) for i, place in enumerate(places) if place <= r)
             orders += 1
         assert got[r] == pytest.approx(float(total / orders), abs=1e-12)
-
-
-def test_chance_equals_the_metric_on_shuffled_galleries() -> None:
-    generator = np.random.default_rng(0)
-    others, relevant, queries = 120, 12, 20_000
-    gallery = np.arange(others) < relevant
-    hits = generator.permuted(np.tile(gallery, (queries, 1)), axis=1)
-    n = Neighbours(hits, np.full(queries, relevant), np.zeros_like(hits, dtype=np.int64))
-    simulated = map_at_r.per_query(n)
-    expected = chance_map_at_r(n.relevant, others)[0]
-    assert abs(simulated.mean() - expected) < 4 * simulated.std() / math.sqrt(queries)

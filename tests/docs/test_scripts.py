@@ -1,0 +1,173 @@
+"""What scripts of docs/ made of the project, and what pages say of it: rows are found again, words hold, tables have them."""
+
+from __future__ import annotations
+
+import io
+import runpy
+import zipfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bgbias import seeds
+from bgbias.backgrounds import foregrounds
+from bgbias.images import pixels
+from bgbias.report.queries import UNSURE
+from bgbias.study import params
+from bgbias.training.settings import Train
+
+ROOT = Path(__file__).resolve().parents[2]
+MASKS = " ".join((ROOT / "docs/masks.md").read_text(encoding="utf-8").split())
+
+
+@cache
+def script(name: str) -> dict[str, Any]:
+    """What a script of docs/ defines; it makes nothing."""
+    return runpy.run_path(str(ROOT / "docs" / name), run_name="script")
+
+
+def rows(name: str) -> pd.DataFrame:
+    return pd.read_csv(ROOT / "docs" / name)
+
+
+def test_clarity_ranks_wrong_masks_and_its_sentences_hold() -> None:
+    table = rows("results/mask_clarity.csv")
+    wrong, unclear = table["iou"] < 0.7, table["clarity"] < UNSURE
+    assert (unclear & wrong).sum() > unclear.sum() / 2  # most unclear masks are wrong
+    assert 0.3 < (wrong & ~unclear).sum() / wrong.sum() < 0.5  # 7 of 18 of the wrong ones are clear
+    assert (table["confidence"] >= 0.9).all()  # which tells none of them
+    shown = script("results/mask_clarity.py")["tables"]()["table"]
+    assert f"clarity below {UNSURE}" in shown
+    assert "object on another background" in shown
+
+
+def test_pasting_costs_more_the_worse_the_masks_are() -> None:
+    """Of true masks, with others grown or eroded from them: what was found, and no later table may say otherwise unnoticed."""
+    table = pd.read_csv(ROOT / script("sensitivity/__main__.py")["TABLE"])
+    for _, own in table.groupby(["dataset", "method"]):
+        pasting = own.set_index("masks")["pasting"]
+        worst = max(pasting["true, 5 px larger"], pasting["true, 5 px smaller"])
+        assert abs(pasting["true"]) < 2
+        assert worst > pasting["true"]
+
+
+@pytest.mark.parametrize(
+    ("name", "function", "asked", "words"),
+    [
+        ("sensitivity", "made", "fish", r"There is nothing called fish; there are: toys, birds."),
+        ("uncertainty", "kept", "covarage", "There is no table covarage; there are: coverage"),
+    ],
+)
+def test_what_is_not_there_is_named(name: str, function: str, asked: str, words: str) -> None:
+    with pytest.raises(SystemExit, match=words):
+        list(script(f"{name}/__main__.py")[function]([asked]))
+
+
+@pytest.mark.parametrize("grid", ["cub50", "grocery"])
+def test_the_grids_train_with_what_was_chosen(grid: str) -> None:
+    searched = script("settings/__main__.py")
+    train = params.load(ROOT / "params.yaml", grid).train.model_dump()
+    chosen = searched["SHORT"] | searched["RATES"] | searched["CANDIDATES"][searched["CHOSEN"]]
+    assert Train.model_validate(train | chosen).model_dump() == train
+
+
+def test_what_was_chosen_beats_the_untrained_backbone_at_the_same_length() -> None:
+    searched, found = script("settings/__main__.py"), rows("settings/cub50.csv")
+    of_layers = found[found["settings"] == "random embedding layer"]
+    assert len(of_layers) == len(searched["SEEDS"])
+    trained = found[found["settings"] == searched["CHOSEN"]].groupby("loss")["val_map_at_r"].max()
+    assert set(trained.index) == {"contrastive", "arcface"}
+    assert trained.min() > of_layers["val_map_at_r"].max()
+
+
+def test_tables_of_maskers_are_made_of_their_figures() -> None:
+    tables = script("results/masker_from_report.py")["tables"]()
+    summary = tables["table"].splitlines()
+    assert summary[0].startswith("| set | photos | published | as chosen |")
+    assert summary[-1].startswith("| all | 30 | 0.832 | 0.832 | unchanged |")
+    assert "| SOP | 0.5 | +0.028 (s.e. 0.019) | no |" in tables["shares"]
+    figures = rows("results/maskers.csv")
+    means = figures.pivot_table("iou", "group", "masker")
+    # A newer network is not better on every kind of photo.
+    assert means.loc["cars196"].idxmax() == "isnet"
+    assert (means.loc[["cub200", "sop"]].idxmax(axis=1) == "u2net").all()
+    assert figures.groupby("masker").size().eq(30).all()
+
+
+def test_sentences_about_the_range_that_perfect_masks_lie_in_hold() -> None:
+    own_range = script("results/mask_range.py")
+    photos, shares = (pd.read_csv(ROOT / own_range[name]) for name in ("PHOTOS", "SHARES"))
+    means = photos.groupby(["group", "photo", "mask"])["moved"].mean().unstack()
+    inside, beside, of_first, of_extrapolated = 0, [], [], []
+    for group in own_range["SETS"]:
+        own = means.loc[group].mean()
+        for second in own_range["SECONDS"]:
+            low, high = sorted((own[f"either {second}"], own[f"both {second}"]))
+            true = own["drawn"]
+            inside += low <= true <= high
+            beside.append(max(low / true - 1, 1 - high / true))
+            of_first.append(abs(own["u2netp"] / true - 1))
+            found = own_range["extrapolated"](group, second, means.loc[group], shares)
+            of_extrapolated.append(abs(found / true - 1))
+    assert f"In {inside} of nine cases" in MASKS
+    assert f"at most {100 * max(beside):.0f} % outside it" in MASKS
+    first, extrapolated = (100 * sum(of) / 9 for of in (of_first, of_extrapolated))
+    assert f"by {extrapolated:.0f} % in the mean instead of {first:.0f}" in MASKS
+    toys = pd.read_csv(ROOT / own_range["TOYS"]).query("drawn == 'no'")
+    ends = toys[["either", "both"]]
+    held = toys["true"].between(ends.min(axis=1), ends.max(axis=1))
+    assert f"the true drop lies in the range of {held.sum()} of {len(toys)} networks" in MASKS
+
+
+def test_backgrounds_were_judged_by_the_rule_of_now_and_the_sharpest_rejected_stand_first() -> None:
+    proposed = script("results/backgrounds_from_proposal.py")
+    judged = pd.read_csv(ROOT / proposed["ROWS"])
+    seen = judged[["confidence", "area", "sharpness", "border"]].itertuples(index=False)
+    assert [not foregrounds.Foreground(*values).obvious for values in seen] == judged["kept"].tolist()
+    lines = [
+        ("val", "wall.jpg", True, 0.1, 0.2, 0.3),
+        ("val", "door.jpg", False, 0.2, 0.6, 0.1),
+        ("test", "twig.jpg", False, 0.3, 0.9, 0.0),
+        ("cars", "car.jpg", False, 0.4, 0.9, 0.0),
+    ]
+    table = pd.DataFrame(lines, columns=["shows", "name", "kept", "area", "sharpness", "border"])
+    assert proposed["rejected"](table).splitlines()[2:] == [
+        "| `twig.jpg` | test | 0.30 | 0.90 | 0.00 |",
+        "| `door.jpg` | val | 0.20 | 0.60 | 0.10 |",
+    ]
+
+
+def test_the_command_of_backgrounds_looks_at_every_photo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proposed = script("results/backgrounds_from_proposal.py")
+    shared, work = tmp_path / "shared", tmp_path / "work"
+    work.mkdir()
+    draw = seeds.generator("proposal page")
+
+    def photo() -> bytes:
+        return pixels.encode_png(draw.integers(0, 256, (40, 40, 3), dtype=np.uint8))
+
+    for folder in proposed["HAND_MASKED"].values():
+        (shared / "hand_masks" / folder).mkdir(parents=True)
+        (shared / "hand_masks" / folder / "7_image.jpeg").write_bytes(photo())
+        (shared / "hand_masks" / folder / "7_mask.png").write_bytes(photo())
+    pools = [f"backgrounds_{pool}.zip" for pool in proposed["POOLS"]]
+    for archive in [*pools, *proposed["ARCHIVES"].values()]:
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as into:
+            for number in range(3):
+                into.writestr(f"photos/{archive}-{number}.png", photo())
+        (shared / archive).write_bytes(packed.getvalue())
+    # The demo's small net, which lies in the project.
+    monkeypatch.setitem(proposed["looked_at"].__globals__, "MASKER", "u2netp_toy")
+    monkeypatch.chdir(ROOT)
+    looked_at = proposed["looked_at"](shared, work)
+    of_pools, of_objects = {"val": 3, "test": 3}, {"birds": 2, "groceries": 1, "cars": 1, "online": 1}
+    assert looked_at["shows"].value_counts().to_dict() == of_pools | of_objects
+    assert {"kept", "area", "sharpness", "border"} <= set(looked_at.columns)
+    assert not (ROOT / "data/work/backgrounds/looked_at").exists()

@@ -1,0 +1,141 @@
+"""Every table as people read it: its caption, Markdown and a terminal's text, with and without what a grid may lack.
+
+The texts lie in golden/: tests/support/golden.py says how they are written anew. Rules that any text must keep are below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import golden
+import numpy as np
+import pandas as pd
+import pytest
+import table_examples as examples
+from handmade_results import CURED, PLAIN, attribution, study
+from table_inputs import DRAWS, STUDY, drops, queries, results
+
+from bgbias import plugins
+from bgbias.report import formats, tables
+from bgbias.report.tables import (
+    attacked,
+    crossing,
+    cures,
+    decomposition,
+    mask_quality,
+    methods,
+    pretrainings,
+    probes,
+    retrieval,
+    sanity,
+    shape_texture,
+)
+from bgbias.report.tables import attribution as where_models_look
+from bgbias.results import published, rows
+from bgbias.results.decomposition import PATH
+
+HERE = Path(__file__).parent / "golden"
+KNOWN = published.read(Path(__file__).resolve().parents[2] / "data" / "published")
+NAN = float("nan")
+SCORES = {
+    (method, seed): [0.1 * seed + more, 0.3 + more, NAN] * 3
+    for method, more in (("plain", -0.1), ("bgaugment", 0.1))
+    for seed in (0, 1, 2)
+}
+FOLDS = {f"{seed}-fold{fold}" if fold else str(seed): PLAIN[seed] for seed in PLAIN for fold in range(4)}
+PUT_TOGETHER: Any = {("cosface", "plain"): PLAIN} | {
+    ("cosface", f"{n}+512d"): CURED for n in ("dcml_no_envs", "dcml_e1")
+}
+
+
+def compared(
+    seeds: Any = (0, 1, 2), costs: Mapping[str, float] | None = None, *, mixed: bool = True
+) -> pd.DataFrame:
+    """Table 3 of four methods, one of which works on replaced backgrounds."""
+    shares = {"plain": 1.0, "bgaugment": 1.2, "idle": 1.0} | ({"idle+bgaugment": 1.1} if mixed else {})
+    of_queries = queries(shares, of_seeds=seeds)
+    scores = {
+        (method, seed): [0.1, 0.2, 0.3 * share] * 2 for method, share in shares.items() for seed in seeds
+    }
+    looks = attribution(scores).assign(dataset="toy", backbone="tiny", loss="contrastive")
+    first = retrieval.table(results(of_queries), of_queries)
+    return methods.table(first, where_models_look.table(looks), of_queries, costs)
+
+
+COSTS = {f"toy/tiny/contrastive/{method}": cost for method, cost in (("plain", 1.0), ("idle", 3.1))}
+AGAINST = {("toy", backbone, "none", "pretrained"): other for backbone, other in examples.AGAINST.items()}
+NUMBERS = {"plain": 1.0, "bgaugment": 2.0, "attr_frac": 3.0, "sam_siamese": 4.0}
+MADE: dict[str, Callable[[], pd.DataFrame]] = {
+    "table1": lambda: retrieval.table(*study(), KNOWN),
+    "table1, other photos": lambda: retrieval.table(*study(dataset="cub50"), KNOWN),
+    "table1, one seed": lambda: retrieval.table(*study({("arcface", "plain"): {0: PLAIN[0]}})),
+    "table1, folds": lambda: retrieval.table(*study({("cosface", "plain"): FOLDS}, dataset="cub200"), KNOWN),
+    "table1, folds side by side": lambda: retrieval.table(*study(PUT_TOGETHER, dataset="cub200"), KNOWN),
+    "table2": lambda: where_models_look.table(attribution(SCORES), KNOWN),
+    "table2, similarity": lambda: where_models_look.table(attribution(SCORES, {"similarity": 0.2}), KNOWN),
+    "table3": lambda: compared(costs=COSTS),
+    "table3, neither mixed nor costs": lambda: compared(mixed=False),
+    "table3, folds": lambda: compared([f"{s}-fold{f}" if f else str(s) for s in range(3) for f in range(4)]),
+    "table5": lambda: decomposition.table(examples.stepped(), tuple(examples.STEPS)),
+    "table5, one seed and what is on the way alone": lambda: decomposition.table(
+        examples.stepped((0,), PATH), PATH
+    ),
+    "table6": lambda: crossing.table(examples.crossed(), examples.shares(), drops(NUMBERS)),
+    "table6, below 0 and few models": lambda: crossing.table(
+        examples.crossed(), examples.shares("background"), drops(NUMBERS).head(9)
+    ),
+    "table7": lambda: cures.table(*examples.cures(), DRAWS),
+    "table7, neither weights nor bytes": lambda: cures.table(*examples.cures(), DRAWS).drop(
+        columns=["weight", "bytes"]
+    ),
+    "table8": lambda: sanity.table(examples.forgot(), examples.drops_of_forgot()),
+    "table9": lambda: attacked.table(*examples.attacked(), KNOWN),
+    "table10": lambda: mask_quality.table(examples.stepped(), examples.masks()),
+    "table10, masks alike": lambda: mask_quality.table(examples.stepped(), examples.masks(np.ones(48))),
+    "table12": lambda: probes.table(examples.probed()),
+    "table13": lambda: pretrainings.table(*examples.pretrained(), examples.probed(), AGAINST),
+    "table13, queries alone": lambda: pretrainings.table(
+        examples.pretrained()[0], rows.together([]), rows.together([]), AGAINST
+    ),
+    "table14": lambda: shape_texture.table(
+        examples.decisions(), examples.LEARNED, {"toy": dict.fromkeys(range(8), 0.05)}
+    ),
+    "table14, no negatives": lambda: shape_texture.table(examples.decisions()),
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+def test_a_table_is_printed_as_somebody_has_read_it(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probes, "_on_training", lambda _: {})
+    name, table = what.partition(",")[0], MADE[what]()
+    caption = tables.load(name).caption(STUDY, table, {"toy": 3} if "," not in what else {})
+    written = formats.write(table, tmp_path, name, caption)
+    pd.testing.assert_frame_equal(formats.read(written["csv"]), table, check_exact=True, check_dtype=False)
+    shown = formats.show(table, name)
+    assert max(map(len, shown.splitlines())) <= formats.WIDTH
+    assert written["tex"].read_text("utf-8").isascii()
+    golden.check(
+        HERE / f"{what.replace(', ', '_').replace(' ', '_')}.md",
+        f"{written['md'].read_text('utf-8')}\n```\n{shown}\n```\n",
+    )
+
+
+def test_a_caption_says_what_probes_were_fitted_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "_on_training", lambda _: {"toy": "other"})
+    fitted = probes.caption(STUDY, probes.table(examples.probed()), {})
+    assert (
+        "fitted on clean photos of these classes: photos of toy by those of training photos of other."
+        in fitted
+    )
+    assert "parts" not in fitted
+
+
+@pytest.mark.parametrize("name", plugins.names("tables"))
+def test_captions_explain_bold_where_it_is_set(name: str) -> None:
+    table = plugins.load("tables", name)
+    template = Path(str(table.__file__)).with_suffix(".j2").read_text()
+    assert ("bold()" in template) == any(column.gain for column in table.COLUMNS)

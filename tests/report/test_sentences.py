@@ -1,0 +1,261 @@
+"""Every branch of the templates that say what numbers mean: verdicts, advice, what masks do, and whom captions speak of.
+
+The sentences lie in golden/sentences.md: tests/support/golden.py says how they are written anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import golden
+import numpy as np
+import pandas as pd
+import pytest
+from table_inputs import STUDY
+
+from bgbias.report import columns as words
+from bgbias.report import comparisons, grid_photos, prose
+from bgbias.report.columns import Row
+from bgbias.report.comparisons import LossBlock
+from bgbias.report.tables import _captions as captions
+from bgbias.results.background_baseline import Leak
+from bgbias.results.rows import MODEL
+from bgbias.results.uncertainty import Estimate
+
+NOTHING = Estimate(1.0, -3.0, 5.0, 0.5)
+UP, DOWN = Estimate(5.0, 3.0, 7.0, 0.01), Estimate(-5.0, -7.0, -3.0, 0.01)
+
+
+def model(method: str = "plain", seeds: int = 3, hits: float = 50.0, **estimates: Estimate) -> Row:
+    """What Tables 1 and 3 have of a model: estimates by their columns, levels that do not matter, and no difference but these."""
+    levels = dict.fromkeys(("corrupted", "clean", "relative_drop", "ref"), Estimate(50.0, 40.0, 60.0))
+    row: Row = {"method": method, "seeds": seeds, "p_at_1_corrupted": hits}
+    for name, of in (levels | estimates).items():
+        row |= {name: of.value, f"{name}_low": of.low, f"{name}_high": of.high, f"{name}_p_holm": of.p}
+    return row
+
+
+def changed(
+    gain: Estimate, drop: Estimate, method: str = "bgaugment", paid: Estimate = NOTHING, **more: Any
+) -> Row:
+    """A model that is compared with plain training."""
+    of = {"corrupted_difference": gain, "clean_difference": paid, "relative_drop_change": drop}
+    return model(method, **of, **more)
+
+
+def lost(value: float, of_queries: Estimate | None = None, seeds: int = 3) -> Row:
+    """A plain model that loses so many percent, and so many where only queries change."""
+    more = {"query_only_relative_drop": of_queries} if of_queries else {}
+    return model("plain", seeds, relative_drop=Estimate(value, value - 5, value + 5), **more)
+
+
+def block(*models: Row, of: str = "data") -> LossBlock:
+    return LossBlock((of, "tiny", "contrastive"), of, list(models), [])
+
+
+PLAIN, UNBIASED = lost(33.0), lost(-4.0)
+TWO = lost(33.0, Estimate(21.0, 15.0, 27.0))
+MIXED = {"corrupted_over_bgaugment": DOWN, "ref_gain": UP}
+VERDICTS: dict[str, list[tuple[Row, ...]]] = {
+    "plain alone": [(PLAIN,)],
+    "and its queries alone": [(TWO,)],
+    "both helped": [(PLAIN, changed(UP, DOWN))],
+    "the drop helped": [(PLAIN, changed(NOTHING, DOWN))],
+    "a gain and its price": [(PLAIN, changed(UP, NOTHING, paid=DOWN))],
+    "nothing shown": [(PLAIN, changed(NOTHING, NOTHING))],
+    "harm": [(PLAIN, changed(DOWN, UP))],
+    "one of two": [(PLAIN, changed(NOTHING, NOTHING), changed(UP, NOTHING, "other"))],
+    "two of three": [
+        (TWO, changed(UP, DOWN), changed(NOTHING, NOTHING, "none"), changed(UP, NOTHING, "other"))
+    ],
+    "many": [(PLAIN, *(changed(UP, DOWN, str(n)) for n in range(5)))],
+    "a mixture": [(PLAIN, changed(UP, DOWN), changed(UP, DOWN, "bgaugment_and_other", **MIXED))],
+    "attribution stays": [(PLAIN, changed(UP, DOWN, "other", ref_gain=NOTHING))],
+    # Where nothing is lost there is nothing to cure, and no comparison to count.
+    "several comparisons": [
+        (TWO, changed(NOTHING, DOWN)),
+        (lost(40.0, Estimate(30.0, 25.0, 35.0)), changed(UP, DOWN), changed(NOTHING, DOWN, "other")),
+        (UNBIASED, changed(UP, DOWN)),
+    ],
+    "no drop": [(UNBIASED,)],
+    "one seed": [(lost(33.0, seeds=1), changed(UP, DOWN))],
+    "nothing trained": [(model("pretrained", 1),)],
+}
+BETTER = {"hits": 91.3, "corrupted": Estimate(60.0)}
+ADVICE: dict[str, list[Row]] = {
+    "the best of two that gain": [
+        model(hits=68.7, relative_drop=Estimate(33.0, 28.0, 38.0)),
+        changed(UP, UP, "mine", hits=88.0, corrupted=Estimate(50.0)),
+        changed(UP, UP, **BETTER),
+    ],
+    # Where only drops are reduced the better retriever is named, not the smaller drop.
+    "drops alone": [
+        PLAIN,
+        changed(NOTHING, Estimate(-30.0, -32.0, -28.0, 0.01), "smaller", corrupted=Estimate(40.0)),
+        changed(NOTHING, Estimate(-10.0, -12.0, -8.0, 0.01), "better", corrupted=Estimate(60.0)),
+    ],
+    "nothing helps": [PLAIN, changed(NOTHING, NOTHING)],
+    "nothing to cure": [UNBIASED],
+}
+
+
+def cures(p: float = 0.001, *, cropped: bool = True) -> pd.DataFrame:
+    """Table 7: what brings most back may cost more than it brings."""
+    rows = [
+        # method, corrupted, gain there, its p, gain on clean photos, its p
+        ("plain", 30.0, np.nan, np.nan, np.nan, np.nan),
+        ("plain+grey", 38.4, 8.4, p, -14.4, 0.01),
+        ("plain+leace", 45.0, 15.0, 0.2, 1.0, 0.9),
+        ("bgaugment+grey", 60.0, 9.0, p, -1.0, 0.9),
+        *([("plain+cropped", 31.0, 1.0, 40 * p, 0.5, 0.9)] if cropped else []),
+    ]
+    gains = [f"{name}_gain{end}" for name in ("corrupted", "clean") for end in ("", "_p_holm")]
+    table = pd.DataFrame(rows, columns=["method", "corrupted", *gains])
+    for column in ("corrupted_gain", "clean_gain"):
+        table[f"{column}_low"], table[f"{column}_high"] = table[column] - 1, table[column] + 1
+    return table.assign(dataset="data", backbone="tiny", loss="contrastive", ms=667.4, index="made again")
+
+
+CURES = {
+    "the balanced and the strongest": cures(),
+    "the strongest alone": cures(cropped=False),
+    "none that helps": cures(0.5),
+    "none": cures().query("method == 'plain'"),
+}
+MASKS = {
+    "more": Estimate(6.0, 2.0, 10.0, 0.01),
+    "less": Estimate(-6.0, -10.0, -2.0, 0.01),
+    "no proof": Estimate(6.0, -2.0, 14.0, 0.2),
+}
+
+
+def of_masks(difference: Estimate) -> list[str]:
+    row = dict(zip(MODEL, ("data", "tiny", "contrastive", "plain"), strict=True)) | {
+        "drop_more_p_holm": difference.p
+    }
+    row |= {"drop_more": difference.value, "drop_more_low": difference.low, "drop_more_high": difference.high}
+    return list(comparisons.by_masks([block(PLAIN)], {"table10": pd.DataFrame([row])}))
+
+
+SEEDS: dict[str, dict[str, int]] = {
+    "one seed": {"plain": 1, "cured": 1},
+    "two seeds": {"plain": 2, "cured": 2},
+    "three and more": {"plain": 3, "cured": 5},
+    "mixed": {"plain": 3, "cured": 1},
+    # Whatever was not trained has no seeds to speak of.
+    "not trained too": {"pretrained": 1, "plain": 3},
+    "none trained": {"pretrained": 1},
+}
+
+
+def table(seeds: dict[str, int], classes: int = 16) -> pd.DataFrame:
+    """Models by how many seeds they were trained with."""
+    return pd.DataFrame([{"method": method, "seeds": n, "classes": classes} for method, n in seeds.items()])
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a template of one line says of a table, of which these columns are printed."""
+    monkeypatch.setattr(prose, "FOLDERS", (tmp_path, *prose.FOLDERS))
+    prose._environment.cache_clear()
+
+    def filled(line: str, of: pd.DataFrame, columns: tuple[words.Column, ...] = ()) -> str:
+        name = f"{len(list(tmp_path.iterdir()))}.j2"
+        (tmp_path / name).write_text(line)
+        return captions.from_template(name, columns)(STUDY, of, {})
+
+    yield filled
+    prose._environment.cache_clear()
+
+
+def test_sentences_are_those_that_somebody_has_read(said: Callable[..., str]) -> None:
+    parts: dict[str, list[str]] = {}
+    for name, models in VERDICTS.items():
+        blocks = [block(*of, of=f"data {n}") for n, of in enumerate(models)]
+        parts[f"Verdict: {name}"] = list(comparisons.verdict(blocks))
+    for name, of in ADVICE.items():
+        parts[f"Advice: {name}"] = list(comparisons.advice([block(*of)], {}))
+    for name, of_cures in CURES.items():
+        parts[f"Cures: {name}"] = list(comparisons.advice([block(PLAIN)], {"table7": of_cures}))
+    parts |= {f"Masks: {name}": of_masks(difference) for name, difference in MASKS.items()}
+    for name, seeds in SEEDS.items():
+        lines = [said('{{ title("T") }}', table(seeds))]
+        lines += [said("{{ intervals() }}", table(seeds, classes)) for classes in (4, 1000)]
+        parts[f"Caption: {name}"] = lines
+    parts["Caption: persons"] = [said('{{ intervals("persons") }}', table({"plain": 3}))]
+    golden.check(
+        Path(__file__).parent / "golden/sentences.md",
+        "\n\n".join("\n\n".join([f"## {name}", *filter(None, of)]) for name, of in parts.items()) + "\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "classes", "rare"),
+    [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
+)
+def test_captions_say_where_stars_are_too_rare(
+    seeds: int, classes: int, rare: bool, said: Callable[..., str]
+) -> None:
+    text = said("{{ rare_stars() }}", table({"plain": seeds}, classes))
+    assert text.startswith("With fewer than 10 classes and fewer than 5 seeds, stars can be too rare" * rare)
+    assert bool(text) == rare
+
+
+def test_a_caption_explains_the_columns_that_are_printed_and_no_others(said: Callable[..., str]) -> None:
+    columns = tuple(words.Column(f"± {of}", words.number(f"sd_{of}", 1)) for of in ("draws", "seeds"))
+    several = table({"plain": 3, "cured": 3}).assign(sd_draws=[1.0, 2.0], sd_seeds=[3.0, np.nan])
+    one = several.assign(sd_seeds=np.nan)
+    draws, seeds = (said(f'{{{{ spread["± {of}"] }}}}', several) for of in ("draws", "seeds"))
+    assert draws.startswith("± draws: sample sd over background draws")
+    assert said("{{ spreads() }}", several, columns) == f"{draws}; {seeds}."
+    assert said("{{ spreads() }}", one, columns) == f"{draws}."
+    assert said("{{ spreads() }}", one.assign(sd_draws=np.nan), columns) == ""
+    assert [c.head for c in words.select_printed(one, columns)] == ["± draws"]
+
+
+@pytest.mark.parametrize(
+    ("value", "p", "ends", "shown"),
+    [
+        (2.3, 0.049, (1.2, 3.4), "+2.3 [1.2, 3.4] *"),
+        (2.3, 0.05, (-0.2, 4.8), "+2.3 [−0.2, 4.8]"),
+        (2.3, np.nan, (np.nan, np.nan), "+2.3"),
+        (np.nan, np.nan, (np.nan, np.nan), words.NOTHING),
+    ],
+    ids=["more than chance", "chance", "unknown", "plain itself"],
+)
+def test_a_star_is_a_corrected_p_below_one_in_twenty(
+    value: float, p: float, ends: tuple[float, float], shown: str
+) -> None:
+    row = {"gain": value, "gain_low": ends[0], "gain_high": ends[1], "gain_p": 0.001, "gain_p_holm": p}
+    assert words.against_plain("gain", 1)(row) == shown
+
+
+def test_a_template_is_part_of_the_code_of_the_file_that_fills_it() -> None:
+    """Digests count a file that code beside it names: another caption is another table."""
+    templates = [template for folder in prose.FOLDERS for template in folder.glob("*.j2")]
+    assert len(templates) > 10
+    for template in templates:
+        beside = template.parent.glob("*.py")
+        assert any(f'"{template.name}"' in file.read_text("utf-8") for file in beside), template
+
+
+def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
+    untested, before = model(relative_drop=Estimate(30.0)), PLAIN | {"method": "pretrained"}
+    models = (("a", PLAIN), ("a", UNBIASED), ("b", PLAIN), ("c", UNBIASED), ("d", PLAIN), ("e", untested))
+    leaking, not_shown = Leak(0.1, Estimate(0.5, 0.4, 0.6)), Leak(0.1, Estimate(0.0, -0.1, 0.1))
+    leaks = {"a": leaking, "b": not_shown, "c": not_shown, "d": Leak(0.1, Estimate(0.5)), "e": leaking}
+    assert grid_photos.four([block(before, own, of=name) for name, own in models], leaks) == {
+        (True, True): ["a: Plain (1 of 2 cases)"],
+        (True, False): ["a: Plain (1 of 2 cases)"],
+        (False, True): ["b: Plain 33 %"],
+        (False, False): ["c: Plain −4 %"],
+    }
+
+
+def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
+    untrained = block(model("pretrained", 1, relative_drop=Estimate(60.0, 50.0, 70.0)))
+    trained = block(PLAIN)
+    assert grid_photos.losing_most([untrained, trained]) is trained
+    assert grid_photos.losing_most([untrained]) is untrained

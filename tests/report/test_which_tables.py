@@ -1,0 +1,235 @@
+"""Which grids have tables, figures and comparisons, and the way from photos to those that need more than a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from small_study import data_nodes, described, load, options, run
+from table_inputs import STUDY
+from two_visits import CLASSES, EACH, make
+
+from bgbias.errors import UserError
+from bgbias.nodes import backgrounds, collect, fetch, figure, index, masks, pretrain
+from bgbias.nodes import table as table_node
+from bgbias.photos.table import read_table
+from bgbias.report import costs, figures, formats, tables
+from bgbias.report.tables import places, pretrainings, shape_texture
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
+
+
+def test_a_grid_has_table_15_where_nothing_is_trained_and_models_differ(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    assert not {"table15", "table16"} & set(tables.list_enabled(load(tmp_path, raw)))
+    raw["backbones"]["more_pixels"] = {"kind": "pixels"}
+    (block,) = raw["grids"]["small"]["cells"]
+    block |= {"pretrained": True, "losses": [], "methods": []}
+    assert "table15" not in tables.list_enabled(load(tmp_path, raw))
+    block["backbones"] = ["pixels", "more_pixels"]
+    assert "table15" in tables.list_enabled(load(tmp_path, raw))
+
+
+def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {
+        "moco": {"kind": "moco_v2", "epochs": 3},
+        "patches": {"kind": "moco_v2", "epochs": 3, "negatives": "patches", "alpha": 3},
+        "longer": {"kind": "moco_v2", "epochs": 4, "negatives": "patches"},
+        "byol": {"kind": "byol", "epochs": 3},
+    }
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in raw["pretrainings"]}
+    block = raw["grids"]["small"]["cells"][0]
+    block["backbones"] = list(raw["backbones"])
+    study = load(tmp_path, raw)
+    expected = {"moco": "pixels", "patches": "moco", "longer": "pixels", "byol": "pixels"}
+    found = plan.compared_backbones(study)
+    assert {model[1]: other for model, other in found.items()} == expected
+    assert len(found) == 4 * 2 * 2  # with every loss and method
+    assert pretrainings.wanted(study)
+    block["backbones"] = ["moco", "byol"]
+    assert not pretrainings.wanted(load(tmp_path, raw))
+    block["backbones"] = ["pixels"]
+    assert not pretrainings.wanted(load(tmp_path, raw))
+
+
+def test_only_models_that_are_there_are_compared(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["datasets"]["others"] = raw["datasets"]["squares"] | {"options": {}}
+    raw["pretrainings"] = {
+        "moco": {"kind": "moco_v2"},
+        "patches": {"kind": "moco_v2", "negatives": "patches"},
+    }
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in raw["pretrainings"]}
+    block = raw["grids"]["small"]["cells"][0] | {"losses": ["contrastive"], "methods": ["plain"]}
+    apart = [block | {"backbones": ["pixels"]}, block | {"backbones": ["moco"], "datasets": ["others"]}]
+    raw["grids"]["small"]["cells"] = apart
+    assert plan.compared_backbones(load(tmp_path, raw)) == {}
+    # Where the same pretraining without negatives is of another dataset, the bare network is the next best.
+    raw["grids"]["small"]["cells"] = [*apart, block | {"backbones": ["patches"]}]
+    assert plan.compared_backbones(load(tmp_path, raw)) == {
+        ("squares", "patches", "contrastive", "plain"): "pixels"
+    }
+
+
+def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_beside_them(
+    tmp_path: Path,
+) -> None:
+    raw = described(tmp_path)
+    raw["pretrainings"] = {"moco": {"kind": "moco_v2"}}
+    raw["backbones"]["moco"] = {"kind": "pixels", "pretraining": "moco"}
+    raw["backbones"]["mobilenet_v2"] = {"weights": "published"}
+    block = raw["grids"]["small"]["cells"][0]
+    block |= {"backbones": ["pixels", "moco", "mobilenet_v2"], "pretrained": True, "seeds": [0, 1, 2]}
+
+    def seeds(backbone: str) -> list[int]:
+        cells = plan.cells(load(tmp_path, raw))
+        return [c.seed for c in cells if (c.backbone, c.method) == (backbone, "pretrained")]
+
+    assert seeds("pixels") == seeds("moco") == [0, 1, 2]
+    assert seeds("mobilenet_v2") == [0]
+    block["backbones"] = ["pixels"]
+    assert seeds("pixels") == [0]
+
+
+def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path) -> None:
+    """A step of plain training: a way there and one back, which counts as two. MDProp goes there for its targets, and there and
+    back to the photos (two thirds) for one step of its attack, and there and back for what comes of it.
+    """
+    raw = described(tmp_path)
+    named = ["plain", "mdprop", "st_2xbatch"]
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": named, "pretrained": True}
+    raw["train"]["batch_size"] = 12
+    found = {model.rpartition("/")[2]: cost for model, cost in costs.passes(load(tmp_path, raw)).items()}
+    assert found == pytest.approx(
+        {"plain": 1, "mdprop": (1 + 1 + 1 + 1 + 2 * (1 + 2 / 3 + 1)) / 3, "st_2xbatch": 2}
+    )
+
+
+# -- shape and texture ------------------------------------------------------------------------------------------------
+
+
+def with_alphas(
+    folder: Path, conditions: tuple[str, ...] = ("cue_conflict",), **more: dict[str, Any]
+) -> Study:
+    """A network as it comes and after a short pretraining with several alphas; ``more``: other pretrainings."""
+    raw = options(described(folder), test_classes=5, photos=3)
+    moco = {"kind": "moco_v2", "epochs": 1, "batch_size": 6, "queue": 6, "dim": 4}
+    patches = moco | {"negatives": "patches"}
+    own = {"bare": moco, "three": patches | {"alpha": 3}} | more
+    raw["pretrainings"] = own
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in own}
+    block = {"datasets": ["squares"], "backbones": ["pixels", *own], "pretrained": True, "seeds": [0]}
+    raw["grids"]["small"]["cells"] = [block]
+    raw["evaluation"]["conditions"] = ["clean", "random_background", *conditions]
+    return load(folder, raw)
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_from_photos_to_table_and_figure(tmp_path: Path) -> None:
+    small = with_alphas(tmp_path)
+    data_nodes(small)
+    for backbone in ("bare", "three"):
+        pretrain.pretrain(small, backbone=backbone, dataset="squares", run="0", device="cpu")
+    for cell in plan.cells(small):
+        run(small, cell, "embed", "score")
+    collect.collect(small)
+    assert "table14" in tables.list_enabled(small)
+    assert "shape_share" in figures.list_enabled(small)
+    table_node.table(small, "table14")
+    figure.figure(small, "shape_share")
+    made = formats.read(small.files.at("table_csv", table="table14"))
+    assert len(made) == 6  # three networks, each with a random layer and without
+    alphas = made.drop_duplicates("backbone").set_index("backbone")["alpha"]
+    assert alphas.drop("pixels").to_dict() == {"bare": 0, "three": 3}
+    assert np.isnan(alphas["pixels"])
+    assert (made["shape"] + made["texture"] + made["neither"]).tolist() == pytest.approx([100] * 6)
+    assert made["chance"].tolist() == pytest.approx([100 * 2 / 13] * 6)  # 5 classes of 3 photos
+    # Squares of one colour: all silhouettes are alike, and what fills them says the other class.
+    assert (made["texture"] > made["shape"]).all()
+    assert small.files.at("figure_png", figure="shape_share").stat().st_size > 5000
+
+
+def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
+    moco = {"kind": "moco_v2", "epochs": 1, "batch_size": 6, "queue": 6, "dim": 4, "negatives": "patches"}
+    more = {
+        "off": moco | {"alpha": 0},
+        "longer": moco | {"epochs": 2},
+        "small": moco | {"largest": 32},
+        "objects": moco | {"negatives": "surroundings", "alpha": 1},
+    }
+    made = with_alphas(tmp_path, **more)
+    found = shape_texture.pretraining_columns(made)
+    assert {name: tuple(of.values()) for name, of in found.items()} == {
+        "bare": ("none", 0.0, "bare"),
+        "three": ("patches", 3, "bare"),
+        "off": ("none", 0.0, "bare"),
+        "longer": ("patches", 2.0, "longer"),
+        "small": ("patches 16–32", 2.0, "bare"),
+        "objects": ("surroundings", 1, "bare"),
+    }
+    assert figures.load("shape_share").wanted(made)
+    assert not figures.load("shape_share").wanted(with_alphas(tmp_path, conditions=()))
+    assert not shape_texture.wanted(with_alphas(tmp_path, conditions=()))
+    fixed = {"bare": moco, "three": moco}
+    assert not figures.load("shape_share").wanted(with_alphas(tmp_path, **fixed))
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+
+VISITED = Cell("shop", "pixels", "none", "pretrained", 0)
+
+
+@pytest.fixture
+def two_visits(tmp_path: Path) -> Study:
+    """An untrained network on the photos of two visits, which a table names."""
+    shop = tmp_path / "shop"
+    make(shop)
+    files = sorted((shop / "photos").rglob("*.png"))
+    pd.DataFrame(
+        {
+            "image": [file.relative_to(shop) for file in files],
+            "mask": [shop.joinpath("masks", *file.parts[-3:]).relative_to(shop) for file in files],
+            "label": [file.parts[-2] for file in files],
+            "place": [file.parts[-3] for file in files],
+            "split": "test",
+        }
+    ).to_csv(shop / "photos.csv", index=False)
+    raw = described(tmp_path)
+    options = {"source": str(shop / "photos.csv"), "masks": True}
+    raw["datasets"] = {"shop": raw["datasets"]["squares"] | {"kind": "table", "options": options}}
+    raw["evaluation"]["conditions"] = ["clean", "random_background", "class_here", "class_there"]
+    cells = {"datasets": ["shop"], "backbones": ["pixels"], "pretrained": True, "methods": [], "seeds": []}
+    raw["grids"] = {"small": {"cells": [cells]}}
+    return load(tmp_path, raw)
+
+
+@pytest.mark.usefixtures("small_plugins")
+def test_a_study_says_what_another_place_costs(two_visits: Study) -> None:
+    assert "table16" in tables.list_enabled(two_visits)
+    for part in ("table", "photos"):
+        fetch.fetch(two_visits, "shop", part)
+    index.index(two_visits, "shop")
+    masks.masks(two_visits, "shop")
+    backgrounds.backgrounds(two_visits, "noise")
+    assert set(read_table(two_visits.files.at("table", dataset="shop")).places or ()) == {
+        "visit 0",
+        "visit 1",
+    }
+    run(two_visits, VISITED, "embed", "score")
+    queries = pd.read_parquet(two_visits.files.at("queries", **VISITED.wildcards))
+    table = places.table(queries)
+    (row,) = table.to_dict("records")
+    assert (row["queries"], row["classes"]) == (2 * CLASSES * EACH, CLASSES)
+    assert row["natural_low"] > 0
+    assert row["natural"] == pytest.approx(100 * (1 - row["there"] / row["here"]))
+    assert row["carried_low"] < row["carried"] < row["carried_high"]
+    printed = formats.markdown(table, "table16", places.caption(STUDY, table, {}))
+    assert "What another place costs" in printed
+    with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
+        places.table(queries[~queries["setting"].str.contains("place")])
