@@ -124,30 +124,18 @@ def test_a_person_overrules_the_masker(tmp_path: Path, raw: dict[str, Any]) -> N
     [
         ({"keep": ["nobody.png"]}, r"names 'nobody\.png', which .*photos does not hold"),
         ({"masker": "ground_truth"}, "predicts nothing and cannot look for foregrounds"),
-    ],
-)
-def test_proposal_that_cannot_be_meant_is_refused(
-    tmp_path: Path, raw: dict[str, Any], change: dict[str, Any], words: str
-) -> None:
-    raw["backgrounds"]["noise"]["propose"] |= change
-    with pytest.raises(UserError, match=words):
-        propose.propose(load(tmp_path, raw), "noise")
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+        # Before anything runs.
         ({"masker": "nte"}, r"backgrounds\.noise\.propose\.masker: 'nte' \(did you mean 'net'\?\)"),
         ({"shares": [0.5, 0.1, 0.5]}, "add up to 1"),
         ({"keep": ["a.png"], "drop": ["a.png"]}, r"'a\.png' is both kept and dropped"),
     ],
 )
-def test_mistaken_proposal_is_refused_before_anything_runs(
+def test_proposals_that_cannot_be_meant_are_refused(
     tmp_path: Path, raw: dict[str, Any], change: dict[str, Any], words: str
 ) -> None:
     raw["backgrounds"]["noise"]["propose"] |= change
     with pytest.raises(UserError, match=words):
-        load(tmp_path, raw)
+        propose.propose(load(tmp_path, raw), "noise")
 
 
 def test_two_photos_of_one_name_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
