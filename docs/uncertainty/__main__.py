@@ -6,10 +6,12 @@ of them if none is named) beside this file.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -29,40 +31,24 @@ DEMO_MODEL = "data/runs/demo/models/demo_90/tiny/contrastive/plain/seed0/model.s
 
 
 def make(name: str) -> pd.DataFrame:
-    """A table, from the start."""
+    """A table, from the start: the ``table`` of the file of its name beside this one."""
     shared = Path(os.environ.get("BGBIAS_SHARED_DATA", "../shared/data"))
-    if name in ("coverage", "again"):
+    given: dict[str, dict[str, Any]] = {
+        "halves": {
+            "archive": shared / "grocery_store.zip",
+            "imagenet": shared / "weights/mobilenet_v2_imagenet.safetensors",
+            "demo": ROOT / DEMO_MODEL,
+        },
+        "repeats": {"params": ROOT / "params.yaml"},
+    }
+    if name == "again":
         import coverage
 
-        if name == "coverage":
-            return coverage.simulate()
         first = pd.read_csv(ROOT / TABLES["coverage"])
         which = first.index[_outside(first).any(axis=1)].to_list()
-        return coverage.simulate(TIMES_AGAIN * coverage.STUDIES, which, run=1)
-    if name == "sizes":
-        import sizes
-
-        return sizes.compared()
-    if name == "levels":
-        import levels
-
-        return levels.simulate()
-    if name == "skewed":
-        import skewed
-
-        return skewed.compared()
-    if name == "ways":
-        import ways
-
-        return ways.compared()
-    if name == "halves":
-        import halves
-
-        weights = shared / "weights/mobilenet_v2_imagenet.safetensors"
-        return halves.table(archive=shared / "grocery_store.zip", imagenet=weights, demo=ROOT / DEMO_MODEL)
-    import repeats
-
-    return repeats.table(ROOT / "params.yaml")
+        return coverage.table(TIMES_AGAIN * coverage.STUDIES, which, run=1)
+    made: pd.DataFrame = importlib.import_module(name).table(**given.get(name, {}))
+    return made
 
 
 def _speaking(rows: pd.DataFrame) -> pd.DataFrame:

@@ -120,7 +120,7 @@ def kinds() -> Iterator[Kind]:
             yield Kind(classes, seeds, correlation, uneven, *mixture)
 
 
-def simulate(studies: int = STUDIES, which: Sequence[int] | None = None, run: int = 0) -> pd.DataFrame:
+def table(studies: int = STUDIES, which: Sequence[int] | None = None, run: int = 0) -> pd.DataFrame:
     """A row a kind of study, of the kinds numbered ``which`` or of all: what it is, and its rates. Another ``run`` draws other
     studies.
     """

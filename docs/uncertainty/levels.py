@@ -44,7 +44,7 @@ def rates(law: str, number: int, random: np.random.Generator) -> dict[str, float
     return dict(zip(names, (counts / STUDIES).tolist(), strict=True))
 
 
-def simulate() -> pd.DataFrame:
+def table() -> pd.DataFrame:
     """A row a law and number of classes."""
     return pd.DataFrame(
         [

@@ -48,7 +48,7 @@ def covered(number: int, correlation: float, random: np.random.Generator) -> dic
     return held
 
 
-def compared() -> pd.DataFrame:
+def table() -> pd.DataFrame:
     """A row a way, number of classes and correlation of a class's queries, whose sizes are a few to a hundred."""
     return pd.DataFrame(
         [

@@ -303,7 +303,7 @@ def of_methods(kind: Kind, number: int, random: np.random.Generator) -> Iterator
         yield {"seeds": seeds, "number": "difference starred", "as used here": starred}
 
 
-def compared() -> pd.DataFrame:
+def table() -> pd.DataFrame:
     """A row a kind, number of classes, of seeds, and number."""
     rows: list[dict[str, object]] = []
     for seed, (name, kind) in enumerate(kinds().items()):

@@ -141,7 +141,7 @@ def kinds() -> Iterator[tuple[int, int, tuple[float, float, float]]]:
         yield seeds, classes, (4 * of_seed * seeds / classes, of_class, both)
 
 
-def compared(studies: int = STUDIES) -> pd.DataFrame:
+def table(studies: int = STUDIES) -> pd.DataFrame:
     """A row a way and a kind: how often the interval holds the truth."""
     rows = []
     for number, (seeds, classes, variances) in enumerate(kinds()):
