@@ -32,16 +32,14 @@ from bgbias.images import pixels
 from bgbias.images.composite import CutOut
 from bgbias.models import model as models
 from bgbias.toy import render, scenes
-from tests.support import toy_folder
 
 SHOWN = ["mug_0.png", "mug_1.png", "house.png"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Rendered toys with their masks, scenes, and a model with random weights; more toys in folders for an audit."""
+    """Rendered toys with their masks, scenes, and a model with random weights."""
     folder = tmp_path_factory.mktemp("library")
-    toy_folder.made(folder)
     for number in range(2):
         scene = scenes.photograph(scenes.scene("api", number), scenes.glance("api", number), 64)
         Image.fromarray((255 * scene).astype(np.uint8)).save(folder / f"scene_{number}.png")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import html
 import json
 import re
@@ -15,7 +16,8 @@ import pytest
 from PIL import Image
 from saliency_graphs import graph
 
-from bgbias.auditing import attribution_scores, workdir
+import bgbias
+from bgbias.auditing import attribution_scores, backgrounds, workdir
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options, load
 from tests.auditing.conftest import HOW, Audited
@@ -104,6 +106,18 @@ def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(place: Path, 
     for part in ("drop", "steps", "levels"):
         for ours, theirs in zip(here[part], there[part], strict=True):
             assert theirs["value"] == pytest.approx(ours["value"], abs=1e-9), (ours, theirs)
+
+
+def test_the_example_in_python_is_true(toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
+    monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 6})
+    monkeypatch.chdir(toys)
+    example = doctest.DocTestParser().get_doctest(
+        bgbias.audit.__doc__ or "", {"bgbias": bgbias}, "audit", None, 0
+    )
+    said: list[str] = []
+    assert doctest.DocTestRunner().run(example, out=said.append).attempted == 4
+    assert not said, "".join(said)
 
 
 def test_without_classes_there_is_what_needs_none_in_the_place_of_another_audit(

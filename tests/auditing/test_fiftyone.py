@@ -14,6 +14,7 @@ import bgbias
 from bgbias import seeds
 from bgbias.auditing.fiftyone import dataset
 from bgbias.errors import UserError
+from tests.auditing.conftest import Audited
 
 CLASSES = ("mug", "house", "car")
 
@@ -25,6 +26,7 @@ def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four photos of noise a class in ``photos/``, and drawn masks of a square in ``masks/``."""
+    pytest.importorskip("fiftyone", reason="fiftyone is not installed")
     folder, random = tmp_path_factory.mktemp("fiftyone"), seeds.generator("fiftyone")
     mask = np.zeros((40, 40), np.uint8)
     mask[8:30, 8:30] = 255
@@ -47,16 +49,16 @@ def audit(photos: Path) -> bgbias.Audit:
 
 
 def test_without_the_library_its_extra_is_named(
-    audit: bgbias.Audit, photos: Path, monkeypatch: pytest.MonkeyPatch
+    audited: Audited, toys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     with pytest.raises(UserError, match=r"fiftyone is not installed: pip install 'bgbias\[fiftyone\]'"):
-        dataset(audit, photos / "photos")
+        dataset(bgbias.Audit.load(audited.out), toys / "photos")
 
 
 @pytest.fixture
 def fiftyone() -> Any:
-    library = pytest.importorskip("fiftyone", reason="fiftyone is not installed")
+    library = pytest.importorskip("fiftyone")
     before = set(library.list_datasets())
     yield library
     for name in set(library.list_datasets()) - before:

@@ -73,15 +73,3 @@ def test_independent_scenes_are_all_taken(tmp_path: Path) -> None:
     toy_folder.made(tmp_path, correlation=0.0, classes=8, per_class=6)
     photos = collect(tmp_path / "photos")
     assert (len(photos), photos.near_duplicates, photos.left_out) == (48, 0, {})
-
-
-def test_copies_under_two_labels_stay_and_are_named(shop: Path) -> None:
-    first, second = (sorted(folder.iterdir())[0] for folder in sorted((shop / "photos").iterdir())[:2])
-    Image.open(first).save(second.with_suffix(".jpg"), quality=60)
-    second.unlink()
-    photos = collect("photos")
-    (oddity,) = photos.oddities
-    copy, original = (str(file.relative_to(shop / "photos")) for file in (second.with_suffix(".jpg"), first))
-    assert oddity.name == "near_duplicates_under_two_labels"
-    assert oddity.found == (f"{copy} (as {original})",)
-    assert (len(photos), photos.same_view) == (24, {copy: original})

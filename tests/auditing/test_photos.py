@@ -49,6 +49,7 @@ def test_what_stands_out_is_counted_and_named(tmp_path: Path) -> None:
         "classes_of_one_photo": ("shoe 03",),
         "folders_without_a_photo": ("shoe 04",),
     }
+    assert photos.same_view == {"shoe 01/copy.jpg": "shoe 00/0.jpg"}
     told = list(photos.told())
     assert len(told) == 6  # however many photos are broken
     assert (

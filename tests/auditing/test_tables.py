@@ -146,25 +146,31 @@ def test_rows_that_cannot_be_taken_are_left_out_by_reason(tmp_path: Path, rows: 
     }
 
 
-def test_table_without_paths_is_refused_with_its_columns(tmp_path: Path, rows: pd.DataFrame) -> None:
-    with pytest.raises(
-        UserError, match=r"list\.csv has no column of paths.*: fil_name, class\. Is 'fil_name' meant"
-    ) as told:
-        of_file(tmp_path, rows.rename(columns={"path": "fil_name"}))
-    assert "Call it 'file_name'." in str(told.value)
-    with pytest.raises(UserError, match=r"list\.csv has no rows"):
-        of_file(tmp_path, rows[:0])
-
-
-def test_files_of_which_none_is_there_are_an_error_with_the_first_ones(
-    tmp_path: Path, rows: pd.DataFrame
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            lambda rows: rows.rename(columns={"path": "fil_name"}),
+            r"list\.csv has no column of paths.*: fil_name, class\. Is 'fil_name' meant\? Call it 'file_name'\.",
+        ),
+        (lambda rows: rows[:0], r"list\.csv has no rows"),
+        (
+            lambda rows: rows.assign(path="other/" + rows["path"]),
+            r"None of the 9 files .* 'other/shoe 00/0.jpg', .*/2.jpg'; relative paths start at {folder}\. Move",
+        ),
+        (
+            lambda rows: pd.concat([rows, rows[1:2].assign(**{"class": "bag"})]),
+            r"'shoe 00/1\.jpg' is of the class 'shoe 00' in row 3 and of 'bag' in row 11",
+        ),
+        (lambda rows: rows.assign(part="query"), "has no query, or nothing in the gallery"),
+        (lambda rows: rows.assign(part="probe"), r"row 2: the part 'probe' is neither query nor gallery"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_an_error(
+    tmp_path: Path, rows: pd.DataFrame, change: Any, words: str
 ) -> None:
-    as_folder(tmp_path, {"other/list.csv": rows.to_csv(index=False).encode()})
-    with pytest.raises(
-        UserError, match=r"None of the 9 files .* 'shoe 00/0.jpg', 'shoe 00/1.jpg', 'shoe 00/2.jpg';"
-    ) as told:
-        collect(tmp_path / "other" / "list.csv")
-    assert f"relative paths start at {tmp_path / 'other'}" in str(told.value)
+    with pytest.raises(UserError, match=words.replace("{folder}", str(tmp_path))):
+        of_file(tmp_path, change(rows))
 
 
 def test_class_level_is_refused_where_no_folder_is_a_class(tmp_path: Path, rows: pd.DataFrame) -> None:
