@@ -83,21 +83,6 @@ def test_settings_of_one_version_with_linked_files_of_another_give_the_right_tab
     _assert_unspoilt(cache)
 
 
-@pytest.mark.slow
-def test_symbolic_links_into_the_cache_are_as_good_as_files(
-    repository: Repository, clone: Repository
-) -> None:
-    cache = _share_cache(clone, repository, "symlink")
-    assert (clone.folder / TABLE).is_symlink()
-    assert clone.planned(*TABLES) == []
-    # Which score selects is told in captions alone: plain training takes the same one either way.
-    clone.edit("  selection: clean ", "  selection: published ")
-    assert jobs(clone.snakemake("table1")) == {"table"}
-    assert "as published" in (clone.folder / TABLE).with_suffix(".md").read_text(encoding="utf-8")
-    assert clone.planned("table1") == []
-    _assert_unspoilt(cache)
-
-
 def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
     clone.dvc("pull", "--quiet", "--allow-missing")
     assert "train toy_smoke/tiny/contrastive/plain/seed0" not in clone.bgbias("restore").stdout

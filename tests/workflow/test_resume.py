@@ -23,7 +23,7 @@ PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
 LONGER = (
     "max_epochs: 2\n      iterations_per_epoch: 4\n",
-    "max_epochs: 32\n      patience: 32\n      iterations_per_epoch: 8\n",
+    "max_epochs: 20\n      patience: 20\n      iterations_per_epoch: 8\n",
 )
 
 SLOW_BACKGROUNDS = (
@@ -34,7 +34,7 @@ SLOW_BACKGROUNDS = (
 
 @pytest.fixture(scope="module")
 def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model and its scores after a training of 32 epochs that nothing disturbs."""
+    """A model and its scores after a training of 20 epochs that nothing disturbs."""
     run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
     run.edit(*LONGER)
     run.snakemake(*TARGET)
@@ -57,13 +57,13 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     run = interrupted
 
     # Ctrl-C: everything in the terminal's process group hears it.
-    snakemake = _until_epoch(run, run.start(*TARGET), 3)
+    snakemake = _until_epoch(run, run.start(*TARGET), 2)
     os.killpg(snakemake.pid, signal.SIGINT)
     assert snakemake.wait(PATIENCE) != 0
     _nothing_runs(run)
 
     # Killed outright: its job lives on, and nobody else may write that cell.
-    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
+    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
     snakemake.kill()
     snakemake.wait()
     orphan = _at_work(run)
@@ -78,13 +78,13 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     # The training itself killed.
     done = _epochs(run)
     wait_for(lambda: _training(run), "training")
-    _until_epoch(run, resumed, done + 3)
+    _until_epoch(run, resumed, done + 1)
     _at_work(run).kill()
     assert resumed.wait(PATIENCE) != 0
     _nothing_runs(run)
 
     # Terminated: Snakemake lets its job end, and starts no other.
-    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 3)
+    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
     snakemake.terminate()
     assert snakemake.wait(PATIENCE) != 0
     assert (run.folder / MODEL).exists()
