@@ -47,8 +47,9 @@ class Holder:
             )
 
     def said(self) -> str:
-        """What it said once it had its GPU, or none; empty while it waits."""
-        return self.out.read_text(encoding="utf-8").strip()
+        """The line that it said once it had its GPU, or none; empty while it waits, or has not said all of it."""
+        text = self.out.read_text(encoding="utf-8")
+        return text.strip() if text.endswith("\n") else ""
 
     def gpu(self) -> str:
         """What it shows CUDA."""

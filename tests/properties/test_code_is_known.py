@@ -80,7 +80,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
                     files.add(file)
 
         with real(study, worker) as made:
-            gc.collect()  # what tests before left unfinished ends now, and not as this step's code
+            gc.collect()  # what steps before left unfinished ends now, and not as this step's code
             threading.settrace(note)
             sys.settrace(note)
             try:
@@ -89,6 +89,8 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, dict[Node
                 sys.settrace(None)
                 threading.settrace(None)  # type: ignore[arg-type]
 
+    gc.collect()
+    gc.freeze()  # or each step's collection looks through all that tests before have left
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(records, "node", watched)
         work(study, graph.in_order(study))
