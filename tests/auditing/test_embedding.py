@@ -16,13 +16,13 @@ from torch import nn
 from bgbias import seeds
 from bgbias.auditing import embedding
 from bgbias.auditing.embedding import (
-    compare_preparations,
     equal_vectors,
     refuse_another_order,
     refuse_constant,
 )
 from bgbias.auditing.photos import PhotoCollection, choose, look_at
-from bgbias.auditing.prepared_photos import ResumableRows, open_memmap
+from bgbias.auditing.preparations import compare
+from bgbias.auditing.resumable import ResumableRows, open_memmap
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.models.adapters import Options, load
@@ -169,7 +169,7 @@ def collection(tmp_path_factory: pytest.TempPathFactory) -> PhotoCollection:
 
 def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollection) -> None:
     model = load(Bright(), Options(size=32, device="cpu"))
-    found = compare_preparations(model, collection)
+    found = compare(model, collection)
     assert found.better == HALF
     assert found.photos == 32
     (sentence,) = found.sentences
@@ -177,7 +177,7 @@ def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollect
         f"On 32 photos the model finds clearly more with {HALF}: MAP@R {100 * found.map_at_r[HALF]:.1f} %"
         in sentence
     )
-    assert compare_preparations(model, collection) == found
+    assert compare(model, collection) == found
 
 
 def test_the_numbers_are_those_of_a_model_that_is_told(collection: PhotoCollection) -> None:
@@ -185,14 +185,12 @@ def test_the_numbers_are_those_of_a_model_that_is_told(collection: PhotoCollecti
     guessed = load(Bright(), Options(size=32, device="cpu"))
     views = np.stack([guessed.look(np.full((40, 40, 3), level, np.uint8)) for level in (30, 200)])
     np.testing.assert_array_equal(guessed.alternatives[HALF](views), told.vectors(views))
-    assert not compare_preparations(told, collection).map_at_r, "nothing was guessed"
+    assert not compare(told, collection).map_at_r, "nothing was guessed"
 
 
 def test_a_preparation_that_finds_as_much_is_not_named(collection: PhotoCollection) -> None:
     """A mean colour says as much, however it is scaled."""
-    found = compare_preparations(
-        load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32)), collection
-    )
+    found = compare(load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32)), collection)
     assert found.better is None
     assert not found.sentences
     assert len(found.map_at_r) == 4
@@ -202,4 +200,4 @@ def test_photos_without_classes_say_nothing(collection: PhotoCollection, tmp_pat
     Image.new("RGB", (40, 40), "red").save(tmp_path / "one.png")
     Image.new("RGB", (40, 40), "blue").save(tmp_path / "two.png")
     unlabelled = look_at(choose(str(tmp_path), None, None, None, None))
-    assert not compare_preparations(load(Bright(), Options(size=32)), unlabelled).map_at_r
+    assert not compare(load(Bright(), Options(size=32)), unlabelled).map_at_r

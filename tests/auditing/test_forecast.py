@@ -16,7 +16,7 @@ import pytest
 
 from bgbias.auditing import embedding, forecast
 from bgbias.auditing.config import AuditConfig, Question
-from bgbias.auditing.prepared_photos import ResumableRows, open_memmap
+from bgbias.auditing.resumable import ResumableRows, open_memmap
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
 from tests.support import commands, toy_folder

@@ -13,7 +13,7 @@ import pytest
 
 import bgbias
 from bgbias import plugins
-from bgbias.auditing.masker import MaskRange, share_of_object
+from bgbias.auditing.mask_range import MaskRange, share_of_object
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.masks.policy import Mask

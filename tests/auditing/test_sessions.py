@@ -11,7 +11,7 @@ import pytest
 from PIL import ExifTags, Image
 
 import bgbias
-from bgbias.auditing import slices as sessions
+from bgbias.auditing import sessions
 from bgbias.evaluation import scores
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
@@ -61,7 +61,7 @@ def naive(vectors: np.ndarray, gallery: np.ndarray) -> list[float]:
 
 def test_matches_of_the_own_session_are_left_out() -> None:
     photos = embeddings()
-    found = sessions.compare_sessions(photos, DAYS.tolist())
+    found = sessions.compare(photos, DAYS.tolist())
     assert found is not None
     assert (found.sessions, found.queries) == (2, len(LABELS))
     clean = photos.views["clean", 0]
@@ -80,7 +80,7 @@ def test_matches_of_the_own_session_are_left_out() -> None:
 
 @pytest.mark.parametrize("names", [[""] * 36, [str(n) for n in range(36)], [str(n // 6) for n in range(36)]])
 def test_sessions_that_part_no_class_say_nothing(names: list[str]) -> None:
-    assert sessions.compare_sessions(embeddings(), names) is None
+    assert sessions.compare(embeddings(), names) is None
 
 
 def photo(taken: str = "") -> bytes:

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from bgbias.auditing import findings, result, slices
-from bgbias.auditing.embedding import PreparationTrial
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
 from bgbias.results.uncertainty import UNKNOWN, Estimate

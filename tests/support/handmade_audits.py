@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from bgbias.auditing import findings, result
-from bgbias.auditing.embedding import PreparationTrial
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate

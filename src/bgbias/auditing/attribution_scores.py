@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedding
-from bgbias.auditing.prepared_photos import ResumableRows
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted

@@ -21,21 +21,20 @@ from bgbias.auditing import (
     exchange,
     findings,
     forecast,
+    mask_range,
     result,
+    sessions,
     slices,
     workdir,
 )
 from bgbias.auditing.config import Question
-from bgbias.auditing.embedding import (
-    compare_preparations,
-    equal_vectors,
-    refuse_another_order,
-    refuse_constant,
-)
+from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.masker import MaskRange, Masks, compute_mask_range, share_of_object, some_drawn, trusted
+from bgbias.auditing.mask_range import MaskRange
+from bgbias.auditing.masker import Masks, trusted
 from bgbias.auditing.output import to_audit
 from bgbias.auditing.photos import PhotoCollection
+from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared_photos import Decoded, PreparedPhotos
 from bgbias.auditing.result import AuditResult
 from bgbias.errors import UserError
@@ -65,7 +64,7 @@ def run(
     a folder for the embeddings, as ``exchange.read`` reads them.
     """
     with workdir.working(folder, workdir.hash_question(question, model), workdir.noise(model)) as work:
-        preparations = compare_preparations(model, question.collection)
+        preparations = compare(model, question.collection)
         for line in preparations.sentences:
             say(line)
         photos, prepared = _prepare(question, model, work, "embed", shared)
@@ -140,7 +139,7 @@ def _prepare(
     masks, second = _masks(question)
     both = [masks, *([second] if second else [])]
     _foretell(question, model, work, at, does, both)
-    drawn = some_drawn(masks) if second else []
+    drawn = mask_range.some_drawn(masks) if second else []
     for of_one in both:
         unmasked = of_one.missing + [i for i in drawn if not of_one.is_kept(i)]
         for _ in track(of_one.make(unmasked), len(unmasked), "masks"):
@@ -270,9 +269,7 @@ def _with_classes(
         better=() if audit.is_drawn else tuple(slices.better_masked(found.photos, properties, thirds)),
         leak=background_baseline.measure_leak(photos),
         mask_range=_mask_range(audit, prepared, found.queries),
-        sessions=slices.compare_sessions(embeddings, [known.get(i, "") for i in embeddings.ids])
-        if known
-        else None,
+        sessions=sessions.compare(embeddings, [known.get(i, "") for i in embeddings.ids]) if known else None,
     )
 
 
@@ -282,8 +279,8 @@ def _mask_range(audit: AuditResult, prepared: PreparedPhotos, queries: pd.DataFr
         return None
     agreement = prepared.qualities.set_index("image_id")["agreement"]
     made = agreement[agreement.index.isin(audit.usable) & ~agreement.index.isin(masks.drawn)]
-    share = share_of_object(some_drawn(masks), masks, second)
-    return compute_mask_range(queries, findings.MODEL, second.makers, float(made.mean()), share)
+    share = mask_range.share_of_object(mask_range.some_drawn(masks), masks, second)
+    return mask_range.compute_mask_range(queries, findings.MODEL, second.makers, float(made.mean()), share)
 
 
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:

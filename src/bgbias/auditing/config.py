@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from bgbias.auditing import mask_range
 from bgbias.auditing.backgrounds import BackgroundPhotos
-from bgbias.auditing.masker import OF_TWO_MASKERS
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
@@ -77,7 +77,7 @@ class Question:
         labelled = self.collection.labelled
         shown = [name for name in CONDITIONS if labelled or name not in OF_CLASSES]
         shown += LENT if self.collection.is_across_places else ()
-        shown += OF_TWO_MASKERS if self.second else ()
+        shown += mask_range.CONDITIONS if self.second else ()
         return conditions.views(shown, self.asked.draws)
 
     @property

@@ -1,5 +1,4 @@
-"""Embeddings of every view of every photo, and of objects on the same backgrounds each; and, of a model whose preparation of
-photos was guessed, whether another usual one finds clearly more.
+"""Embeddings of every view of every photo, and of objects on the same backgrounds each.
 
 They lie in files that are mapped, so that a killed audit goes on. What cannot be a working model's embeddings, or is not in the
 photos' order, is refused.
@@ -8,28 +7,21 @@ photos' order, is refused.
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
 from math import gcd
 from pathlib import Path
 
 import numpy as np
 
 from bgbias.auditing.config import AuditConfig
-from bgbias.auditing.photos import PhotoCollection
-from bgbias.auditing.prepared_photos import ResumableRows, open_memmap, zeros
+from bgbias.auditing.resumable import ResumableRows, open_memmap, zeros
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.crossing import Shares
-from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
-from bgbias.report import prose
-from bgbias.results import uncertainty
-from bgbias.results.uncertainty import SIGNIFICANT
 
 FOLDER, DONE = "embeddings", "done.npy"
 NAMED = 8  # photos that an error names
@@ -179,52 +171,3 @@ def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str])
                 f" {hits[view]} of {len(ids)} photos are nearest to themselves, as many as by chance. The first that is not:"
                 f" {ids[row]}, whose nearest is {ids[nearest[row]]}. Embed each folder in the order of photos.csv."
             )
-
-
-CLASSES, PER_CLASS = 24, 4  # photos of so many classes, so many of each, at most
-AS_GUESSED = ""
-
-
-@dataclass(frozen=True)
-class PreparationTrial:
-    """MAP@R, 0..1, of the same ``photos`` by preparation: the options that choose it, "" as it was guessed; nothing where nothing
-    was guessed or photos have no classes. ``better``: the preparation that finds most, if that is significantly more than as
-    guessed (p < 0.05, corrected for the number of others).
-    """
-
-    photos: int = 0
-    map_at_r: Mapping[str, float] = field(default_factory=dict)
-    better: str | None = None
-
-    @property
-    def sentences(self) -> list[str]:
-        """That another preparation of photos is better; nothing where none is."""
-        return prose.fill_macro("text.j2", "better_preparation", trial=self)
-
-
-def compare_preparations(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
-    """Embed up to 96 labelled photos, as they are, by each of the model's alternatives, and search them among themselves."""
-    table = collection.table.keyed("preparation", None).frame
-    table = table[table["label"].duplicated(keep=False)]
-    if not model.alternatives or not collection.labelled or table.empty:
-        return PreparationTrial()
-    by_class = table.groupby("label", sort=False)
-    table = table[(by_class.ngroup() < CLASSES) & (by_class.cumcount() < PER_CLASS)]
-    ids, labels = table["image_id"].tolist(), table["label"].to_numpy(int)
-    views = [np.asarray(model.look(pixels.decode(collection.read(i), i))) for i in ids]
-    values = {AS_GUESSED: _map_at_r(model, views, labels, ids)}
-    for options, of_option in model.alternatives.items():
-        try:
-            values[options] = _map_at_r(replace(model, vectors=of_option), views, labels, ids)
-        except UserError:
-            continue  # it fails on such numbers, so that they are not its preparation
-    best = max(values, key=lambda options: values[options].mean())
-    more = uncertainty.estimate([values[best], values[AS_GUESSED]], labels, uncertainty.difference)
-    is_clear = best != AS_GUESSED and more.p < SIGNIFICANT / len(model.alternatives)
-    means = {options: float(of_queries.mean()) for options, of_queries in values.items()}
-    return PreparationTrial(len(ids), means, best if is_clear else None)
-
-
-def _map_at_r(model: Adapted, views: list[np.ndarray], labels: np.ndarray, ids: list[str]) -> np.ndarray:
-    found = vectors(model, iter(views), ids)
-    return map_at_r.per_query(neighbours(found, labels, found, labels))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import plugins
-from bgbias.auditing.masker import OF_TWO_MASKERS
+from bgbias.auditing import mask_range
 from bgbias.evaluation import scores
 from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
@@ -60,7 +60,7 @@ def compute_findings(
 ) -> Findings:
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
-    apart = (*LENT, *OF_TWO_MASKERS)
+    apart = (*LENT, *mask_range.CONDITIONS)
     shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
     verdict = values_for_views(queries, MODEL, views_in(QUERY_ONLY, shown))
     photos = _photos(verdict, names)

@@ -1,41 +1,27 @@
-"""The masks of an audit's photos: drawn by somebody, kept from before, or made by a masker that is found by its name.
-
-With a second masker: what the drop would be, were all masks perfect (docs/methods.md, section 17). Where both agree, they are
-taken for right. What only one takes for the object may be object or background: the drop is measured with all of it
-(``either_mask``) and with none (``both_masks``). Photos with drawn masks say which share of it is object.
-"""
-
-from __future__ import annotations
+"""The masks of an audit's photos: drawn by somebody, kept from before, or made by a masker that is found by its name."""
 
 import math
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import yaml
 
 from bgbias import plugins
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY
 from bgbias.files import places
 from bgbias.images import drawn_masks, pixels
 from bgbias.masks import quality
 from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.policy import Mask
 from bgbias.masks.predictor import MaskPredictor, find_weights
-from bgbias.masks.quality import THRESHOLD
 from bgbias.report import prose
-from bgbias.results import uncertainty
-from bgbias.results.rows import Model, values_for_views, views_in
-from bgbias.results.uncertainty import UNKNOWN, Estimate
 from bgbias.settings import Strict, validate
 
 DEFAULT = "u2netp"
@@ -212,73 +198,3 @@ def trusted(
     guesses, lost_ones = masker.guesses if masker else "", count - len(usable)
     remarks = {"guesses": guesses, "lost": lost_ones, "photos": count, "unseen": unseen, **of_lost}
     return tuple(prose.fill_macro(SENTENCES, "mask_remarks", **remarks))
-
-
-EITHER, BOTH = "either_mask", "both_masks"
-OF_TWO_MASKERS = (EITHER, BOTH)
-FEWEST_DRAWN, MOST_DRAWN = 5, 50  # photos whose masks give the share
-LEAST_AGREEMENT = 0.5  # mean IoU below which two models do not speak of the same object
-
-
-@dataclass(frozen=True)
-class MaskRange:
-    """The relative drop, 0..1, with what ``either`` and with what ``both`` segmentation models take for the object; ``second`` is
-    the name of one. ``agreement``: the mean IoU of their masks. ``object_share``: of what only one of them takes for the
-    object, the share that is object where masks are drawn, NaN if too few are; ``extrapolated``: the drop for it, unknown if so.
-    """
-
-    second: str
-    agreement: float
-    either: Estimate
-    both: Estimate
-    object_share: float
-    extrapolated: Estimate
-
-    @property
-    def agrees(self) -> bool:
-        """Whether the two speak of the same objects."""
-        return self.agreement >= LEAST_AGREEMENT
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Those of the range; its lower end may be the drop with either."""
-        low, high = sorted((self.either.value, self.both.value))
-        return low, high
-
-
-def compute_mask_range(
-    queries: pd.DataFrame, model: Model, second: str, agreement: float, object_share: float
-) -> MaskRange:
-    """From the rows of ``scores.score_queries``."""
-    values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *OF_TWO_MASKERS]))
-    either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in OF_TWO_MASKERS)
-    known = not np.isnan(object_share)
-    at_share = partial(_drop_at, share=object_share)
-    extrapolated = values.estimate([CLEAN, *OF_TWO_MASKERS], at_share) if known else UNKNOWN
-    return MaskRange(second, agreement, either, both, object_share, extrapolated)
-
-
-def _drop_at(clean: np.ndarray, either: np.ndarray, both: np.ndarray, share: float) -> np.ndarray:
-    return uncertainty.relative_drop(clean, share * either + (1 - share) * both)
-
-
-def some_drawn(masks: Masks) -> list[str]:
-    """Photos, spread over all that have drawn masks, for ``share_of_object``; none if they are too few."""
-    drawn = masks.drawn
-    rows = np.unique(np.linspace(0, len(drawn) - 1, MOST_DRAWN).astype(int))
-    return [drawn[row] for row in rows] if len(drawn) >= FEWEST_DRAWN else []
-
-
-def share_of_object(ids: Sequence[str], first: Masks, second: Masks) -> float:
-    """Of what only one of two segmentation models takes for the object, the share that drawn masks say is object, 0..1, over the
-    photos ``ids``, each of which counts by what they leave open of it; NaN where they leave nothing open.
-    """
-    of_object = apart = 0.0
-    for image_id in ids:
-        one, other = (masks.predicted(image_id).alpha / 255 for masks in (first, second))
-        truth = first.of(image_id)
-        assert truth is not None  # drawn
-        only_one = np.abs(one - other)
-        of_object += float((only_one * (truth.alpha >= THRESHOLD)).mean())
-        apart += float(only_one.mean())
-    return of_object / apart if apart else float("nan")

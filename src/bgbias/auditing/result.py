@@ -17,11 +17,13 @@ import pandas as pd
 from bgbias.auditing import workdir
 from bgbias.auditing.attribution_scores import Looks
 from bgbias.auditing.config import Question
-from bgbias.auditing.embedding import PreparationTrial
 from bgbias.auditing.findings import Findings, strip_common_folder
-from bgbias.auditing.masker import BY_HAND, MaskRange
+from bgbias.auditing.mask_range import MaskRange
+from bgbias.auditing.masker import BY_HAND
+from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared_photos import PreparedPhotos
-from bgbias.auditing.slices import AcrossSessions, BetterMasked, SurelyMasked, Third
+from bgbias.auditing.sessions import AcrossSessions
+from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings

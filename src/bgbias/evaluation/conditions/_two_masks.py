@@ -1,7 +1,7 @@
 """The object on the backgrounds of ``random_background``, cut out as two segmentation models see it (docs/methods.md,
 section 17).
 
-Of audits alone (``auditing/masker.py``): a study has one mask of each photo.
+Of audits alone (``auditing/mask_range.py``): a study has one mask of each photo.
 """
 
 from __future__ import annotations

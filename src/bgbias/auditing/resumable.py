@@ -1,0 +1,61 @@
+"""Work that outlives a kill: arrays in files that are mapped into memory.
+
+A row counts when all of it is there. A machine that lost its power may have lost rows; delete the files then.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+def open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+    """The array in a file, all 0 where it was not there, or was another kind of array."""
+    with suppress(OSError, ValueError):
+        there = np.lib.format.open_memmap(path, mode="r+")
+        if there.dtype == kind and there.shape == shape:
+            return there
+    partial = path.with_suffix(".partial")
+    np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
+    # A full disk is told now, and not by a signal when a page finds no room.
+    with partial.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, partial.stat().st_size)
+    partial.replace(path)
+    return np.lib.format.open_memmap(path, mode="r+")
+
+
+def zeros(path: Path, count: int) -> list[int]:
+    """Where the array in a file is 0; all of ``count`` places where there is no file, which is not made."""
+    try:
+        return np.flatnonzero(np.load(path, mmap_mode="r", allow_pickle=False) == 0).tolist()
+    except (OSError, ValueError, EOFError):
+        return list(range(count))
+
+
+class ResumableRows:
+    """An array that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good."""
+
+    def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.values = open_memmap(folder / f"{name}.npy", kind, shape)
+        self._there = open_memmap(self._rows(folder, name), np.uint8, shape[:1])
+
+    @classmethod
+    def left(cls, folder: Path, name: str, rows: int) -> int:
+        """How many rows are missing, of ``rows`` where there are none yet; makes no file."""
+        return len(zeros(cls._rows(folder, name), rows))
+
+    @staticmethod
+    def _rows(folder: Path, name: str) -> Path:
+        return folder / f"{name}-there.npy"
+
+    @property
+    def missing(self) -> list[int]:
+        """Rows that are to be made."""
+        return np.flatnonzero(self._there == 0).tolist()
+
+    def __setitem__(self, row: int, value: Any) -> None:
+        self.values[row] = value
+        self._there[row] = 1
