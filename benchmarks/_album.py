@@ -202,7 +202,7 @@ class PublishedPhotos:
         return mixed(torch.stack(photos), torch.stack(masks), torch.stack(behind))
 
     def evaluation(self, rows: list[int], draws: int) -> list[Tensor]:
-        """Each draw is a pass of its own: the photos as they are, and before random backgrounds."""
+        """Each draw is a pass of its own: original photos, and the same on random backgrounds."""
         seen = []
         for _ in range(draws):
             photos, masks = zip(*(self.middle(row) for row in rows), strict=True)

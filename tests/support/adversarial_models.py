@@ -5,22 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from fitting import model as model
 from sam_models import batch as batch
 from torch import Tensor, nn
 
-from bgbias import plugins, seeds
-from bgbias.models.model import EmbeddingModel, build_model
+from bgbias import plugins
 
 ADVERSARIAL = ("at", "advprop_d", "mdprop")
 CONTROLS = ("st_unfrozen", "st_2xbatch")
-
-
-def model(seed: int = 0, frozen: bool = True) -> EmbeddingModel:
-    chosen = plugins.load("backbones", "pixels").Params()
-    net = build_model("pixels", chosen, 4, seeds.torch_generator("model", seed), frozen)
-    with torch.no_grad():  # statistics of a network that has seen something
-        net.trunk[1].running_mean.normal_(0, 0.1, generator=seeds.torch_generator("statistics", seed))
-    return net
 
 
 def contrastive() -> nn.Module:
