@@ -13,8 +13,8 @@ SHARED := $(or $(BGBIAS_SHARED_DATA),../shared/data)
 # One test process more than cores, as some tests wait, up to four; tests of one file stay together, and files in the order of
 # tests/conftest.py, not by their number of tests, of which slow files have few. Each process computes with one thread.
 PROCESSES := $(shell expr 1 + $$(getconf _NPROCESSORS_ONLN))
-# Folders of tests that start no programs: seconds each.
-FAST := attacks attribution backgrounds datasets evaluation files ground images masks photos results segmentation study toy training properties/test_layers.py
+# Folders of tests that start no programs, under a minute together; training, masks and study would be another one.
+FAST := attacks attribution backgrounds datasets evaluation files ground images photos results segmentation toy properties/test_layers.py
 PYTEST := OMP_NUM_THREADS=1 pytest --numprocesses=$(PROCESSES) --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 export PATH := $(abspath $(BIN)):$(PATH)
 export PYTHONPATH := $(abspath src)
