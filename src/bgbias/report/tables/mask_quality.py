@@ -51,10 +51,14 @@ COLUMNS = (
     Column("Lower minus upper", against_plain("drop_more", 1), "Difference [95 %]"),
     Column("Pasting, lower", interval("pasting_worst", 1)),
     Column("Pasting, upper", interval("pasting_best", 1)),
-    Column("Own background, lower", interval("own_background_worst", 1)),
-    Column("Own background, upper", interval("own_background_best", 1)),
-    Column("Class's backgrounds, lower", interval("class_background_worst", 1)),
-    Column("Class's backgrounds, upper", interval("class_background_best", 1)),
+    Column("Own background, lower", interval("own_background_worst", 1), known=("own_background_worst",)),
+    Column("Own background, upper", interval("own_background_best", 1), known=("own_background_best",)),
+    Column(
+        "Class's backgrounds, lower", interval("class_background_worst", 1), known=("class_background_worst",)
+    ),
+    Column(
+        "Class's backgrounds, upper", interval("class_background_best", 1), known=("class_background_best",)
+    ),
 )
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
 settings = sentences.selection
