@@ -108,13 +108,14 @@ def test_latex_escapes() -> None:
     assert formats.escape("−1 ± 2 – <3 ≥4") == r"$-$1 $\pm$ 2 -- $<$3 $\geq$4"
 
 
-def test_terminal_tables_fit_110_columns(known: pd.DataFrame) -> None:
+def test_terminal_tables_fit_110_columns(known: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
     losses = plugins.names("losses")
     models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
     first = formats.show(retrieval.table(*study(models), known), "table1")
     scores = {("plain", 0): [-0.1, 0.3] * 3, ("bgaugment", 0): [0.3, 0.5] * 3}
     second = formats.show(where_models_look.table(attribution(scores), known), "table2")
-    assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDTH
+    assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDEST
     assert "Normalized Softmax" in first
     assert "0.300 [0.185, 0.415]" in second
 

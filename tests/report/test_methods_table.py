@@ -165,13 +165,17 @@ def test_marks_stand_where_the_tests_say(table: pd.DataFrame) -> None:
     }
 
 
-def test_a_table_that_is_too_wide_for_a_terminal_loses_its_last_columns(table: pd.DataFrame) -> None:
+def test_a_table_that_is_too_wide_for_a_terminal_loses_its_last_columns(
+    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
     wider = table.assign(method=["plain", "bgaugment", "idle", "a_cure_of_a_very_long_name+bgaugment"])
     shown = formats.show(wider, "table3")
-    assert max(map(len, shown.splitlines())) <= formats.WIDTH
+    assert max(map(len, shown.splitlines())) <= formats.WIDEST
     assert "A cure of a very long name + BGAugment" in shown
     heads, fewer = (text.splitlines()[0].split() for text in (formats.show(table, "table3"), shown))
     assert fewer == heads[: len(fewer)] != heads
+    assert "On a wider terminal also: Score." in shown
 
 
 # -- bold ------------------------------------------------------------------------------------------------------------

@@ -115,12 +115,15 @@ def test_a_table_is_printed_as_somebody_has_read_it(
     caption = tables.load(name).caption(STUDY, table, {"toy": 3} if "," not in what else {})
     written = formats.write(table, tmp_path, name, caption)
     pd.testing.assert_frame_equal(formats.read(written["csv"]), table, check_exact=True, check_dtype=False)
-    shown = formats.show(table, name)
-    assert max(map(len, shown.splitlines())) <= formats.WIDTH
+    shown = {}
+    for width in (80, formats.WIDEST):
+        monkeypatch.setenv("COLUMNS", str(width))
+        shown[width] = formats.show(table, name)
+        assert max(map(len, shown[width].splitlines())) <= width
     assert written["tex"].read_text("utf-8").isascii()
     golden.check(
         HERE / f"{what.replace(', ', '_').replace(' ', '_')}.md",
-        f"{written['md'].read_text('utf-8')}\n```\n{shown}\n```\n",
+        f"{written['md'].read_text('utf-8')}\n```\n{shown[80]}\n\n{shown[formats.WIDEST]}\n```\n",
     )
 
 

@@ -61,6 +61,5 @@ def show(study: Study) -> None:
         print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{shown}")
     if spent := costs.format_costs(study):
         print(f"\nWhat training took\n\n{spent}")
-    folder = files.at("figure_png", figure="x").parent
-    print(f"\nFigures: {folder}/  ({', '.join(p.name for p in sorted(folder.glob('*.png')))})")
+    print(f"\nFigures: {files.at('figure_png', figure='x').parent}/")
     print("Compare runs, curves and settings: make ui, then open http://127.0.0.1:5000")

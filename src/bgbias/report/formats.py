@@ -5,6 +5,7 @@ All rounded forms are made from one sheet of words, so that they cannot disagree
 
 import math
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache, partial
@@ -22,7 +23,7 @@ from bgbias.report.columns import Column, Row, select_printed
 from bgbias.results.rows import MODEL, read_csv, records
 from bgbias.study.cell import PLAIN
 
-WIDTH = 110
+WIDEST = 110  # columns of text on a terminal
 IN_MARKDOWN = "**{}**"
 INTERVAL = re.compile(r"^(.+?) (\[[^\]]+\].*)$")  # a number, and its interval with what stands behind it
 _Section = tuple[str, list[tuple[str, list[tuple[str, bool]]]]]
@@ -126,12 +127,12 @@ def _sheet(table: pd.DataFrame, chosen: Sequence[Column]) -> dict[str, Any]:
 
 
 def show(table: pd.DataFrame, name: str) -> str:
-    """The table as plain text of at most 110 columns: what fits of it, the rest is in its files."""
+    """The table as plain text of at most 110 columns, fewer on a narrow terminal: what fits of it, the rest is in its files."""
     declared = tables.load(name)
     legend = getattr(declared, "LEGEND", ())
     folder, _, file = declared.__name__.rpartition(".")
     if folder == tables.__name__:
-        legend = textwrap.wrap(" ".join(prose.fill_macro("legends.j2", file)), WIDTH)
+        legend = textwrap.wrap(" ".join(prose.fill_macro("legends.j2", file)), _width())
     return plain(table, declared.COLUMNS, legend)
 
 
@@ -142,8 +143,10 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
     every = [row for _, rows in sections for row in rows]
     labels = max(len(label) for label, _ in every)
     widths = [max(len(c.terminal), *(len(e[i][0]) for _, e in every)) for i, c in enumerate(columns)]
-    while labels + sum(widths) + 2 * len(widths) > WIDTH:
+    while len(widths) > 1 and labels + sum(widths) + 2 * len(widths) > _width():
         widths.pop()
+    if further := [column.terminal for column in columns[len(widths) :]]:
+        legend = [*legend, *textwrap.wrap(f"On a wider terminal also: {', '.join(further)}.", _width())]
     head = " " * labels + "".join(f"  {c.terminal:>{w}}" for c, w in zip(columns, widths, strict=False))
     lines = [head]
     for heading, rows in sections:
@@ -152,6 +155,10 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
             texts = "".join(f"  {text:>{w}}" for (text, _), w in zip(entries, widths, strict=False))
             lines.append(f"{label:<{labels}}{texts}")
     return "\n".join(line.rstrip() for line in [*lines, "", *legend])
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size().columns, WIDEST)
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:

@@ -26,9 +26,9 @@ COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", gain="corrupted_difference"),
     Column("± draws", number("corrupted_sd_draws", 2)),
-    Column("± seeds", number("corrupted_sd_seeds", 2), "± seeds"),
+    Column("± seeds", number("corrupted_sd_seeds", 2)),
     Column("Clean", interval("clean", 1), "Clean [95 %]", gain="clean_difference"),
-    Column("± seeds", number("clean_sd_seeds", 2), "± seeds"),
+    Column("± seeds", number("clean_sd_seeds", 2)),
     Column("Drop, points", interval("drop", 1)),
     Column("Drop, %", interval("relative_drop", 1), "Drop, % [95 %]"),
     Column("Change of drop, points", interval("relative_drop_change", 1), "Change of drop"),

@@ -30,8 +30,8 @@ COLUMNS = (
     Column("Alpha", lambda row: f"{row['alpha']:g}".replace("nan", NOTHING), "Alpha", known=("alpha",)),
     Column("Shape, %", interval("shape", 1), "Shape, %"),
     Column("Texture, %", interval("texture", 1), "Texture, %"),
-    Column("Neither, %", interval("neither", 1), "Neither, %"),
-    Column("By chance, %", number("chance", 1), "By chance, %", known=("chance",)),
+    Column("Neither, %", interval("neither", 1)),
+    Column("By chance, %", number("chance", 1), known=("chance",)),
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 HEADLINE = {"shape_share": "decisions by shape"}
