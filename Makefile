@@ -75,7 +75,7 @@ report: $(READY)  ## a page of the finished grid for people that needs no other 
 	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.
-.PHONY: docs publish docs-demo docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-mask-range docs-maskers docs-public-models docs-validity
+.PHONY: docs publish docs-demo docs-audit docs-negatives docs-masker docs-backgrounds docs-uncertainty docs-settings docs-sensitivity docs-clarity docs-mask-range docs-maskers docs-public-models docs-validity
 docs: $(READY)  ## build the documents as a site in site/, without network; open site/index.html (its search needs a server: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 mkdocs build --strict
 
@@ -118,6 +118,9 @@ docs-sensitivity: $(READY)  ## see the toys of GRID=controls with other masks, f
 
 docs-negatives: $(READY)  ## show negatives of no class of groceries' photos, in docs/negatives.png
 	python docs/negatives.py $(SHARED)
+
+docs-audit: $(READY)  ## show an audit's page of groceries' photos, in docs/audit.png (minutes; needs Chromium)
+	PYTHONPATH=$(PYTHONPATH):tests/support python docs/audit_page.py $(SHARED)
 
 ui: $(READY)  ## compare models in the MLflow UI: prints the address of the grid that ran last (or GRID=cub50)
 	@python -m bgbias ui $(if $(GRID),"$$GRID")

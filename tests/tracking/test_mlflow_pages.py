@@ -26,7 +26,7 @@ def test_tables_and_charts_are_there_at_once(tmp_path: Path) -> None:
             page.open(f"{server}/{entries.page(experiment, view)}", 1600, 1200)
 
         open_view("cell")
-        page.wait_for_text(MODEL[:20], "MAP at R clean", "MAP at R corrupted", "method", "bgaugment")
+        page.wait_for_text(f"Group: {MODEL[:20]}", "seed 0", "MAP at R clean", "MAP at R corrupted")
         assert "45" in page.text
         assert TRAIN not in page.text
 

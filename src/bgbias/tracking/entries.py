@@ -148,6 +148,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         "mlflow.source.type": "LOCAL",
         NOTE: record.get("command") and f"Repeat with `{record['command']}`",
         COLOUR: cell and style.colour(cell["method"]),
+        "model": cell and model_name({k: v for k, v in cell.items() if k != "seed"}),
         "upstream": _json(upstream),
         **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
         **place,
@@ -254,17 +255,20 @@ def _milliseconds(iso: str) -> int:
 
 
 def model_name(cell: Mapping[str, Any]) -> str:
-    """``Contrastive + BGAugment, demo_90, seed 0 (tiny)``: the backbone last, since tables cut long names at the end, and most
-    grids have one backbone a dataset.
+    """``Contrastive + BGAugment, demo_90, seed 0 (tiny)``, without the seed of a cell that has none: the backbone last, since tables
+    cut long names at the end, and most grids have one backbone a dataset.
     """
+    seed = f", seed {cell['seed']}" if "seed" in cell else ""
     row = names.row(cell["loss"], cell["method"], below_plain=False)
-    return f"{row}, {names.dataset(cell['dataset'])}, seed {cell['seed']} ({cell['backbone']})"
+    return f"{row}, {names.dataset(cell['dataset'])}{seed} ({cell['backbone']})"
 
 
 def named_metrics(values: Mapping[str, float]) -> dict[str, float]:
     """Values by the names and in the units of a model's run; others stay as they are."""
     calls = _PAGES["named"]
-    ours = {calls[key][0]: round(calls[key][1] * v, 4) for key, v in values.items() if key in calls}
+    ours = {
+        calls[key][0]: round(calls[key][1] * v, calls[key][2]) for key, v in values.items() if key in calls
+    }
     return ours | {key: value for key, value in values.items() if key not in calls}
 
 
@@ -307,8 +311,7 @@ def view_tags() -> dict[str, str]:
 
 def _table(view: str) -> dict[str, Any]:
     """MLflow's state of a table of runs."""
-    columns = [f"params.`{key}`" for key in CELL_PARAMS]
-    columns += [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
+    columns = [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
     order = [RUN_NAME, CREATED, *columns]
     widths = dict.fromkeys(order, _PAGES["width"]) | dict(zip(order, _PAGES["widths"], strict=False))
     return _PAGES["table"] | {"selectedColumns": columns, "columnOrder": order, "columnWidths": widths}

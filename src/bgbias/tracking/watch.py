@@ -49,7 +49,7 @@ UNTRAINED = frozenset({"backbone", "index", "pretrain", "weights"})
 OF_STEPS = frozenset({"seconds", "peak_memory_mb", "photos", "photos_without_trusted_mask"})
 TAGS = (
     *("grid", "subject", "git_commit", "mlflow.source.git.commit", "mlflow.source.type"),
-    *(COLOUR, *CELL_PARAMS),
+    *(COLOUR, "model", *CELL_PARAMS),
 )
 
 # Modification time (ns) and size of a file, which change as it is written; None if it is absent.
