@@ -255,7 +255,7 @@ def _milliseconds(iso: str) -> int:
 
 
 def model_name(cell: Mapping[str, Any]) -> str:
-    """``Contrastive + BGAugment, demo_90, seed 0 (tiny)``, without the seed of a cell that has none: the backbone last, since tables
+    """``Contrastive + BGAugment, demo_90, seed 0 (tiny)``, without a seed if the cell has none: the backbone last, since tables
     cut long names at the end, and most grids have one backbone a dataset.
     """
     seed = f", seed {cell['seed']}" if "seed" in cell else ""
