@@ -42,6 +42,6 @@ def judge(measured: Measured) -> list[Figure]:
     took = measured.seconds[DEMO]
     share = measured.results[DEMO] / (took[-1] * cores())
     return [
-        Figure("share of the machine that is the nodes' own work", [share], at_least=0.85),
+        Figure("share of the machine that is the steps' own work", [share], at_least=0.85),
         Figure("from photos to tables", [seconds / 60 for seconds in took], at_most=5, unit="min"),
     ]

@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured, surroundings
 from benchmarks._project import scratch_folder
 
-TITLE = "the most memory of a node, 60,502 test photos of 11,331 classes, 128 numbers, clean and 5 draws, smallest network"
+TITLE = "the most memory of a step, 60,502 test photos of 11,331 classes, 128 numbers, clean and 5 draws, smallest network"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 1

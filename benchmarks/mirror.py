@@ -38,7 +38,7 @@ OF_FINISHED = (
     "notes",
     "epoch_seconds",
 )
-WORKING, IDLE = "nodes that end one after the other", "nothing happens"
+WORKING, IDLE = "steps that end one after the other", "nothing happens"
 # A node ends this often (two at a time, of three seconds each), and an epoch of the training beside them.
 EACH, EPOCH = 1.5, 1.0
 SECONDS, QUIET = 90.0, 40.0
@@ -68,8 +68,8 @@ def judge(measured: Measured) -> list[Figure]:
     return [
         Figure(f"its start, with {working.records} records, on a new database", [working.start], unit="s"),
         Figure("each further record that is there at its start", [extra], unit="s"),
-        Figure(f"share of a core while a node ends every {EACH} s", [working.share], at_most=0.03),
-        Figure(f"share of a core beside {idle.records:,} finished nodes", [idle.share], at_most=0.01),
+        Figure(f"share of a core while a step ends every {EACH} s", [working.share], at_most=0.03),
+        Figure(f"share of a core beside {idle.records:,} finished steps", [idle.share], at_most=0.01),
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured
 from benchmarks._project import BEFORE, CELL, run, scratch_folder, write_smallest
 
-TITLE = "a node's overhead"
+TITLE = "a step's overhead"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 7
@@ -37,7 +37,7 @@ def contenders(device: str, tiny: bool) -> Iterator[Contender]:
         run(folder, "-m", "bgbias", *words)
     for node in NEEDS:
         words = ("-m", "bgbias", node, *CELL)
-        yield Contender(f"{node} node", "ours", partial(run, folder, *words))
+        yield Contender(f"{node} step", "ours", partial(run, folder, *words))
     for packages in dict.fromkeys(NEEDS.values()):
         yield Contender(f"import {packages}", "limit", partial(run, folder, "-c", f"import {packages}"))
     yield Contender(HASHING, "ours", _hashing(folder / "large", _hashed(tiny)))
@@ -47,8 +47,8 @@ def judge(measured: Measured) -> list[Figure]:
     a_byte = [seconds / _hashed(measured.tiny) for seconds in measured.seconds[HASHING]]
     starts = [
         measured.ratio(
-            f"a {node} node of next to no work, by the import of {packages}",
-            f"{node} node",
+            f"a {node} step of next to no work, by the import of {packages}",
+            f"{node} step",
             f"import {packages}",
             at_most=AT_MOST,
         )

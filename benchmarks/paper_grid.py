@@ -19,7 +19,7 @@ from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
 
-TITLE = "the grid `paper` with 5 seeds on one GPU, a node at a time"
+TITLE = "the grid `paper` with 5 seeds on one GPU, a step at a time"
 DEVICES = ("cuda",)
 THREADS = None
 ROUNDS = 3
@@ -29,7 +29,7 @@ EPOCHS = 80
 BATCH, DRAWS, SAMPLES = 32, 5, 25
 EMBEDDED, DIFFERENT, ATTRIBUTED = 1280, 32, 40  # photos
 TRAIN, MASKS, RETRIEVAL = _training.on_photos(BATCH), masks.OURS["fp32"], _retrieval.OURS
-EMBED, ATTRIBUTE, START = "embedding", "attribution", "start of a node"
+EMBED, ATTRIBUTE, START = "embedding", "attribution", "start of a step"
 IMPORTS = "import typer, pydantic, yaml, pandas, torch, faiss, pytorch_metric_learning.losses"
 
 
@@ -58,7 +58,7 @@ def judge(measured: Measured) -> list[Figure]:
         measured.rate("noisy views/s, attribution", ATTRIBUTE, attributed * SAMPLES, "/s"),
         measured.rate("masks/s, fp32", MASKS, masks.photos(measured.device), "/s"),
         measured.rate("pairs/s, retrieval on the processor", RETRIEVAL, _retrieval.photos(tiny) ** 2, "/s"),
-        Figure("start of a node", measured.seconds[START], unit="s"),
+        Figure("start of a step", measured.seconds[START], unit="s"),
     ]
     if not PARAMS.exists():
         missing = f"there is no {PARAMS} here; run the command in the project's folder"

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured, exponents
 from benchmarks._project import copy_project, run, scratch_folder, write_smallest
 
-TITLE = "a dry run of `paper` with 5 seeds (more than 600 nodes) and of many cells, and `dvc repro` of what is current"
+TITLE = "a dry run of `paper` with 5 seeds (more than 600 steps) and of many cells, and `dvc repro` of what is current"
 DEVICES = ("cpu",)
 THREADS = 1
 ROUNDS = 3
@@ -83,7 +83,7 @@ def judge(measured: Measured) -> list[Figure]:
         Figure(f"the package's part of it, {few} cells", [took[few][OURS]], unit="s"),
         Figure(f"CPU of a dry run of {many:,} cells", [took[many][ALL]], at_most=45, unit="s"),
         Figure(f"the package's part of it, {many:,} cells", [took[many][OURS]], unit="s"),
-        Figure("the package's part, a node", [1000 * a_node], at_most=2, unit="ms"),
+        Figure("the package's part, a step", [1000 * a_node], at_most=2, unit="ms"),
         Figure("exponent of the package's part, cells", slopes[OURS], at_most=1.15),
         Figure("exponent of all of it, cells", slopes[ALL], at_most=1.25),
         Figure("dry run", measured.seconds[DRY_RUN], at_most=10, unit="s"),
