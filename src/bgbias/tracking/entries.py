@@ -94,7 +94,7 @@ class Entry:
     history: str = ""
     """CSV: the epochs so far."""
     vitals: str = ""
-    """CSV: what the process took of its machine so far."""
+    """CSV: what the process took of its machine, once it has ended."""
     collection: Collection | None = None
     datasets: tuple[Collection, ...] = ()
     """The collections behind a model."""
@@ -120,7 +120,7 @@ class Entry:
         return points
 
     def samples(self) -> list[Point]:
-        """What its process took of the machine so far."""
+        """What its process took of the machine."""
         points: list[Point] = []
         for number, row in enumerate(_rows(self.vitals), 1):
             time = self.started + round(1000 * row.pop("elapsed_seconds"))
@@ -129,7 +129,7 @@ class Entry:
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        return hash_text(repr(replace(self, history="", vitals="")))
+        return hash_text(repr(replace(self, history="")))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:
@@ -175,7 +175,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         tables=tuple(path for path in small if cell and path.suffix == ".csv"),
         model=weights[0] if node == "train" and weights and weights[0][0].exists() else None,
         history=_history(record),
-        vitals=record.get("vitals") or _text(record.get("vitals_file")),
+        vitals=record.get("vitals") or "",
         collection=_collection(record) if record.get("collection") else None,
     )
 
@@ -205,7 +205,7 @@ def _history(record: dict[str, Any]) -> str:
 
 
 def _text(path: str | None) -> str:
-    # Training moves its history to its final place when it ends; vitals move into the record.
+    # Training moves its history to its final place when it ends.
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8") if path else ""
     return ""
