@@ -86,7 +86,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
         return json.loads(path.read_text())
 
     monkeypatch.setattr(watch.json_checksum, "read", read_record)
-    assert found.entries() is first
+    assert found.entries() == first
     assert not read
 
     # A new record is one more; what was there is what it was.
