@@ -43,7 +43,6 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
-_inodes: dict[Path, int] = {}  # of the databases that this process has opened
 
 
 @contextmanager
@@ -62,10 +61,8 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
         # One writer a store: two would both migrate a fresh database, or both make a step's run.
         with hold_lock(_lock_of(uri), LOCK_SECONDS):
-            _check_unchanged(uri)
             client = MlflowClient(tracking_uri=uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
-            _check_unchanged(uri)
             yield Experiment(client, identity)
     except UserError:
         raise
@@ -235,21 +232,6 @@ def grids(uri: str) -> dict[str, str]:
 def database(uri: str) -> Path:
     """The file of a store in SQLite."""
     return Path(uri.removeprefix(SQLITE)).absolute()
-
-
-def _check_unchanged(uri: str) -> None:
-    """MLflow keeps its connection to a database for as long as the process lives, also when somebody has deleted it."""
-    if not uri.startswith(SQLITE):
-        return
-    path = database(uri)
-    inode = path.stat().st_ino if path.exists() else 0
-    if _inodes.get(path, inode) != inode:
-        raise UserError(
-            f"{path} was deleted or replaced while this process wrote to it. The records are safe; show them again with:"
-            " python -m bgbias track"
-        )
-    if inode:
-        _inodes[path] = inode
 
 
 def _lock_of(uri: str) -> Path:
