@@ -151,8 +151,9 @@ def difference(
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:
     """Tensors by name as .safetensors, atomically."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     with replacing(target) as temporary:
-        # Shared storages, which safetensors refuses, become separate ones.
-        save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary)
+        # Shared storages, which safetensors refuses, become separate ones. Its own files are for their owner alone.
+        separate = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+        temporary.write_bytes(save(separate))
