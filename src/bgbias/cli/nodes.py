@@ -46,7 +46,6 @@ def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
 
 
 def _command(name: str) -> None:
-    """Add the command of the node ``name``."""
     declared = plugins.load("nodes", name)
     function = getattr(declared, name)
     takes_device = "device" in inspect.signature(function).parameters
@@ -94,7 +93,6 @@ def _find_subject(grid: str | None, params: Path, typed: dict[str, Any]) -> tupl
 
 
 def _check_digest(study: Study, node: Node, expected: str, params: Path) -> None:
-    """Refuse a node that is not what was planned."""
     now = graph.digest(study, node.name, **node.keywords)
     if now != expected:
         raise UserError(

@@ -99,7 +99,6 @@ class Checks:
         probes.class_numbers(table, dataset, fitted_table, fitted)
 
     def _number_of_photos(self, dataset: str) -> dict[str, int]:
-        """Photos of each split, as far as they are known."""
         if dataset not in self._photos:
             module = plugins.load("datasets", self._study.datasets[dataset].kind)
             none = {"train": 0, "val": 0} if getattr(module, "TESTS_ALONE", False) else {}

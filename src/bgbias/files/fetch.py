@@ -181,7 +181,6 @@ def _find_source(sources: tuple[Source, ...]) -> Source:
 
 
 def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
-    """What a person can do about a file that could not be fetched."""
     wanted = _find_source(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
     if not (desk and wanted.file):

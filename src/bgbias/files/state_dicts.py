@@ -56,7 +56,6 @@ def _shapes(path: Path) -> dict[str, Tensor]:
 
 
 def _fault(path: Path, error: Exception) -> str:
-    """Why a file gives no tensors by name, and what to do."""
     if isinstance(error, OSError):
         return str(error)
     what = kind(path)
@@ -120,7 +119,6 @@ def _inner(path: Path, state: dict[Any, Any]) -> str:
 
 
 def _save_command(path: Path, part: str, taken: str = "state") -> str:
-    """The command that saves a part of a checkpoint as weights."""
     target = path.with_name(f"{path.stem}_weights.pth")
     read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
     return f"python -c \"import torch; state = {read}; torch.save({taken}, '{target}')\""

@@ -221,7 +221,6 @@ def _rows(text: str) -> Iterator[dict[str, float]]:
 
 
 def _is_small(path: Path) -> bool:
-    """Whether a file is there, and small enough to be copied into a store."""
     with suppress(OSError):
         return path.stat().st_size <= PICTURE_BYTES
     return False

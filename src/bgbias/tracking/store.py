@@ -201,7 +201,6 @@ def _number_shown(run: Run, epochs: Sequence[Point]) -> int:
 
 
 def _datasets(run: Run) -> dict[str, str]:
-    """The digests of the datasets that a run names."""
     return {i.dataset.name: i.dataset.digest for i in run.inputs.dataset_inputs} if run.inputs else {}
 
 
