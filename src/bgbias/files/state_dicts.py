@@ -34,7 +34,7 @@ def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Te
 
     try:
         if path.suffix == ".safetensors":
-            return load_file(path, device) if device != "meta" else _shapes(path)
+            return {name: tensor.to(device) for name, tensor in load_file(path).items()}
         state = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # readers raise many kinds for what they do not know
         raise UserError(f"{path} cannot be read as weights of {whose}: {_fault(path, error)}") from error
@@ -44,15 +44,6 @@ def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Te
     if foreign := [name for name, tensor in state.items() if not hasattr(tensor, "storage")]:
         raise UserError(f"{refusal}'{foreign[0]}' is no tensor. {_inner(path, state)}")
     return state
-
-
-def _shapes(path: Path) -> dict[str, Tensor]:
-    import torch
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        names = file.keys()
-        return {name: torch.empty(file.get_slice(name).get_shape(), device="meta") for name in names}
 
 
 def _fault(path: Path, error: Exception) -> str:
