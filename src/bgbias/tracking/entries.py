@@ -5,7 +5,6 @@ metrics until they are chosen, and its charts are one bar chart a metric: an exp
 kept in a tag, which choose runs, columns and charts.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -140,6 +139,9 @@ def entry_of(record: dict[str, Any]) -> Entry:
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
     place = {"node": node} | {k: str(cell[k]) for k in CELL_PARAMS if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
+    of_record = {k: record.get(k) for k in ("inputs", "outputs", "packages", "notes")} | {
+        "upstream": upstream
+    }
     tags = {
         **{k: record.get(k) for k in ("grid", "git_commit", "device", "host", "error")},
         "subject": subject,
@@ -148,8 +150,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         "mlflow.source.type": "LOCAL",
         NOTE: record.get("command") and f"Repeat with `{record['command']}`",
         COLOUR: cell and style.colour(cell["method"]),
-        "upstream": _json(upstream),
-        **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
+        **{k: v and json.dumps(v, sort_keys=True) for k, v in of_record.items()},
         **place,
     }
     metrics = {
@@ -233,15 +234,6 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
         return {k: v for part in inner for k, v in part.items()}
     text = value if isinstance(value, str) else json.dumps(value)
     return {prefix: text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - 1] + "…"}
-
-
-def _json(value: dict[str, Any]) -> str:
-    """A mapping as JSON; one too long for a tag as its size and checksum."""
-    text = json.dumps(value, sort_keys=True) if value else ""
-    if len(text) <= TAG_LENGTH:
-        return text
-    checksum = hashlib.sha256(text.encode()).hexdigest()
-    return f"{len(value)} items, sha256 {checksum}; the record has them"
 
 
 def _word(name: str) -> str:
