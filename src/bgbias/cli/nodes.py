@@ -48,7 +48,6 @@ def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
 def _command(name: str) -> None:
     declared = plugins.load("nodes", name)
     function = getattr(declared, name)
-    takes_device = "device" in inspect.signature(function).parameters
 
     def command(grid: Any, params: Any, expect: Any, device: Any = "cpu", **typed: Any) -> None:
         study, subject = _find_subject(grid, params, typed)
@@ -60,7 +59,7 @@ def _command(name: str) -> None:
 
     # The list of commands shows the first paragraph alone.
     command.__doc__ = (function.__doc__ or "").replace(". ", ".\n\n", 1)
-    _declare(command, declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
+    _declare(command, declared.SUBJECT, step(name).takes_device, hasattr(declared, "subjects"))
     app.command(name)(command)
 
 
