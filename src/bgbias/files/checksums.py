@@ -86,8 +86,9 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
         files |= {line: path for line, path in pictures.read_list_file(root).items() if path.is_file()}
     if only is not None:
         files = {name: path for name, path in files.items() if pictures.compose(name) in only}
-    sums = sha256_of({_absolute(path): path.stat() for path in files.values()}, database)
-    text = "\n".join(sorted(f"{name} {sums[_absolute(path)]}" for name, path in files.items()))
+    absolute = {name: _absolute(path) for name, path in files.items()}
+    sums = sha256_of({absolute[name]: path.stat() for name, path in files.items()}, database)
+    text = "\n".join(sorted(f"{name} {sums[absolute[name]]}" for name in files))
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:DIGITS]
 
 

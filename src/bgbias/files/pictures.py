@@ -71,7 +71,8 @@ def is_photo(name: str) -> bool:
 
 def is_hidden(name: str) -> bool:
     """Whether a file of this name (a path with ``/``), or a folder above it, is one of those that systems add or hide."""
-    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)
+    parts = (part for part in name.split("/") if part != ".")
+    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in parts)
 
 
 def why_not(name: str) -> str:
