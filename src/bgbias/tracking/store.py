@@ -245,15 +245,13 @@ def _identity(client: MlflowClient, uri: str, name: str) -> str:
     if known is None:
         # Files lie beside a local database; a server knows its own place.
         place = str(database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
-        identity = client.create_experiment(name, place)
-    else:
-        identity = str(known.experiment_id)
-        if known.lifecycle_stage == "deleted":
-            client.restore_experiment(identity)
-    before = known.tags if known else {}
+        known = client.get_experiment(client.create_experiment(name, place))
+    identity = str(known.experiment_id)
+    if known.lifecycle_stage == "deleted":
+        client.restore_experiment(identity)
     # The description is written once: people edit it.
-    wanted = {entries.NOTE: before.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
+    wanted = {entries.NOTE: known.tags.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
     for key, value in wanted.items():
-        if before.get(key) != value:
+        if known.tags.get(key) != value:
             client.set_experiment_tag(identity, key, value)
     return identity
