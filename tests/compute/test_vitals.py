@@ -21,8 +21,8 @@ def table(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, row, strict=True)) for row in rows]
 
 
-def test_a_busy_process_is_seen_busy_and_an_idle_one_idle(tmp_path: Path) -> None:
-    with vitals.watching(tmp_path / "vitals.csv") as watched:
+def test_a_busy_process_is_seen_busy_and_an_idle_one_idle() -> None:
+    with vitals.watching() as watched:
         end = time.process_time() + 0.3
         while time.process_time() < end:
             pass
@@ -44,22 +44,10 @@ def test_the_peak_is_the_own_one_and_not_that_of_who_started_the_process() -> No
     assert 5 < float(child.stdout) < 200 < len(held) / 2**20 < vitals.peak_memory_mb()
 
 
-def test_samples_are_in_the_file_while_the_process_works_and_then_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_are_taken_while_the_process_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vitals, "INTERVAL", 0.02)
-    path = tmp_path / "running" / "vitals.csv"
-    with vitals.watching(path) as watched:
-        wait_for(lambda: len(path.read_text().splitlines()) >= 4, "three samples")
-    assert not path.exists()
-    assert len(watched.rows) >= 3
-
-
-def test_a_place_that_cannot_be_written_ends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vitals, "INTERVAL", 0.01)
-    (tmp_path / "file").write_text("")
-    with vitals.watching(tmp_path / "file" / "vitals.csv") as watched:
-        wait_for(lambda: len(watched.rows) >= 2, "two samples")
+    with vitals.watching() as watched:
+        wait_for(lambda: len(watched.rows) >= 3, "three samples")
 
 
 def test_a_gpu_is_told_where_the_process_uses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,33 +58,25 @@ def test_a_gpu_is_told_where_the_process_uses_one(tmp_path: Path, monkeypatch: p
     told.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
-    with vitals.watching(tmp_path / "vitals.csv") as watched:
+    with vitals.watching() as watched:
         watched.look()
     (row,) = table(watched.csv())
     assert (row["gpu_percent"], row["gpu_memory_mb"]) == ("87.0", "3072.0")
 
 
-def test_mlflow_shows_them_while_the_node_works_and_the_same_when_rebuilt(tmp_path: Path) -> None:
+def test_mlflow_shows_them_when_the_node_has_ended_and_the_same_when_rebuilt(tmp_path: Path) -> None:
     project = Project(tmp_path)
-    header, rows = (
-        ",".join(vitals.COLUMNS) + "\n",
-        ["5.0,101.5,700.0,,\n", "10.0,99.0,720.5,,\n", "12.5,40.0,710.0,,\n"],
-    )
-    live = project.data / "running.csv"
-    live.parent.mkdir(parents=True)
-    live.write_text(header + rows[0])
-    working = project.training(status="running", pid=os.getpid(), vitals_file=str(live))
+    rows = ["5.0,101.5,700.0,,\n", "10.0,99.0,720.5,,\n", "12.5,40.0,710.0,,\n"]
+    working = project.training(status="running", pid=os.getpid())
     project.sync()
-    live.write_text(header + rows[0] + rows[1] + "12.")
+    working.unlink()
+    project.training(vitals=",".join(vitals.COLUMNS) + "\n" + "".join(rows))
     project.sync()
     cpu, memory = "system/cpu_utilization_percentage", "system/process_memory_megabytes"
-    assert project.curve(project.runs()[TRAIN], cpu) == [(1, 101.5), (2, 99.0)]
-    live.unlink()
-    working.unlink()
-    project.training(vitals=header + "".join(rows))
-    project.sync()
     shown = [project.curve(project.runs()[TRAIN], name) for name in (cpu, memory)]
     assert shown[0] == [(1, 101.5), (2, 99.0), (3, 40.0)]
+    project.sync()
+    assert [project.curve(project.runs()[TRAIN], name) for name in (cpu, memory)] == shown
     (tmp_path / "anew").mkdir()
     (tmp_path / "data").rename(tmp_path / "anew/data")
     anew = Project(tmp_path / "anew")

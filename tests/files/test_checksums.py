@@ -33,7 +33,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def known(photos: Path) -> dict[bytes, str]:
-    return checksums.sha256_of(dict(checksums.walk(os.fsencode(photos))), database(photos))
+    return checksums.sha256_of(states(photos), database(photos))
+
+
+def states(photos: Path) -> dict[bytes, os.stat_result]:
+    return {os.fsencode(p): p.stat() for p in photos.rglob("*") if p.is_file()}
 
 
 def database(photos: Path) -> Path:
@@ -98,7 +102,8 @@ from pathlib import Path
 from bgbias.files import checksums
 checksums.SETTLED, checksums.CHUNK = -10**10, 1
 photos, database = map(Path, sys.argv[1:])
-found = checksums.sha256_of(dict(checksums.walk(os.fsencode(photos))), database)
+files = {os.fsencode(p): p.stat() for p in photos.rglob("*") if p.is_file()}
+found = checksums.sha256_of(files, database)
 print(len(found), len(set(found.values())))
 """
 
@@ -114,7 +119,7 @@ def test_processes_may_write_at_once(photos: Path, read: list[bytes]) -> None:
 
 def test_a_file_that_cannot_be_read_stops_no_planning(photos: Path, read: list[bytes]) -> None:
     gone = photos / "class0" / "0.jpg"
-    files = dict(checksums.walk(os.fsencode(photos)))
+    files = states(photos)
     gone.unlink()
     assert checksums.sha256_of(files, database(photos))[os.fsencode(gone)] == "?"
 

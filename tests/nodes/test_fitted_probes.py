@@ -17,7 +17,7 @@ from small_study import described, load, run
 from bgbias import seeds
 from bgbias.datasets import stl10
 from bgbias.engine import freshness, graph
-from bgbias.engine.checks import Checks
+from bgbias.engine.checks import check_step
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
@@ -125,7 +125,7 @@ def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(
         index.index(small, dataset)
     # It is told when planning, long before anything is embedded.
     with pytest.raises(UserError, match=r"bare has no training photos of 10 classes of again's.*'airplane'"):
-        Checks(small).check(step("probe", cell=replace(CELL, dataset="again")))
+        check_step(small, step("probe", cell=replace(CELL, dataset="again")))
 
 
 def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planning(
@@ -134,10 +134,9 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
     def refusal(dataset: str, **more: Any) -> str:
         raw["grids"]["small"]["cells"] = [{"datasets": [dataset], "backbones": ["learned"], **more}]
         small = load(tmp_path, raw)
-        asked = Checks(small)
         try:
             for node in freshness.to_run(small):
-                asked.check(node)
+                check_step(small, node)
         except UserError as error:
             return str(error)
         return ""
@@ -170,10 +169,9 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
 
 
 def test_photos_of_folds_and_of_unknown_datasets_are_others_affair(study: Study) -> None:
-    asked = Checks(study)
     # A fold's validation classes are taken from those that train.
     with pytest.raises(UserError, match="stl has no photos to validate with"):
-        asked.check(step("train", cell=replace(CELL, method="plain")))
-    asked.check(step("train", cell=replace(CELL, method="plain", fold=1)))
+        check_step(study, step("train", cell=replace(CELL, method="plain")))
+    check_step(study, step("train", cell=replace(CELL, method="plain", fold=1)))
     # Whatever reads the photos of a dataset that there is not says so with all names.
-    asked.check(step("train", cell=replace(CELL, dataset="nope")))
+    check_step(study, step("train", cell=replace(CELL, dataset="nope")))

@@ -75,7 +75,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
     chain(project)
     found = Records([project.data], "demo")
     project.history(2)
-    working = {"status": "running", "pid": os.getpid(), "vitals_file": str(project.data / "vitals.csv")}
+    working = {"status": "running", "pid": os.getpid(), "history": str(project.data / "epochs.csv")}
     project.record("work/running/score.json", "score", "another", **working)
     first = found.entries()
     read: list[Path] = []
@@ -86,7 +86,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
         return json.loads(path.read_text())
 
     monkeypatch.setattr(watch.json_checksum, "read", read_record)
-    assert found.entries() is first
+    assert found.entries() == first
     assert not read
 
     # A new record is one more; what was there is what it was.
@@ -96,8 +96,8 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
     assert [p.name for p in read] == ["segment.json"]
     assert all(second[key] == entry for key, entry in first.items() if entry.node != "cell")
 
-    # Samples of a node at work make its entry another one, and no other's.
-    (project.data / "vitals.csv").write_text("elapsed_seconds\n1.0\n")
+    # Epochs of a node at work make its entry another one, and no other's.
+    (project.data / "epochs.csv").write_text("epoch,loss\n1,0.5\n")
     third = found.entries()
     assert [k for k, entry in third.items() if second.get(k) != entry] == ["demo/score/another"]
     (project.data / "work/running/score.json").unlink()

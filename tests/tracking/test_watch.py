@@ -79,9 +79,6 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     whole_grid(project)
     project.sync()
     (project.root / "mlflow.db").unlink()
-    # MLflow still writes to the file that is gone: whoever does so is told.
-    with pytest.raises(UserError, match=r"mlflow.db was deleted or replaced .* bgbias track"):
-        project.sync_to(project.uri)
     sync = f"print(sync([Path({str(project.data)!r})], {project.uri!r}, 'demo'))"
     code = f"from pathlib import Path; from bgbias.tracking.watch import sync; {sync}; {sync}"
     done = subprocess.run(
@@ -177,7 +174,7 @@ def test_settings_beyond_mlflows_limits_are_shortened(project: Project) -> None:
     (run,) = project.runs().values()
     assert len(run.data.params["long"]) == 6000
     assert (run.data.params["none"], run.data.params["a_b_"], run.data.params["149"]) == ("null", "1", "149")
-    assert run.data.tags["inputs"].startswith("500 items")
+    assert len(run.data.tags["inputs"]) == 8000
 
 
 @pytest.mark.parametrize("uri", ["http://127.0.0.1:9", "sqlite:////proc/nowhere/mlflow.db"])

@@ -46,10 +46,8 @@ def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
 
 
 def _command(name: str) -> None:
-    """Add the command of the node ``name``."""
     declared = plugins.load("nodes", name)
     function = getattr(declared, name)
-    takes_device = "device" in inspect.signature(function).parameters
 
     def command(grid: Any, params: Any, expect: Any, device: Any = "cpu", **typed: Any) -> None:
         study, subject = _find_subject(grid, params, typed)
@@ -61,7 +59,7 @@ def _command(name: str) -> None:
 
     # The list of commands shows the first paragraph alone.
     command.__doc__ = (function.__doc__ or "").replace(". ", ".\n\n", 1)
-    _declare(command, declared.SUBJECT, takes_device, hasattr(declared, "subjects"))
+    _declare(command, declared.SUBJECT, step(name).takes_device, hasattr(declared, "subjects"))
     app.command(name)(command)
 
 
@@ -94,7 +92,6 @@ def _find_subject(grid: str | None, params: Path, typed: dict[str, Any]) -> tupl
 
 
 def _check_digest(study: Study, node: Node, expected: str, params: Path) -> None:
-    """Refuse a node that is not what was planned."""
     now = graph.digest(study, node.name, **node.keywords)
     if now != expected:
         raise UserError(

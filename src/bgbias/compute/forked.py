@@ -59,7 +59,7 @@ def forked(
         for number in range(count):
             turn, which = divmod(number, processes)
             worker, pipe = workers[which]
-            _wait(worker, pipe)
+            _wait_for_pictures(worker, pipe)
             made = places[which, turn % slots].copy()
             if number + slots * processes < count:
                 with suppress(OSError):  # of one that has ended, whose last words are still to be read
@@ -73,8 +73,7 @@ def forked(
             worker.join()
 
 
-def _wait(worker: ForkProcess, pipe: Connection) -> None:
-    """Until the next pictures are there."""
+def _wait_for_pictures(worker: ForkProcess, pipe: Connection) -> None:
     try:
         told = pipe.recv()
     except (EOFError, OSError):

@@ -1,7 +1,6 @@
 """What a node's process takes of its machine while it works: processor, memory, GPU.
 
-The process samples itself, so that it does so alike here and on a cluster's machines. Samples lie in
-a small CSV beside the running record, for whoever watches, and in the record when the node ends.
+The process samples itself, so that it does so alike here and on a cluster's machines; its record has the samples when it ends.
 """
 
 import csv
@@ -13,13 +12,13 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bgbias.compute import gpu_slots
-from bgbias.files.atomic import write_text
 
 INTERVAL = 5.0  # seconds between two looks
 COLUMNS = ("elapsed_seconds", "cpu_percent", "memory_mb", "gpu_percent", "gpu_memory_mb")
@@ -52,26 +51,17 @@ class Vitals:
 
 
 @contextmanager
-def watching(path: Path) -> Iterator[Vitals]:
-    """Samples while the block lasts, in the CSV at ``path``, which is removed afterwards. Where it
-    cannot be written, they are in memory alone.
-    """
+def watching() -> Iterator[Vitals]:
+    """Samples while the block lasts."""
     vitals, is_over = Vitals(), threading.Event()
 
-    def write() -> None:
-        # A full disk must not end what is worth more than its samples.
-        with suppress(OSError):
-            write_text(path, vitals.csv())
-
     def watch() -> None:
-        number = 0
-        while not is_over.wait(INTERVAL):
-            number += 1
+        for number in count(1):
+            if is_over.wait(INTERVAL):
+                return
             if is_plotted(number):
                 vitals.look()
-                write()
 
-    write()
     watcher = threading.Thread(target=watch, name="vitals", daemon=True)
     watcher.start()
     try:
@@ -79,8 +69,6 @@ def watching(path: Path) -> Iterator[Vitals]:
     finally:
         is_over.set()
         watcher.join(timeout=1.0)
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
 
 
 def is_plotted(number: int) -> bool:

@@ -45,66 +45,55 @@ PRECISIONS = {
 
 def check(study: Study) -> None:
     """Refuse a grid if a step of it that has to run would fail for want of photos or weights."""
-    checks = Checks(study)
-    for node in freshness.to_run(study):
-        checks.check(node)
+    with graph.share_lookups():
+        for node in freshness.to_run(study):
+            check_step(study, node)
 
 
-class Checks:
-    """The checks of one study's steps; each dataset, and each pair that probes match, is read once."""
+def check_step(study: Study, node: Node) -> None:
+    """Refuse a step that has to run if its dataset has no photos for it, its probes are fitted on other
+    classes, or its network's weights are missing or another's. A dataset that params.yaml lacks
+    is an error elsewhere.
+    """
+    dataset = node.cell.dataset if node.cell else str(node.keywords.get("dataset", ""))
+    if dataset in study.datasets:
+        _check_photos(study, node, dataset)
+    check_weights(study, node)
 
-    def __init__(self, study: Study) -> None:
-        self._study = study
-        self._photos: dict[str, dict[str, int]] = {}
-        self._matched: set[tuple[str, str]] = set()
 
-    def check(self, node: Node) -> None:
-        """Refuse a step that has to run if its dataset has no photos for it, its probes are fitted on other
-        classes, or its network's weights are missing or another's. A dataset that params.yaml lacks
-        is an error elsewhere.
-        """
-        dataset = node.cell.dataset if node.cell else str(node.keywords.get("dataset", ""))
-        if dataset in self._study.datasets:
-            self._check_photos(node, dataset)
-        check_weights(self._study, node)
+def _check_photos(study: Study, node: Node, dataset: str) -> None:
+    where, fitted = f"grids.{study.grid}", study.datasets[dataset].fit_probes_on
+    if node.name == "probe" and fitted:
+        graph.once(("probed", dataset, fitted), lambda: _check_probes(study, dataset, fitted))
+    if node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
+        where = f"pretrainings.{named.name}.dataset" if named.params().dataset else where
+    if node.name == "embed_training" and fitted:
+        where, dataset = f"datasets.{dataset}.fit_probes_on", fitted
 
-    def _check_photos(self, node: Node, dataset: str) -> None:
-        study = self._study
-        where, fitted = f"grids.{study.grid}", study.datasets[dataset].fit_probes_on
-        if node.name == "probe" and fitted:
-            self._match(dataset, fitted)
-        if node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
-            where = f"pretrainings.{named.name}.dataset" if named.params().dataset else where
-        if node.name == "embed_training" and fitted:
-            where, dataset = f"datasets.{dataset}.fit_probes_on", fitted
+    uses = PHOTO_USES.get(node.name, {})
+    if node.cell and node.cell.fold:  # its validation classes are some of the training classes
+        uses = {split: use for split, use in uses.items() if split != "val"}
+    photos = graph.once(("photos", dataset), lambda: _number_of_photos(study, dataset)) if uses else {}
+    for split, use in uses.items():
+        if photos.get(split) == 0:
+            raise UserError(
+                f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
+                f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
+            )
 
-        # A fold's validation classes are some of the training classes.
-        folds = bool(node.cell and node.cell.fold)
-        for split, use in PHOTO_USES.get(node.name, {}).items():
-            if self._number_of_photos(dataset).get(split) == 0 and not (folds and split == "val"):
-                raise UserError(
-                    f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
-                    f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
-                )
 
-    def _match(self, dataset: str, fitted: str) -> None:
-        """Refuse test classes without training photos, once both datasets are indexed."""
-        indexed = [step("index", dataset=name) for name in (dataset, fitted)]
-        if (dataset, fitted) in self._matched or not all(
-            records.read_current(self._study, n) for n in indexed
-        ):
-            return
-        self._matched.add((dataset, fitted))
-        table, fitted_table = (node.file(self._study, "table") for node in indexed)
+def _check_probes(study: Study, dataset: str, fitted: str) -> None:
+    """Refuse test classes without training photos, once both datasets are indexed."""
+    indexed = [step("index", dataset=name) for name in (dataset, fitted)]
+    if all(records.read_current(study, node) for node in indexed):
+        table, fitted_table = (node.file(study, "table") for node in indexed)
         probes.class_numbers(table, dataset, fitted_table, fitted)
 
-    def _number_of_photos(self, dataset: str) -> dict[str, int]:
-        """Photos of each split, as far as they are known."""
-        if dataset not in self._photos:
-            module = plugins.load("datasets", self._study.datasets[dataset].kind)
-            none = {"train": 0, "val": 0} if getattr(module, "TESTS_ALONE", False) else {}
-            self._photos[dataset] = forecast.photos(self._study, dataset) or none
-        return self._photos[dataset]
+
+def _number_of_photos(study: Study, dataset: str) -> dict[str, int]:
+    module = plugins.load("datasets", study.datasets[dataset].kind)
+    none = {"train": 0, "val": 0} if getattr(module, "TESTS_ALONE", False) else {}
+    return forecast.photos(study, dataset) or none
 
 
 def check_weights(study: Study, node: Node) -> None:

@@ -69,29 +69,24 @@ NONE = Cost(disk=0.0, nodes=0)
 
 def forecast(study: Study) -> dict[str, Cost]:
     """The cost of each kind of node of the grid, in the order in which they run, finished ones included."""
-    return _sum_costs(study, _each(study))
-
-
-def _each(study: Study) -> list[tuple[Node, Cost]]:
-    nodes = [(node, getattr(node.declared, "cost", None)) for node in graph.in_order(study)]
-    return [(n, cost(n.study(study), **n.keywords) if cost else Cost()) for n, cost in nodes]
-
-
-def _sum_costs(study: Study, each: list[tuple[Node, Cost]]) -> dict[str, Cost]:
     costs: dict[str, Cost] = {}
-    for node, cost in each:
+    for node, cost in _each(study).items():
         if node.name == "train" and "prepared" not in costs:
             costs["prepared"] = _preparation_cost(study)
         costs[node.name] = costs.get(node.name, NONE) + cost
     return costs
 
 
+def _each(study: Study) -> dict[Node, Cost]:
+    costs = {node: getattr(node.declared, "cost", None) for node in graph.in_order(study)}
+    return {n: cost(n.study(study), **n.keywords) if cost else Cost() for n, cost in costs.items()}
+
+
 def format_forecast(study: Study, current: Collection[Node] | None = None) -> str:
     """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
-    each = _each(study)
-    costs = _sum_costs(study, each)
+    costs = forecast(study)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
-    left, paces = _estimate_remaining(study, each, current)
+    left, paces = _estimate_remaining(study, current)
     seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
     takes = f"about {minutes(seconds)} for one step after the other (estimate)" if left else "nothing is left"
     lines = [
@@ -113,7 +108,7 @@ def format_forecast(study: Study, current: Collection[Node] | None = None) -> st
 
 def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
     """What a node of each kind may take that has to run, in the mean, in seconds: by passes, and as finished ones took."""
-    left, paces = _estimate_remaining(study, _each(study), current)
+    left, paces = _estimate_remaining(study, current)
     return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in left.items()}
 
 
@@ -127,7 +122,7 @@ def pace_of(name: str, paces: Paces) -> float:
 
 
 def _estimate_remaining(
-    study: Study, each: list[tuple[Node, Cost]], current: Collection[Node] | None
+    study: Study, current: Collection[Node] | None
 ) -> tuple[dict[str, list[float]], Paces]:
     """By kind, the guessed seconds of the nodes to run; and what finished ones took, outdated ones too, beside the guess."""
     from bgbias.engine import freshness
@@ -137,7 +132,7 @@ def _estimate_remaining(
     left: dict[str, list[float]] = {}
     paces: Paces = {}
     sides = _sides(study)
-    for node, cost in each:
+    for node, cost in _each(study).items():
         cell = node.keywords.get("cell")
         guess = _seconds(cost, sides.get(cell.backbone, SIDE) if cell else SIDE)
         record = json_checksum.read_any(node.record(study))

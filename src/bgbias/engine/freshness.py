@@ -189,7 +189,6 @@ def _set_aside(study: Study, node: Node) -> None:
 
 
 def _products(record: dict[str, Any]) -> list[Path]:
-    """The files that a record certifies, as far as they are there."""
     return [p for p in map(Path, record.get("outputs", {})) if p.exists()]
 
 

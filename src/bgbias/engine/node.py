@@ -115,7 +115,6 @@ class Node:
 
     @property
     def takes_device(self) -> bool:
-        """Whether it can run on a GPU."""
         return "device" in inspect.signature(getattr(self.declared, self.name)).parameters
 
     def threads(self, study: Study) -> int:
@@ -129,11 +128,9 @@ class Node:
         return {n: self.file(study, n) for n in names if n != f"{self.name}_record"}
 
     def file(self, study: Study, output: str) -> Path:
-        """One of the node's files."""
         return study.files.at(output, **self.wildcards)
 
     def record(self, study: Study) -> Path:
-        """Where the node's record lies."""
         return self.file(study, f"{self.name}_record")
 
 
@@ -145,7 +142,6 @@ class StepOutput:
     output: str
 
     def path(self, study: Study) -> Path:
-        """Where the file lies."""
         return self.node.file(study, self.output)
 
 

@@ -118,7 +118,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
-        running, sampled = study.files.at("running", name=key), study.files.at("vitals", name=key)
+        running = study.files.at("running", name=key)
         cell, curve = worker.cell, getattr(worker.declared, "CURVE", "")
         written: dict[str, Any] = {
             "node": name,
@@ -134,7 +134,6 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             **checkout(),
             "pid": os.getpid(),
             "host": platform.node(),
-            "vitals_file": str(sampled),
         }
         if curve:
             place = {"grid": study.grid, **worker.wildcards}
@@ -142,7 +141,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
         write_json(running, written)
         begun = time.perf_counter()
         try:
-            with vitals.watching(sampled) as watched:
+            with vitals.watching() as watched:
                 yield made
             watched.look()
             if missing := [str(p) for p in outputs.values() if not p.exists()]:

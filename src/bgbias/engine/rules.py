@@ -14,7 +14,7 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.engine import forecast, freshness, graph, resume
-from bgbias.engine.checks import Checks, emulation_warning
+from bgbias.engine.checks import check_step, emulation_warning
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
 from bgbias.errors import UserError
 from bgbias.files import json_checksum
@@ -48,7 +48,6 @@ class Rules:
         self.study: Study = load(Path(self.params), config.get("grid"))
         self._current: set[Node] = set()
         self._memory: dict[Hashable, Any] = {}
-        self._checks = Checks(self.study)
         plan.checked_cells(self.study)
 
     def settle(self, touched: bool) -> str:
@@ -108,7 +107,7 @@ class Rules:
         with graph.share_lookups(self._memory):
             for node in nodes:
                 if check and node not in self._current:
-                    self._checks.check(node)
+                    check_step(self.study, node)
                 for made in graph.find_inputs(self.study, node).values():
                     needed |= {made.path(self.study): made.node, made.node.record(self.study): made.node}
             read = [

@@ -144,7 +144,6 @@ def _uncompressed(path: Path) -> IO[bytes]:
 def _files(
     archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    """The wanted files of a tar by name, in its order."""
     stored: dict[str, str] = {}
     for member in archive:
         _check(member.name, path)

@@ -5,7 +5,6 @@ import glob
 import json
 import os
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,26 +21,15 @@ def replacing(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         yield temporary
-        _obey_umask(temporary)
         temporary.replace(path)
     except Exception as error:
-        # safetensors tells of a full disk in words only, and a write's own error does not know the file.
+        # A library tells of a full disk in words only, and a write's own error does not know the file.
         full = getattr(error, "errno", None) == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)
         if full and getattr(error, "filename", None) in (None, str(temporary)):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from error
         raise
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _obey_umask(file: Path) -> None:
-    """Let others read what a library (safetensors) wrote for its owner alone, as far as the umask does; a link stays as it is."""
-    found = file.stat()
-    if stat.S_IMODE(found.st_mode) == stat.S_IRUSR | stat.S_IWUSR and found.st_nlink == 1:
-        usual = file.with_suffix(".mode.partial")
-        usual.touch()  # asking for the umask would set it, for all threads
-        file.chmod(stat.S_IMODE(usual.stat().st_mode))
-        usual.unlink()
 
 
 def remove_leftovers(path: Path) -> None:

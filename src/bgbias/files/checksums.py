@@ -11,9 +11,9 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -44,20 +44,6 @@ def checksum(path: Path, algorithm: str) -> str:
 def _checksum(path: Path, algorithm: str, identity: str) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, algorithm).hexdigest()
-
-
-def walk(folder: bytes, above: tuple[bytes, ...] = ()) -> Iterator[tuple[bytes, os.stat_result]]:
-    """Every file below a folder, in links to folders too, by its path. What links lead back to (``above``) is not begun again."""
-    with suppress(PermissionError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir() and not entry.is_symlink():
-                yield from walk(entry.path, above)
-            elif entry.is_dir():
-                target, way = os.path.realpath(entry.path) + b"/", (*above, os.path.realpath(folder) + b"/")
-                if not any(place.startswith(target) for place in way):
-                    yield from walk(entry.path, way)
-            elif entry.is_file():
-                yield entry.path, entry.stat()
 
 
 def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[bytes, str]:
@@ -93,24 +79,17 @@ def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) 
     if "://" in place or not place:
         return ""
     root = places.source(place)
-    top = _absolute(root)
-    found = dict(walk(top)) if root.is_dir() else {top: root.stat()} if root.is_file() else {}
-    names = {path: path.removeprefix(top).lstrip(b"/") or os.fsencode(root.name) for path in found}
+    files = {root.name: root} if root.is_file() else {}
     if root.is_dir():
-        found = {
-            path: stat for path, stat in found.items() if not pictures.is_hidden(os.fsdecode(names[path]))
-        }
-    elif root.is_file() and root.suffix in (".txt", ".lst"):
-        for line, listed in pictures.read_list_file(root).items():
-            if listed.is_file():
-                found[_absolute(listed)], names[_absolute(listed)] = listed.stat(), os.fsencode(line)
+        files = {name: path for name, path in pictures.walk(root)[0].items() if not pictures.is_hidden(name)}
+    elif files and root.suffix in (".txt", ".lst"):
+        files |= {line: path for line, path in pictures.read_list_file(root).items() if path.is_file()}
     if only is not None:
-        found = {
-            path: stat for path, stat in found.items() if pictures.compose(os.fsdecode(names[path])) in only
-        }
-    sums = sha256_of(found, database)
-    text = b"\n".join(sorted(b"%s %s" % (names[path], sums[path].encode()) for path in found))
-    return hashlib.sha256(text).hexdigest()[:DIGITS]
+        files = {name: path for name, path in files.items() if pictures.compose(name) in only}
+    absolute = {name: _absolute(path) for name, path in files.items()}
+    sums = sha256_of({absolute[name]: path.stat() for name, path in files.items()}, database)
+    text = "\n".join(sorted(f"{name} {sums[absolute[name]]}" for name in files))
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:DIGITS]
 
 
 def content_id(path: Path, database: Path) -> str:

@@ -90,7 +90,6 @@ def carries_numbers(name: str) -> bool:
 
 @cache
 def _follow_imports(names: tuple[str, ...]) -> tuple[str, ...]:
-    """These modules and all that they import, directly or not, as far as they carry numbers."""
     remembered = len(_memory())
     seen: dict[str, None] = {}
     waiting = list(names)
@@ -105,7 +104,6 @@ def _follow_imports(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _targets(name: str) -> Iterator[str]:
-    """The modules that a module imports, or imports something from."""
     for imported in _module(name).imports:
         if imported.startswith(NECK):
             yield plugins.load("necks", imported.removeprefix(NECK)).__name__
@@ -149,7 +147,6 @@ def _memory() -> dict[str, Any]:
 
 @cache
 def _file(name: str) -> Path | None:
-    """The source of a module; None if there is none of this name."""
     top, _, rest = name.partition(".")
     if top == "bgbias":  # Python would import all packages around it
         path = ROOT.joinpath(*rest.split(".")) if rest else ROOT
@@ -270,7 +267,6 @@ class _Reader(ast.NodeTransformer):
 
 
 def _defined_names(statement: ast.stmt) -> set[str]:
-    """The names that a statement gives something to."""
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]

@@ -92,9 +92,6 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
     if total is not None and arrived < total:
         raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
     version.unlink(missing_ok=True)
-    if total is not None and arrived > total:
-        partial.unlink()
-        raise ConnectionError(f"{arrived} bytes came of a file of {total}")
 
 
 def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:

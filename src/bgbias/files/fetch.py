@@ -142,31 +142,28 @@ def fetch(
     from bgbias.files import download  # every node knows sources, few speak HTTP
 
     tried: list[str] = []
-    wrong: list[str] = []
+    wrong: list[Source] = []
     named = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
     at_hand = [s.model_copy(update={"place": str(file)}) for s, file in named if file.exists()]
-    left = [source for source in (*at_hand, *sources) if source.place is not None]
-    while left:
-        source = left.pop(0)
+    for source in (*at_hand, *sources):
+        are_mirrors = all(s.remote and source.remote and s.checks == source.checks for s in wrong)
+        if source.place is None or not are_mirrors:
+            continue
         try:
             _take(source, target, name, part, desk)
-            for other in sources:  # gigabytes that nobody will ask for again
-                download.forget(partial_download(target, other))
-            if wrong:
-                say(
-                    f"{name}: taken from {source.place}, for the place before it has another file: {' '.join(wrong)}"
-                )
-            return source
         except WrongFileError as error:
-            wrong.append(str(error))
-            left = [s for s in left if source.remote and s.remote and s.checks == source.checks]
-            if not left:
-                raise WrongFileError("\n".join(tried + wrong)) from error
+            wrong.append(source)
+            tried.append(f"  {error}")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
             tried.append(f"  {source.place}: {error}")
-    tried += [f"  {text}" for text in wrong]
+        else:
+            for other in sources:  # gigabytes that nobody will ask for again
+                download.forget(partial_download(target, other))
+            if wrong:
+                say("\n".join([f"{name}: taken from {source.place}, after others:", *tried]))
+            return source
     subject = f"{name}/{part}" if part else name
     called = "" if cure else f": {_find_source(sources).called}"
     cure = cure or _cure(sources, name, part, desk)
@@ -184,7 +181,6 @@ def _find_source(sources: tuple[Source, ...]) -> Source:
 
 
 def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
-    """What a person can do about a file that could not be fetched."""
     wanted = _find_source(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
     if not (desk and wanted.file):

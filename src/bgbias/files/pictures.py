@@ -71,7 +71,8 @@ def is_photo(name: str) -> bool:
 
 def is_hidden(name: str) -> bool:
     """Whether a file of this name (a path with ``/``), or a folder above it, is one of those that systems add or hide."""
-    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in PurePosixPath(name).parts)
+    parts = (part for part in name.split("/") if part != ".")
+    return any(part.startswith(".") or part.lower() in BY_SYSTEMS for part in parts)
 
 
 def why_not(name: str) -> str:
@@ -123,17 +124,19 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             return
         for entry in entries:
             own = f"{name}/{entry.name}" if name else entry.name
-            real = os.path.realpath(entry.path)
+            # A link to itself is an error to ask an entry for.
+            place = Path(entry.path) if entry.is_symlink() else entry
             if not is_text(entry.name):
                 left_out[ascii(own)] = NO_TEXT
-            elif Path(entry.path).is_dir():
+            elif place.is_dir():
+                real = os.path.realpath(entry.path)
                 if is_hidden(entry.name):
                     left_out[own] = why_not(own)
-                elif any(f"{place}/".startswith(f"{real}/") for place in above):
+                elif any(f"{folder}/".startswith(f"{real}/") for folder in above):
                     left_out[own] = "a link back to a folder that it lies in: nothing to do"
                 else:
                     enter(entry.path, own, above | {real})
-            elif Path(entry.path).is_file():
+            elif place.is_file():
                 files[own] = Path(entry.path)
             else:
                 left_out[own] = "a link that leads nowhere, or no file: put the file there"

@@ -34,7 +34,7 @@ def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Te
 
     try:
         if path.suffix == ".safetensors":
-            return load_file(path, device) if device != "meta" else _shapes(path)
+            return {name: tensor.to(device) for name, tensor in load_file(path).items()}
         state = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # readers raise many kinds for what they do not know
         raise UserError(f"{path} cannot be read as weights of {whose}: {_fault(path, error)}") from error
@@ -46,17 +46,7 @@ def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Te
     return state
 
 
-def _shapes(path: Path) -> dict[str, Tensor]:
-    import torch
-    from safetensors import safe_open
-
-    with safe_open(path, "pt") as file:
-        names = file.keys()
-        return {name: torch.empty(file.get_slice(name).get_shape(), device="meta") for name in names}
-
-
 def _fault(path: Path, error: Exception) -> str:
-    """Why a file gives no tensors by name, and what to do."""
     if isinstance(error, OSError):
         return str(error)
     what = kind(path)
@@ -120,7 +110,6 @@ def _inner(path: Path, state: dict[Any, Any]) -> str:
 
 
 def _save_command(path: Path, part: str, taken: str = "state") -> str:
-    """The command that saves a part of a checkpoint as weights."""
     target = path.with_name(f"{path.stem}_weights.pth")
     read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
     return f"python -c \"import torch; state = {read}; torch.save({taken}, '{target}')\""
@@ -151,8 +140,9 @@ def difference(
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:
     """Tensors by name as .safetensors, atomically."""
-    from safetensors.torch import save_file
+    from safetensors.torch import save
 
     with replacing(target) as temporary:
-        # Shared storages, which safetensors refuses, become separate ones.
-        save_file({name: tensor.detach().clone().contiguous() for name, tensor in state.items()}, temporary)
+        # Shared storages, which safetensors refuses, become separate ones. Its own files are for their owner alone.
+        separate = {name: tensor.detach().clone().contiguous() for name, tensor in state.items()}
+        temporary.write_bytes(save(separate))

@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as as_safetensors
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -158,7 +159,8 @@ def save(model: EmbeddingModel, path: Path, metadata: dict[str, Any] | None = No
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     # One entry: safetensors writes several in an order that changes from run to run.
     with replacing(path) as temporary:
-        save_file(state, temporary, {HEADER: json.dumps(header, sort_keys=True)})
+        # Its own files are for their owner alone.
+        temporary.write_bytes(as_safetensors(state, {HEADER: json.dumps(header, sort_keys=True)}))
 
 
 def load(path: Path, device: str = "cpu") -> EmbeddingModel:

@@ -5,7 +5,6 @@ metrics until they are chosen, and its charts are one bar chart a metric: an exp
 kept in a tag, which choose runs, columns and charts.
 """
 
-import hashlib
 import json
 import math
 import re
@@ -94,7 +93,7 @@ class Entry:
     history: str = ""
     """CSV: the epochs so far."""
     vitals: str = ""
-    """CSV: what the process took of its machine so far."""
+    """CSV: what the process took of its machine, once it has ended."""
     collection: Collection | None = None
     datasets: tuple[Collection, ...] = ()
     """The collections behind a model."""
@@ -120,7 +119,7 @@ class Entry:
         return points
 
     def samples(self) -> list[Point]:
-        """What its process took of the machine so far."""
+        """What its process took of the machine."""
         points: list[Point] = []
         for number, row in enumerate(_rows(self.vitals), 1):
             time = self.started + round(1000 * row.pop("elapsed_seconds"))
@@ -129,7 +128,7 @@ class Entry:
 
     def fingerprint(self) -> str:
         """Of all but what only grows."""
-        return hash_text(repr(replace(self, history="", vitals="")))
+        return hash_text(repr(replace(self, history="")))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:
@@ -140,6 +139,9 @@ def entry_of(record: dict[str, Any]) -> Entry:
     upstream = {k: v for k, v in flat.items() if DIGEST.fullmatch(v)}
     place = {"node": node} | {k: str(cell[k]) for k in CELL_PARAMS if k in cell}
     params = place | {k: v for k, v in flat.items() if k not in upstream and k not in place}
+    of_record = {k: record.get(k) for k in ("inputs", "outputs", "packages", "notes")} | {
+        "upstream": upstream
+    }
     tags = {
         **{k: record.get(k) for k in ("grid", "git_commit", "device", "host", "error")},
         "subject": subject,
@@ -149,8 +151,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         NOTE: record.get("command") and f"Repeat with `{record['command']}`",
         COLOUR: cell and style.colour(cell["method"]),
         "model": cell and model_name({k: v for k, v in cell.items() if k != "seed"}),
-        "upstream": _json(upstream),
-        **{k: _json(record.get(k) or {}) for k in ("inputs", "outputs", "packages", "notes")},
+        **{k: v and json.dumps(v, sort_keys=True) for k, v in of_record.items()},
         **place,
     }
     metrics = {
@@ -176,7 +177,7 @@ def entry_of(record: dict[str, Any]) -> Entry:
         tables=tuple(path for path in small if cell and path.suffix == ".csv"),
         model=weights[0] if node == "train" and weights and weights[0][0].exists() else None,
         history=_history(record),
-        vitals=record.get("vitals") or _text(record.get("vitals_file")),
+        vitals=record.get("vitals") or "",
         collection=_collection(record) if record.get("collection") else None,
     )
 
@@ -206,7 +207,7 @@ def _history(record: dict[str, Any]) -> str:
 
 
 def _text(path: str | None) -> str:
-    # Training moves its history to its final place when it ends; vitals move into the record.
+    # Training moves its history to its final place when it ends.
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8") if path else ""
     return ""
@@ -222,7 +223,6 @@ def _rows(text: str) -> Iterator[dict[str, float]]:
 
 
 def _is_small(path: Path) -> bool:
-    """Whether a file is there, and small enough to be copied into a store."""
     with suppress(OSError):
         return path.stat().st_size <= PICTURE_BYTES
     return False
@@ -235,15 +235,6 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
         return {k: v for part in inner for k, v in part.items()}
     text = value if isinstance(value, str) else json.dumps(value)
     return {prefix: text if len(text) <= PARAM_LENGTH else text[: PARAM_LENGTH - 1] + "…"}
-
-
-def _json(value: dict[str, Any]) -> str:
-    """A mapping as JSON; one too long for a tag as its size and checksum."""
-    text = json.dumps(value, sort_keys=True) if value else ""
-    if len(text) <= TAG_LENGTH:
-        return text
-    checksum = hashlib.sha256(text.encode()).hexdigest()
-    return f"{len(value)} items, sha256 {checksum}; the record has them"
 
 
 def _word(name: str) -> str:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bgbias import plugins
-from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
 from bgbias.tracking.entries import CELL_PARAMS, Entry
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 ALIAS = "current"
 LOADER = "bgbias.evaluation.embedder"
 SOURCE = Path(__file__).parents[1]
-# What of it the loader and our backbones import. Copying all of it took a second for each model of a grid.
-SERVING = ("compute", "evaluation", "files", "images", "models")
 # MLflow's registry takes none of these in a name.
 FORBIDDEN = re.compile(r"[/:.%\"']")
 # What the loader and the backbones import.
@@ -115,21 +112,14 @@ def _save(folder: Path, weights: Path, model: Model, dimension: int) -> None:
 
 
 def _copy_code(weights: Path, package: Path) -> None:
-    """What of this package serves a model; with somebody else's backbone or neck, which may import anything, all of it, and their
-    files beside ours, so that they are found there.
-    """
+    """This package, with the files beside somebody else's backbone or neck among ours, so that they are found there."""
     from safetensors import safe_open
 
+    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
     with safe_open(weights, "numpy") as file:
         header = json.loads(file.metadata()["bgbias"])
-    options = {"backbones": header["backbone"], "necks": header.get("neck")}
-    used = {family: Path(plugins.load(family, o).__file__ or "") for family, o in options.items() if o}
-    others = {family: path for family, path in used.items() if not path.is_relative_to(SOURCE)}
-    left_out = [p.name for p in SOURCE.iterdir() if p.is_dir() and p.name not in SERVING and not others]
-    shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__", *left_out))
-    for family, path in others.items():
-        for file in path.parent.glob("*.py"):
-            there = package / plugins.FAMILIES[family].partition(".")[2].replace(".", "/") / file.name
-            if there.exists():
-                raise UserError(f"{file} has the name of a file of ours; give it another one.")
-            shutil.copy(file, there)
+    for family, option in {"backbones": header["backbone"], "necks": header.get("neck")}.items():
+        path = Path(plugins.load(family, option).__file__ or "") if option else SOURCE
+        if not path.is_relative_to(SOURCE):
+            for file in path.parent.glob("*.py"):
+                shutil.copy(file, package.joinpath(*plugins.FAMILIES[family].split(".")[1:]))

@@ -34,8 +34,8 @@ PARAMS_PER_CALL, METRICS_PER_CALL, RUNS_PER_PAGE = 100, 900, 1000
 FEW = 8
 KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
 SUPERSEDED = entries.CURRENT
-# How much of a curve a run has: the number of its points, and a mark of them.
-EPOCHS, SAMPLES = "bgbias.epochs", "bgbias.vitals"
+# How much of its curve a run has: the number of points, and a mark of them.
+EPOCHS = "bgbias.epochs"
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
@@ -43,7 +43,6 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
 }
-_inodes: dict[Path, int] = {}  # of the databases that this process has opened
 
 
 @contextmanager
@@ -62,10 +61,8 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
         # One writer a store: two would both migrate a fresh database, or both make a step's run.
         with hold_lock(_lock_of(uri), LOCK_SECONDS):
-            _check_unchanged(uri)
             client = MlflowClient(tracking_uri=uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
-            _check_unchanged(uri)
             yield Experiment(client, identity)
     except UserError:
         raise
@@ -111,14 +108,14 @@ class Experiment:
     def _write(self, entry: Entry, runs: Sequence[Run]) -> str:
         run = self._current(entry, runs)
         outcome = "updated" if run else "created"
-        curves = {EPOCHS: entry.epochs(), SAMPLES: entry.samples()}
-        if run and not _continues(run, entry, curves[EPOCHS]):
+        epochs = entry.epochs()
+        if run and not _continues(run, entry, epochs):
             # MLflow takes back no parameter, no result and no point of a curve: what began anew gets a new run.
             self.client.delete_run(run.info.run_id)
             run = None
         state = {FINGERPRINT: entry.fingerprint(), SUPERSEDED: "no"}
-        # A curve that is not there at the moment (it moves when training ends) takes nothing back.
-        state |= {tag: f"{len(points)}:{mark(points)}" for tag, points in curves.items() if points}
+        if epochs:  # a curve that is not there at the moment (it moves when training ends) takes nothing back
+            state[EPOCHS] = f"{len(epochs)}:{mark(epochs)}"
         if run and run.info.status == entry.status and state.items() <= run.data.tags.items():
             return "unchanged"
         if run is None:
@@ -126,7 +123,7 @@ class Experiment:
             run = self.client.create_run(self.identity, entry.started, tags, entry.name)
         elif run.data.tags.get(SUPERSEDED) != "no":
             self.client.update_run(run.info.run_id, name=entry.name)
-        self._fill(run, entry, _new_metrics(run, entry, curves), state)
+        self._fill(run, entry, epochs, state)
         return outcome
 
     def _current(self, entry: Entry, runs: Sequence[Run]) -> Run | None:
@@ -146,13 +143,21 @@ class Experiment:
                     self.client.set_terminated(identity, "KILLED", entry.started)
         return current
 
-    def _fill(self, run: Run, entry: Entry, metrics: list[Metric], state: dict[str, str]) -> None:
+    def _fill(self, run: Run, entry: Entry, epochs: Sequence[Point], state: dict[str, str]) -> None:
         """Add what a run does not have of an entry."""
-        from mlflow.entities import RunTag
+        from mlflow.entities import Metric, RunTag
 
         identity, before = run.info.run_id, run.data
-        self.log(run, {k: v for k, v in entry.params.items() if k not in before.params}, metrics)
-        if before.tags.get(FINGERPRINT) != state[FINGERPRINT]:
+        at = entry.finished or entry.started
+        has_changed = before.tags.get(FINGERPRINT) != state[FINGERPRINT]
+        points = [
+            Point(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.metrics.get(k)) != repr(v)
+        ]
+        points += epochs[_number_shown(run, epochs) :]
+        points += entry.samples() if has_changed else []
+        params = {k: v for k, v in entry.params.items() if k not in before.params}
+        self.log(run, params, [Metric(*point) for point in points])
+        if has_changed:
             self._attach(run, entry)
         if run.info.status != entry.status and entry.status == "RUNNING":
             self.client.update_run(identity, entry.status)
@@ -179,7 +184,7 @@ class Experiment:
 
 def _continues(run: Run, entry: Entry, epochs: Sequence[Point]) -> bool:
     """Whether the entry only adds to what its run already shows."""
-    has_grown = not epochs or EPOCHS not in run.data.tags or _number_shown(run, EPOCHS, epochs) > 0
+    has_grown = not epochs or EPOCHS not in run.data.tags or _number_shown(run, epochs) > 0
     params = all(run.data.params.get(k, v) == v for k, v in entry.params.items())
     # A step at work has no results yet, and may have had some; a model's must be those of one training.
     results = {name for name in run.data.metrics if "/" not in name}
@@ -189,25 +194,13 @@ def _continues(run: Run, entry: Entry, epochs: Sequence[Point]) -> bool:
     return has_grown and params and metrics and datasets
 
 
-def _number_shown(run: Run, tag: str, points: Sequence[Point]) -> int:
-    """How many of a curve's points a run has; none if the curve began anew."""
-    number, _, before = run.data.tags.get(tag, "0:").partition(":")
-    return int(number) if mark(points[: int(number)]) == before else 0
-
-
-def _new_metrics(run: Run, entry: Entry, curves: Mapping[str, Sequence[Point]]) -> list[Metric]:
-    """Results that are new or have changed, and the points of the curves that a run does not have yet."""
-    from mlflow.entities import Metric
-
-    at, before = entry.finished or entry.started, run.data.metrics
-    metrics = [Metric(k, v, at, 0) for k, v in entry.metrics.items() if repr(before.get(k)) != repr(v)]
-    for tag, points in curves.items():
-        metrics += [Metric(*point) for point in points[_number_shown(run, tag, points) :]]
-    return metrics
+def _number_shown(run: Run, epochs: Sequence[Point]) -> int:
+    """How many points of its curve a run has; none if the curve began anew."""
+    number, _, before = run.data.tags.get(EPOCHS, "0:").partition(":")
+    return int(number) if mark(epochs[: int(number)]) == before else 0
 
 
 def _datasets(run: Run) -> dict[str, str]:
-    """The digests of the datasets that a run names."""
     return {i.dataset.name: i.dataset.digest for i in run.inputs.dataset_inputs} if run.inputs else {}
 
 
@@ -240,21 +233,6 @@ def database(uri: str) -> Path:
     return Path(uri.removeprefix(SQLITE)).absolute()
 
 
-def _check_unchanged(uri: str) -> None:
-    """MLflow keeps its connection to a database for as long as the process lives, also when somebody has deleted it."""
-    if not uri.startswith(SQLITE):
-        return
-    path = database(uri)
-    inode = path.stat().st_ino if path.exists() else 0
-    if _inodes.get(path, inode) != inode:
-        raise UserError(
-            f"{path} was deleted or replaced while this process wrote to it. The records are safe; show them again with:"
-            " python -m bgbias track"
-        )
-    if inode:
-        _inodes[path] = inode
-
-
 def _lock_of(uri: str) -> Path:
     if uri.startswith(SQLITE):
         return database(uri).with_name(f"{database(uri).name}.lock")
@@ -267,15 +245,13 @@ def _identity(client: MlflowClient, uri: str, name: str) -> str:
     if known is None:
         # Files lie beside a local database; a server knows its own place.
         place = str(database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
-        identity = client.create_experiment(name, place)
-    else:
-        identity = str(known.experiment_id)
-        if known.lifecycle_stage == "deleted":
-            client.restore_experiment(identity)
-    before = known.tags if known else {}
+        known = client.get_experiment(client.create_experiment(name, place))
+    identity = str(known.experiment_id)
+    if known.lifecycle_stage == "deleted":
+        client.restore_experiment(identity)
     # The description is written once: people edit it.
-    wanted = {entries.NOTE: before.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
+    wanted = {entries.NOTE: known.tags.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
     for key, value in wanted.items():
-        if before.get(key) != value:
+        if known.tags.get(key) != value:
             client.set_experiment_tag(identity, key, value)
     return identity

@@ -35,9 +35,8 @@ from bgbias.tracking.entries import (
 )
 from bgbias.tracking.store_errors import Conflict
 
-LONGEST_PAUSE = 60.0
-# Of a core, for looks at very many records: the next one waits, but not for long.
-SHARE, LONGEST_REST = 0.05, 10.0
+# After a look it rests, so many times as long as the look took: very many records, or a slow store, take little of a core.
+REST, LONGEST_PAUSE = 20, 10.0
 # Where other machines write to the same store: it is tried again, at random moments.
 TRIES, LONGEST_WAIT = 10, 3.0
 RECORD = re.compile(r"[^.].*\.json")
@@ -60,16 +59,16 @@ log = logging.getLogger("bgbias.tracking")
 
 @dataclass(frozen=True)
 class Summary:
-    """How many runs were created, updated and left as they were; and the records that cannot be read."""
+    """How many runs were created, updated and left as they were, and how many records cannot be read."""
 
     created: int
     updated: int
     unchanged: int
-    unreadable: tuple[Path, ...]
+    unreadable: int
 
     def __str__(self) -> str:
         text = f"{self.created} runs created, {self.updated} updated, {self.unchanged} unchanged"
-        return text + (f", {len(self.unreadable)} damaged records skipped" if self.unreadable else "")
+        return text + (f", {self.unreadable} damaged records skipped" if self.unreadable else "")
 
 
 def default_uri(root: Path) -> str:
@@ -85,35 +84,32 @@ def sync(folders: Iterable[Path], uri: str, grid: str) -> Summary:
     records = Records(folders, grid)
     outcomes = _write([*records.entries().values()], uri, grid)
     created, updated, unchanged = map(outcomes.count, ("created", "updated", "unchanged"))
-    return Summary(created, updated, unchanged, records.unreadable)
+    return Summary(created, updated, unchanged, len(records.unreadable))
 
 
 def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: float = 2.0) -> None:
     """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone.
 
     SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an error here: what it
-    does not take is reported once, tried again after growing pauses, and at last left to ``bgbias track``.
+    does not take is reported once, tried again with each look, and at last left to ``bgbias track``.
     """
     records = Records(folders, grid)
     stop = _stop_signal()
     workflow = psutil.Process(parent) if psutil.pid_exists(parent) else None
     shown: dict[str, Entry] = {}
-    pause, due, has_warned, is_last = 0.0, 0.0, False, False
+    due, has_warned, is_last = 0.0, False, False
     while not is_last:
         stop.wait(interval)
         is_last = stop.is_set() or not _is_alive(workflow)
         if time.monotonic() < due and not is_last:
             continue
+        begun = time.monotonic()
         try:
-            begun = time.process_time()
             fresh = {key: e for key, e in records.entries().items() if shown.get(key) != e}
             _write([*fresh.values()], uri, grid)
-            # MLflow's imports come once.
-            pause = min((time.process_time() - begun) / SHARE, LONGEST_REST) if shown else 0.0
             shown |= fresh
         except Exception as error:
             # Whatever it is: the results are worth more than their display.
-            pause = min(2 * max(pause, interval), LONGEST_PAUSE)
             if not has_warned:
                 log.warning("%s", error)
             has_warned = True
@@ -122,7 +118,8 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
                     "MLflow does not show all of this run; catch up with: python -m bgbias track --grid %s",
                     grid,
                 )
-        due = time.monotonic() + pause
+        ended = time.monotonic()
+        due = ended + min(REST * (ended - begun), LONGEST_PAUSE)
 
 
 def _write(entries: Sequence[Entry], uri: str, grid: str, tries: int = TRIES) -> list[str]:
@@ -155,59 +152,43 @@ def _is_alive(process: psutil.Process | None) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class _ReadRecord:
-    """What a record shows, and the state of its file."""
-
-    stamp: Stamp
-    entry: Entry | None
-    is_damaged: bool = False
-
-
 class Records:
     """The entries below some folders; the record of a finished step is read again only when it has changed."""
 
     def __init__(self, folders: Iterable[Path], grid: str) -> None:
         self.grid = grid
         self._folders = tuple(folders)
-        self._read: dict[Path, _ReadRecord] = {}
-        self._entries: dict[str, Entry] = {}
-
-    @property
-    def unreadable(self) -> tuple[Path, ...]:
-        """The damaged records."""
-        return tuple(path for path, read in self._read.items() if read.is_damaged)
+        self._read: dict[Path, tuple[Stamp, Entry | None]] = {}
+        self.unreadable: set[Path] = set()
 
     def entries(self) -> dict[str, Entry]:
         """The latest entry of each of the grid's steps by key, oldest first, then the models'; a damaged record is skipped with a
-        warning. Where no record has changed it is the same object as the last time.
+        warning.
         """
-        before = self._read
         self._read = {path: self._look(path) for folder in self._folders for path in _records_below(folder)}
-        if before.keys() != self._read.keys() or any(before[p] is not r for p, r in self._read.items()):
-            entries = sorted((read.entry for read in self._read.values() if read.entry), key=_order)
-            latest = {e.key: e for e in entries if e.tags.get("grid", self.grid) == self.grid}
-            finished = {entry.digest: entry for entry in entries if entry.status == "FINISHED"}
-            steps = [
-                replace(entry, datasets=collections_behind(entry, finished))
-                for entry in sorted(latest.values(), key=_order)
-            ]
-            self._entries = {entry.key: entry for entry in [*steps, *models_of(steps)]}
-        return self._entries
+        entries = sorted((entry for _, entry in self._read.values() if entry), key=_order)
+        latest = {e.key: e for e in entries if e.tags.get("grid", self.grid) == self.grid}
+        finished = {entry.digest: entry for entry in entries if entry.status == "FINISHED"}
+        steps = [
+            replace(entry, datasets=collections_behind(entry, finished))
+            for entry in sorted(latest.values(), key=_order)
+        ]
+        return {entry.key: entry for entry in [*steps, *models_of(steps)]}
 
-    def _look(self, path: Path) -> _ReadRecord:
+    def _look(self, path: Path) -> tuple[Stamp, Entry | None]:
         """A record as it was read before, or is now if its step is at work or the file has changed."""
-        before, stamp = self._read.get(path), _stamp(path)
-        if before and before.stamp == stamp and not (before.entry and before.entry.status == "RUNNING"):
-            return before
+        stamp, (before, entry) = _stamp(path), self._read.get(path, (None, None))
+        if stamp == before and not (entry and entry.status == "RUNNING"):
+            return before, entry
+        self.unreadable.discard(path)
         try:
-            read = _ReadRecord(stamp, _entry(path))
+            return stamp, _entry(path)
         except (OSError, KeyError, TypeError, ValueError) as error:
             # The file may have vanished between listing and reading, as running records do.
             if stamp is not None:
                 log.warning("not a whole record, so not shown in MLflow: %s (%r)", path, error)
-            read = _ReadRecord(stamp, None, is_damaged=stamp is not None)
-        return before if before == read else read
+                self.unreadable.add(path)
+            return stamp, None
 
 
 def _entry(path: Path) -> Entry | None:
@@ -259,29 +240,25 @@ def collections_behind(entry: Entry, finished: Mapping[str, Entry]) -> tuple[Col
 
 
 def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:
-    """The entries of the models that the steps work on: each joins the steps that build on one another."""
+    """The entries of the models that the steps work on: each joins the steps that build on the one that it begins with."""
     by_model: dict[str, list[Entry]] = {}
     for entry in steps:
         if entry.is_of_model:
             by_model.setdefault(entry.tags["subject"], []).append(entry)
     for entries in by_model.values():
-        chain: list[Entry] = []
-        for entry in sorted(entries, key=lambda e: (*BEGINNINGS, e.node).index(e.node)):
-            if _belongs(entry, chain):
-                chain.append(entry)
-        if chain:
-            yield _join(chain)
+        first = next((entry for node in BEGINNINGS for entry in entries if entry.node == node), None)
+        if first:
+            others = [e for e in entries if e is not first and _builds_on(e, first, entries)]
+            yield _join([first, *others])
 
 
-def _belongs(entry: Entry, chain: list[Entry]) -> bool:
-    """Whether a step is of the same model as those of the chain, which it may begin."""
-    if not chain:
-        return entry.node in BEGINNINGS
-    digests = {entry.upstream[name] for name in BEGINNINGS if name in entry.upstream}
-    if digests:
-        return any(step.digest in digests for step in chain)
+def _builds_on(entry: Entry, first: Entry, entries: Sequence[Entry]) -> bool:
+    """Whether a step works on what ``first`` made, perhaps by way of others of the same model."""
+    read = [e for e in entries if e.digest in entry.upstream.values()]
+    if read:
+        return any(e is first or _builds_on(e, first, entries) for e in read)
     # A backbone as it comes has no training to be known by.
-    return chain[0].node == "embed" and _read_untrained(entry) == _read_untrained(chain[0])
+    return first.node == "embed" and _read_untrained(entry) == _read_untrained(first)
 
 
 def _read_untrained(entry: Entry) -> dict[str, str]:
