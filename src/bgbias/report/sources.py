@@ -69,10 +69,12 @@ def drawn_from(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[st
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
-    """The values of all models' queries, with their place where photos say it."""
+    """The values of all models' queries, with their place where photos say it. A model without any is an error."""
     path = study.files.at("all_queries")
     said = {PLACE} & set(read_schema(path).names)
-    return pd.read_parquet(path, columns=[*columns, *said])
+    values = pd.read_parquet(path, columns=[*columns, *said])
+    refuse_missing(values, plan.cells(study))
+    return values
 
 
 def test_splits(study: Study) -> dict[str, ImageTable]:
@@ -111,7 +113,7 @@ def album(study: Study, dataset: str, backbone: str) -> Album:
 
 
 def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
-    """Raises UserError when one of ``cells`` has no row, or there is none at all."""
+    """Raises UserError when one of ``cells`` has no row."""
     present = set(
         values[[*rows.MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
     )
@@ -119,8 +121,6 @@ def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UserError(f"There is no result for {missing[0].name}{more}. {rows.NEXT}")
-    if values.empty:
-        raise UserError(f"There is no result at all. {rows.NEXT}")
 
 
 def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:
