@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import names, sources, style
 from bgbias.report.tables import crossing, shape_texture
@@ -110,7 +109,7 @@ def _worst_of(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> N
 
 def figure_shape_share(table: pd.DataFrame) -> style.Figure:
     """A panel for each dataset, pretraining and kind of negatives of Table 14 (``tables.shape_texture``) that has several alphas;
-    0 is the same pretraining without negatives. Raises UserError if there is none.
+    0 is the same pretraining without negatives.
     """
     # Beside the network's own features a random layer on them says next to nothing.
     rows = table[table["method"] != UNTRAINED]
@@ -119,11 +118,6 @@ def figure_shape_share(table: pd.DataFrame) -> style.Figure:
         for _, of_dataset in rows.groupby("dataset", sort=False)
         for alike, kind, own in _series(of_dataset)
     ]
-    if not panels:
-        raise UserError(
-            "The figure of shape over alpha needs pretrainings that differ in alpha alone; choose grid: shape_texture in"
-            " params.yaml."
-        )
     return figure(pd.concat(panels), _shape_share, "alpha", "decisions by shape, %")
 
 
