@@ -68,8 +68,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
 
     masker = study.datasets[dataset].masker
     with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as made:
-        facts = plan.backbone(study, backbone).facts
-        album = Album(study, dataset, facts.resize, facts.input_size)
+        album = Album.seen_by(study, dataset, backbone)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
         predicts = study.masker(masker).module.PREDICTS

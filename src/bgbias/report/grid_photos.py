@@ -20,6 +20,7 @@ from bgbias.results import background_baseline
 from bgbias.results.background_baseline import Leak
 from bgbias.results.rows import MAP_AT_R
 from bgbias.study import plan
+from bgbias.study.album import Album
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -86,7 +87,7 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     # Tables can be brought along without what they were made from.
     if gone := [str(path) for path in paths.values() if not path.exists()]:
         return DatasetPhotos(dataset, block.title, missing=gone[0])
-    album = sources.album(study, dataset, backbone)
+    album = Album.seen_by(study, dataset, backbone)
     photos = album.evaluation(album.table("test"), random_background.NEEDS, "test")
     unsure = queries.unsure(read_mask_table(paths["mask_table"]))
     levels = _levels(study, block.of, methods)

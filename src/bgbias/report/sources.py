@@ -21,8 +21,6 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bgbias.study.album import Album
-
 Sources = dict[str, StepOutput]
 
 
@@ -100,16 +98,6 @@ def excluded(study: Study, read: Mapping[str, StepOutput]) -> dict[str, int]:
         return {}
     report = rows.read_csv(read["mask_report"].path(study))
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
-
-
-def album(study: Study, dataset: str, backbone: str) -> Album:
-    """A dataset as a backbone sees it."""
-    from bgbias.models import backbones
-    from bgbias.study.album import Album
-
-    named = plan.backbone(study, backbone)
-    facts = backbones.facts(named.kind, named.params())
-    return Album(study, dataset, facts.resize, facts.input_size)
 
 
 def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:

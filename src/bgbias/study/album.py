@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bgbias.backgrounds import draws
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -37,6 +37,12 @@ class Album:
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
         self._fold, self._backbone = fold, backbone
         self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
+
+    @classmethod
+    def seen_by(cls, study: Study, dataset: str, backbone: str) -> Self:
+        """The dataset as a backbone of params.yaml sees it."""
+        facts = plan.backbone(study, backbone).facts
+        return cls(study, dataset, facts.resize, facts.input_size)
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
