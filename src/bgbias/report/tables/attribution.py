@@ -59,12 +59,11 @@ def make(study: Study) -> pd.DataFrame:
 def table(attribution: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 2 from one attribution score a test image, seed and variant (docs/methods.md, section 3).
 
-    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and seeds,
-    ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images with a score
-    below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the images that both
-    have; mean and gain with their interval ``_low`` and ``_high`` and the gain's ``_p`` (``uncertainty.estimate``) and
-    ``_p_holm``. ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by reason. The published
-    score is compared with ``ref``. Raises UserError when a variant is missing.
+    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and
+    seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images
+    with a score below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the
+    images that both have. ``images`` are those with every score; ``skipped`` the others by reason. The published score is
+    compared with ``ref``. Raises UserError when a variant is missing.
     """
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     compared: dict[rows.Model, rows.Values] = {}

@@ -80,12 +80,10 @@ def make(study: Study) -> pd.DataFrame:
 def table(queries: pd.DataFrame, masks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Table 10 from the values a query, and each dataset's table of masks.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` and ``classes``, of all thirds;
-    ``measure``, a name of ``MEASURES``; of the third with the worst and that with the best masks, the measure's ends
-    ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R, query and gallery alike, ``drop_worst`` and
-    ``drop_best``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop minus the second, with
-    ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
-    ``thirds.FEWEST`` queries.
+    ``queries`` and ``classes`` are of all thirds; ``measure``: a name of ``MEASURES``; of the third with the worst and that
+    with the best masks, the measure's ends ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R,
+    query and gallery alike, ``drop_*``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop
+    minus the second. NaN where masks do not differ enough, or where there are fewer than ``thirds.FEWEST`` queries.
     """
     lines = []
     for model, own in sources.models(queries):

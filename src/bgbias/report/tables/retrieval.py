@@ -53,16 +53,14 @@ def make(study: Study) -> pd.DataFrame:
 def table(results: pd.DataFrame, queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 1 from the tidy ``results`` and the per-query values: retrieval on clean and corrupted photos.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``draws``, ``queries``, ``classes``;
-    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over seeds
-    and draws (NaN for a single one); ``drop`` in points and ``relative_drop`` in percent; ``relative_drop_change``, the
-    method's relative drop minus plain's, ``corrupted_difference`` and ``clean_difference``, its MAP@R minus plain's, all in
-    points (NaN without a plain row, and over the seeds that both have), with ``_p`` and ``_p_holm``, corrected for the methods
-    beside one plain model; ``query_only``, MAP@R of corrupted queries against the clean gallery, and its relative drop. Each
-    has its interval ``_low`` and ``_high`` (``uncertainty.estimate``). Then P@1; ``published_*`` where a
-    paper has the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was, our
-    ``difference_*`` to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of
-    a cell's conditions is missing.
+    ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over
+    seeds and ``draws`` (NaN for a single one); ``drop`` in points and ``relative_drop`` in percent;
+    ``relative_drop_change``, the method's relative drop minus plain's, ``corrupted_difference`` and ``clean_difference``,
+    its MAP@R minus plain's, all in points (NaN without a plain row, and over the seeds that both have); ``query_only``,
+    MAP@R of corrupted queries against the clean gallery, and its relative drop. Then P@1; ``published_*`` where a paper has
+    the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was, our ``difference_*``
+    to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of a cell's
+    conditions is missing.
     """
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)

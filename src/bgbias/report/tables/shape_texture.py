@@ -91,14 +91,13 @@ def table(
     learned: Mapping[str, dict[str, Any]] | None = None,
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 14 from queries.parquet; ``learned`` as ``pretraining_columns`` gives it,
-    ``chance`` as ``chance_levels`` does of each dataset.
+    """Table 14 from queries.parquet; ``learned`` as ``pretraining_columns`` gives it, ``chance`` as ``chance_levels`` does
+    of each dataset.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
-    ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
-    clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and the ``shape_share``, shape /
-    (shape + texture), each with ``_low`` and ``_high``; ``chance``, what ``shape`` is in a random order; and the share of each
-    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where a query is missing.
+    ``negatives``, ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws
+    ``shape``, whose nearest clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and
+    the ``shape_share``, shape / (shape + texture); ``chance``, what ``shape`` is in a random order; and the share of each
+    seed, ``shape_share_seed_<seed>``.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
     # Who is alone in a class cannot be found by shape.
