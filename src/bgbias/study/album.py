@@ -79,18 +79,14 @@ class Album:
             inpainted = picture_cache.combined(name, folder, self._photos, masks, remove_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
-    def truth(self) -> Pictures:
-        """The true masks of photos that have one."""
-        store = self._study.files.at("truth", dataset=self._dataset)
-        return self._prepared(store, self._dataset, mode="L")
-
     def objects(self, photos: Collection[str]) -> Truth:
         """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
         from bgbias.segmentation.truth import TrueBoxes, TrueMasks, in_crop
 
         study, dataset = self._study, self._dataset
         if plan.truth(study, dataset) == "masks":
-            return TrueMasks(self.truth(), photos, self._size)
+            masks = self._prepared(study.files.at("truth", dataset=dataset), dataset, mode="L")
+            return TrueMasks(masks, photos, self._size)
         named, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
         parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
         boxes = named.module.boxes(named.params(), parts)

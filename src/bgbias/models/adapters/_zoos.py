@@ -192,14 +192,9 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     else:
         told = (f"weights: as published ({source})", *told)
 
-    class ImageTower(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.visual = model.visual
-
-        def forward(self, x: Tensor) -> Tensor:
-            found = self.visual(x)
-            return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
+    def run(x: Tensor) -> Any:
+        found = model.visual(x)
+        return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
 
     config = model.visual.preprocess_cfg
     embedding = "embedding: encode_image(), the features that are compared with texts"
@@ -214,7 +209,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     preparation = _prepared(
         name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
     )
-    return adapt_network(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
+    return adapt_network(name, model.visual, preparation, options, told, embedding, guesses=guesses, run=run)
 
 
 def _tower_of_tag(
