@@ -55,8 +55,8 @@ def pretraining_columns(study: Study) -> dict[str, dict[str, Any]]:
     before: dict[str, Any] = {}
     for name in dict.fromkeys(cell.backbone for cell in plan.cells(study)):
         if pretraining := plan.pretraining(study, name):
-            params, network = pretraining.params(), plan.backbone(study, name)
-            before[name] = network.kind, network.params(), pretraining.kind, params.beside_negatives
+            params = pretraining.params()
+            before[name] = plan.split_learning(study, name)[:2]
             alike = next(other for other, like in before.items() if like == before[name])
             alpha = 0.0 if params.active_negatives == NONE else params.alpha
             found[name] = {"negatives": _negatives(params), "alpha": alpha, "alike": alike}
