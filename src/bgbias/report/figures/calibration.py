@@ -17,7 +17,7 @@ from bgbias.report import names, sources, style
 from bgbias.report.figures import _panels
 from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 PLACE = 8
 HEIGHT = 2.75
@@ -33,9 +33,8 @@ def wanted(study: Study) -> bool:
 
 def settings(study: Study) -> dict[str, Any]:
     """How biased each toy dataset's test photos are."""
-    toys = {d: study.datasets[d].options for d in plan.datasets(study) if study.datasets[d].kind == "toy"}
-    chosen = {name: options(study, "datasets", "toy", values).model_dump() for name, values in toys.items()}
-    return {"correlations": {name: float(values["test_correlation"]) for name, values in chosen.items()}}
+    toys = [name for name in plan.datasets(study) if study.datasets[name].kind == "toy"]
+    return {"correlations": {name: float(study.dataset(name).params().test_correlation) for name in toys}}
 
 
 def reads(_study: Study) -> sources.Sources:
