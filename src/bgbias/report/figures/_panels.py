@@ -44,9 +44,8 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
         legend = drawn.legend(handles=handles, loc="outside right upper")
         drawn.draw_without_rendering()
         taken = legend.get_window_extent().width / drawn.dpi + AROUND
-        side = max(style.WIDTH - taken, across) / max(
-            across, 2
-        )  # inches, one at least however long names are
+        # Inches, one at least however long names are.
+        side = max(style.WIDTH - taken, across) / max(across, 2)
         if len(panels) == 1:  # many points have the room that their legend takes
             side = max(side, min(beside - AROUND, style.WIDTH - taken))
         drawn.set_size_inches(across * side + taken, max(down * (side + AROUND), beside))

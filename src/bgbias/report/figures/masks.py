@@ -145,7 +145,6 @@ def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, styl
 
 
 def _figures(row: Mapping[str, object]) -> str:
-    """Area and, where they are known, clarity and IoU."""
     area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
     known = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
     return " · ".join([f"{100 * area:.0f} %", *known])
@@ -158,7 +157,6 @@ def _short(image_id: str) -> str:
 
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
-    """A picture no larger than it is shown."""
     from PIL import Image
 
     image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)
