@@ -1,6 +1,6 @@
 """What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from bgbias.engine.node import Node, StepOutput, files_of, step
@@ -13,6 +13,15 @@ from bgbias.study.sources import hash_weights, parts_of
 
 def photos(dataset: str) -> dict[str, StepOutput]:
     return files_of(step("index", dataset=dataset), "table", "photos")
+
+
+def tables(*datasets: str) -> dict[str, StepOutput]:
+    return {f"table {name}": StepOutput(step("index", dataset=name), "table") for name in datasets}
+
+
+def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> dict[str, StepOutput]:
+    """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
+    return {f"{output} {c.name}": StepOutput(step(name, cell=c), output) for c in cells for output in outputs}
 
 
 def masks(study: Study, dataset: str) -> dict[str, StepOutput]:

@@ -12,7 +12,7 @@ from bgbias.engine import inputs
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import names, queries, sources
+from bgbias.report import names, queries
 from bgbias.report.columns import Row, format_number
 from bgbias.report.comparisons import BLOCK, LossBlock
 from bgbias.report.queries import AskedModel, ShownQuery
@@ -81,7 +81,7 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
     methods = [model["method"] for model in shown]
     cells = [first_runs[*block.of, method] for method in methods]
-    embedded = sources.of_models(cells, "embed", "embeddings")
+    embedded = inputs.of_models(cells, "embed", "embeddings")
     read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
     paths = {role: made.path(study) for role, made in (read | embedded).items()}
     # Tables can be brought along without what they were made from.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyarrow.parquet import read_schema
 
+from bgbias.engine import inputs
 from bgbias.engine.node import StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.photos.places import PLACE
@@ -29,24 +30,18 @@ def collected(*outputs: str) -> Sources:
     return files_of(step("collect"), *outputs)
 
 
-def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
-    """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
-    return {f"{output} {c.name}": StepOutput(step(name, cell=c), output) for c in cells for output in outputs}
-
-
 def reading(
     *outputs: str,
     photos: bool = False,
     of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
 ) -> Callable[[Study], Sources]:
     """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
-    models, as ``of_models`` takes them.
+    models, as ``inputs.of_models`` takes them.
     """
 
     def reads(study: Study) -> Sources:
-        datasets = plan.datasets(study) if photos else ()
-        tables = {f"table {d}": StepOutput(step("index", dataset=d), "table") for d in datasets}
-        return collected(*outputs) | tables | (of_models(of[0](study), *of[1:]) if of else {})
+        tables = inputs.tables(*plan.datasets(study)) if photos else {}
+        return collected(*outputs) | tables | (inputs.of_models(of[0](study), *of[1:]) if of else {})
 
     return reads
 

@@ -68,8 +68,7 @@ def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
     """
     m = values.shape[-1]
     ways = [math.comb(m - i, tries - 1) / math.comb(m, tries) for i in range(1, m + 1)]
-    worst: np.ndarray = np.sort(values, axis=-1) @ np.array(ways)
-    return worst
+    return np.sort(values, axis=-1) @ np.array(ways)  # type: ignore[no-any-return]
 
 
 def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.engine import inputs
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain
 from bgbias.report.tables import _captions as sentences
@@ -66,7 +67,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def reads(study: Study) -> sources.Sources:
     probed = plan.cells(study) if plan.probes(study) else ()
-    of_probes = sources.of_models(probed, "probe", "probed")
+    of_probes = inputs.of_models(probed, "probe", "probed")
     return sources.collected("all_queries", "all_attribution") | of_probes
 
 

@@ -119,8 +119,7 @@ class Method(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
-        found: tuple[int, int] = _class(params.method).photos_a_step(params.inner(), batch_size)
-        return found
+        return _class(params.method).photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         self.inner.replaces_backgrounds = self.replaces_backgrounds
