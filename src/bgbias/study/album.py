@@ -12,6 +12,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
+from bgbias.models import backbones
 from bgbias.photos import picture_cache
 from bgbias.photos import table as image_table
 from bgbias.photos.picture_cache import Pictures
@@ -41,7 +42,8 @@ class Album:
     @classmethod
     def seen_by(cls, study: Study, dataset: str, backbone: str) -> Self:
         """The dataset as a backbone of params.yaml sees it."""
-        facts = plan.backbone(study, backbone).facts
+        named = plan.backbone(study, backbone)
+        facts = backbones.facts(named.kind, named.params())
         return cls(study, dataset, facts.resize, facts.input_size)
 
     def table(self, split: str) -> ImageTable:
