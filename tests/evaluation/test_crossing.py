@@ -117,12 +117,6 @@ def test_the_worst_of_some_is_the_mean_over_all_ways_to_choose_them(tries: int) 
     assert np.isnan(found[3])
 
 
-@pytest.mark.parametrize("tries", [0, 6])
-def test_the_worst_of_none_or_of_more_than_there_are_is_refused(tries: int) -> None:
-    with pytest.raises(ValueError, match=f"the worst of {tries} of 5 values"):
-        expected_worst(np.zeros((2, 5)), tries)
-
-
 # Shares of variance.
 def components(crossed: np.ndarray) -> tuple[float, float, float]:
     found = shares(crossed)

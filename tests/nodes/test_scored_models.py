@@ -229,7 +229,7 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scor
     assert graph.digest(scored, "attribute", cell=PLAIN) == graph.digest(study, "attribute", cell=PLAIN)
     run(study, BARE, "attribute")
     found = pd.read_csv(study.files.at("attribution", **BARE.wildcards)).assign(**BARE.wildcards)
-    row = attribution.table(found, cells=[BARE]).set_index("method").loc["pretrained"]
+    row = attribution.table(found).set_index("method").loc["pretrained"]
     # They are asked by the features that retrieval takes, and not by a random layer on them.
     model = fresh_model(study, BARE).eval()
     album = Album(study, "squares", model.resize, model.input_size)

@@ -197,11 +197,6 @@ def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
     assert left.get_xticks().tolist() == [0.0, 0.5, 0.9]
 
 
-def test_calibration_needs_two_correlations() -> None:
-    with pytest.raises(UserError, match="two correlations or more"):
-        figure_calibration(table(), {"toy90": 0.9}, seeds())
-
-
 def test_change_has_a_line_a_method_with_both_points_and_their_intervals() -> None:
     figure = figure_change(changes())
     assert [axes.get_title("left") for axes in figure.axes] == [f"{d} · toynet" for d in CORRELATIONS]
@@ -428,8 +423,6 @@ def test_shape_share_shows_every_alpha_and_every_seed() -> None:
     idle = table.loc[[1]].assign(backbone="idle", alpha=0.0)
     (axes,) = _panels.figure_shape_share(pd.concat([table, idle])).axes
     assert sorted(max((line.get_xdata() for line in axes.get_lines()), key=len)) == [0, 2]
-    with pytest.raises(UserError, match="differ in alpha alone; choose grid: shape_texture"):
-        _panels.figure_shape_share(table[table["backbone"] == "patches"])
 
 
 def test_models_have_a_panel_for_each_dataset_the_best_on_top() -> None:

@@ -415,10 +415,6 @@ LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
             without(examples.decisions(), backbone="patches", seed=2, image_id="03.jpg")
         ),
     ),
-    "every decision": (
-        "No query was seen as cue_conflict",
-        lambda: shape_texture.table(without(examples.decisions(), condition="cue_conflict")),
-    ),
 }
 
 

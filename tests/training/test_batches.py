@@ -71,12 +71,6 @@ def test_batches_drawn_as_one_have_twice_the_photos_and_classes(folder: Path) ->
         list(wide.batches(1))
 
 
-@pytest.mark.parametrize("batch_size", [30, 2])
-def test_batch_that_is_no_multiple_is_refused(batch_size: int) -> None:
-    with pytest.raises(UserError, match=f"train.batch_size is {batch_size}, .* a multiple of 4"):
-        sample(LABELS, batch_size, 4, 1, seeds.generator("sample"))
-
-
 def test_labels_need_not_be_contiguous() -> None:
     rows = sample(LABELS * 7 + 3, 32, 4, 5, seeds.generator("sample"))
     assert (rows == sample(LABELS, 32, 4, 5, seeds.generator("sample"))).all()

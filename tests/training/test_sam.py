@@ -12,7 +12,6 @@ from sam_models import FORMS, NEGATIVES, batch, method
 from torch import Tensor
 
 from bgbias import plugins, seeds
-from bgbias.errors import UserError
 from bgbias.models.model import EmbeddingModel
 from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods import _sam as similarity_mining
@@ -189,19 +188,6 @@ def test_replaced_backgrounds_are_what_it_mines() -> None:
 
 
 # What is refused.
-
-
-@pytest.mark.parametrize(
-    ("form", "given", "told"),
-    [
-        ("sam_siamese", batch(classes=8, each=1), "two photos of a class .* 8 photos of 8 classes"),
-        ("sam_triplet", batch(classes=1, each=8), "and 1 other classes .* 8 photos of 1 classes"),
-        ("sam_quad", batch(classes=2, each=4), "and 2 other classes .* 8 photos of 2 classes"),
-    ],
-)
-def test_batch_without_any_tuple_is_an_error(form: str, given: Batch, told: str) -> None:
-    with pytest.raises(UserError, match=told):
-        method(form).loss(given)
 
 
 @pytest.mark.parametrize(

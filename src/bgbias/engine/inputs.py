@@ -1,6 +1,6 @@
 """What several nodes read, and the settings that go with it: photos, masks, backgrounds, weights, a model."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from bgbias.engine.node import Node, StepOutput, files_of, step
@@ -13,6 +13,15 @@ from bgbias.study.sources import hash_weights, parts_of
 
 def photos(dataset: str) -> dict[str, StepOutput]:
     return files_of(step("index", dataset=dataset), "table", "photos")
+
+
+def tables(*datasets: str) -> dict[str, StepOutput]:
+    return {f"table {name}": StepOutput(step("index", dataset=name), "table") for name in datasets}
+
+
+def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> dict[str, StepOutput]:
+    """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
+    return {f"{output} {c.name}": StepOutput(step(name, cell=c), output) for c in cells for output in outputs}
 
 
 def masks(study: Study, dataset: str) -> dict[str, StepOutput]:
@@ -79,7 +88,7 @@ def model(study: Study, cell: Cell) -> dict[str, StepOutput]:
 def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
     """Settings of the node ``reader``: the cell's backbone; what its pretraining made is that node's product."""
     if plan.pretraining(study, cell.backbone):
-        return _without_weights(study, cell.backbone)
+        return without_weights(study, cell.backbone)
     return backbone_settings(study, cell.backbone, step(reader, cell=cell))
 
 
@@ -89,14 +98,15 @@ def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
     """
     network = plan.backbone(study, name)
     if network.is_fetched:
-        return _without_weights(study, name)
+        return without_weights(study, name)
     before = read_recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
     own = hash_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
     return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
 
 
-def _without_weights(study: Study, name: str) -> dict[str, Any]:
+def without_weights(study: Study, name: str) -> dict[str, Any]:
+    """Settings of a node: a backbone, but for what sees no photo or is another node's product."""
     of_nodes = ("weights", "sha256", "pretraining")  # whatever comes of these is a node's product
     return {"backbone": {k: v for k, v in study.backbones[name].items() if k not in of_nodes}}
 

@@ -75,7 +75,6 @@ def backgrounds(study: Study, pool: str) -> None:
 
 
 def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[str, bytes]]]]:
-    """Role, licence and photos of each pool."""
     import pandas as pd
 
     described = study.backgrounds[pool]

@@ -32,12 +32,8 @@ LIMITS = Limits(minutes=60)
 
 
 def reads(study: Study) -> dict[str, StepOutput]:
-    read: dict[str, StepOutput] = {}
-    for cell in plan.cells(study):
-        for output in ("scores", "queries"):
-            read[f"{output} {cell.name}"] = StepOutput(step("score", cell=cell), output)
-    for cell in plan.attributed_models(study):
-        read[f"attribution {cell.name}"] = StepOutput(step("attribute", cell=cell), "attribution")
+    read = inputs.of_models(plan.cells(study), "score", "scores", "queries")
+    read |= inputs.of_models(plan.attributed_models(study), "attribute", "attribution")
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")

@@ -51,9 +51,8 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         shown = crossing.objects(photos, count)
         crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, how)
-        queries = crossing.score_queries(
-            crossed, embeddings.read(study.files.at("embeddings", **cell.wildcards))
-        )
+        before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
+        queries = crossing.score_queries(crossed, before)
         shares = crossing.shares(crossed.vectors)
         crossed.write(made.outputs["crossed"])
         made.write("crossed_queries", queries)

@@ -18,7 +18,7 @@ LIMITS = Limits(memory_mb=8000)
 
 def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if parts := plan.folds_of(study, cell):
-        return {f"embeddings {p.name}": StepOutput(step("embed", cell=p), "embeddings") for p in parts}
+        return inputs.of_models(parts, "embed", "embeddings")
     needs = conditions.needs(study.evaluation.conditions)
     return inputs.album(study, cell.dataset, needs, "test") | inputs.model(study, cell)
 

@@ -20,10 +20,7 @@ LIMITS = Limits(memory_mb=8000)
 
 def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if parts := plan.folds_of(study, cell):
-        return {
-            f"embeddings {p.name}": StepOutput(step("embed_training", cell=p), "training_embeddings")
-            for p in parts
-        }
+        return inputs.of_models(parts, "embed_training", "training_embeddings")
     return inputs.photos(_dataset(study, cell)) | inputs.model(study, cell)
 
 

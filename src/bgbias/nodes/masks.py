@@ -22,7 +22,6 @@ from bgbias.study.sources import masker_identity, weights_file
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bgbias.files.store import ImageStore
     from bgbias.masks.mask_cache import KeptMasks
     from bgbias.masks.policy import Mask
     from bgbias.masks.predictor import MaskPredictor

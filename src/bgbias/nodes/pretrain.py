@@ -72,6 +72,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
         training = params.as_training(len(photos.labels))
         steps = training.max_epochs * training.iterations_per_epoch
         method = named.module.Pretraining(model, params, key, steps)
+        method.lr_key = f"pretrainings.{named.name}.lr"
         checkpoint, history = (
             study.files.at(name, grid=study.grid, **node.wildcards)
             for name in ("partial_pretraining", "partial_pretraining_history")
@@ -86,7 +87,6 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
             history,
             made.digest,
             device,
-            lr_key=f"pretrainings.{named.name}.lr",
         )
         state_dicts.write_state_dict(model.trunk.state_dict(), made.outputs["pretrained"])
         loop.write_history(made.outputs["pretraining_history"], state.curve)

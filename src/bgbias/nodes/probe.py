@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bgbias.engine import records
+from bgbias.engine import inputs, records
 from bgbias.engine.node import Settings, StepOutput, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.study import CELL, Cell, Study, plan
@@ -20,8 +20,7 @@ def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
         return read
     of_training = step("embed_training", cell=plan.fitted_cell(study, cell))
-    tables = {f"table {d}": StepOutput(step("index", dataset=d), "table") for d in (cell.dataset, fitted)}
-    return read | files_of(of_training, "training_embeddings") | tables
+    return read | files_of(of_training, "training_embeddings") | inputs.tables(cell.dataset, fitted)
 
 
 def settings(study: Study, cell: Cell) -> Settings:

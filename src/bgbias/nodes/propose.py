@@ -110,7 +110,6 @@ def _proposal(study: Study, pool: str) -> Proposal:
 def _looked_at(
     study: Study, proposal: Proposal, found: dict[str, bytes], device: str
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
-    """Name, photo and foreground of every photo that can be read."""
     from bgbias.backgrounds.foregrounds import look
 
     if not study.masker(proposal.masker).module.PREDICTS:

@@ -14,7 +14,6 @@ from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
 from bgbias.files.store import writing
 from bgbias.images import pixels
-from bgbias.models import backbones
 from bgbias.nodes.masks import find_predictor
 from bgbias.study import Study, plan
 
@@ -49,7 +48,7 @@ def settings(study: Study, dataset: str, backbone: str) -> Settings:
 def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.evaluation.conditions import clean, random_background
 
-    return [study.masker_of(dataset).module, clean, random_background, backbones]
+    return [study.masker_of(dataset).module, clean, random_background]
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:
@@ -68,8 +67,7 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
 
     masker = study.datasets[dataset].masker
     with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as made:
-        facts = plan.backbone(study, backbone).facts
-        album = Album(study, dataset, facts.resize, facts.input_size)
+        album = Album.seen_by(study, dataset, backbone)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
         predicts = study.masker(masker).module.PREDICTS

@@ -15,7 +15,6 @@ from bgbias.images import pixels
 from bgbias.study import Study, plan
 
 SPLITS = ("train", "val")
-BLIND = ("weights", "sha256", "pretraining")  # of a backbone: what sees no photo
 PIXEL_SECONDS = 6e-6  # of quilting: about
 LEVEL_BYTES = 0.7  # a channel's pixel, as PNG: about
 WIDER = 4 / 3  # a photo's long side by its short one
@@ -34,7 +33,7 @@ def reads(study: Study, dataset: str, backbone: str) -> dict[str, StepOutput]:
 
 def settings(study: Study, dataset: str, backbone: str) -> Settings:
     """Which network sees the photos, and so how large they are; its weights see nothing."""
-    return {"backbone": {k: v for k, v in study.backbones[backbone].items() if k not in BLIND}}
+    return inputs.without_weights(study, backbone)
 
 
 def uses(study: Study, dataset: str, backbone: str) -> Modules:

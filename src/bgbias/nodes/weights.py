@@ -57,10 +57,11 @@ def _state(
     downloads: Path, wanted: PublishedWeights, unfinished: Path
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by their published names, and where they are from."""
-    network = wanted.network
-    here = next((downloads / name for name in wanted.files if (downloads / name).is_file()), None)
+    network, sources = wanted.network, wanted.sources
+    copies = (folder / name for folder in (downloads, unfinished) for name in wanted.files)
+    here = next((copy for copy in copies if copy.is_file()), None)
     command = f"python -m bgbias weights {network.owner}"
-    if not wanted.sources:
+    if not sources:
         if here is not None:
             return _read(here, network), {"place": str(here)}
         module = network.module
@@ -69,12 +70,10 @@ def _state(
         except UserError as error:
             names = " or ".join(wanted.files)
             raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error
-    sources = wanted.sources
-    here = here or next((unfinished / name for name in wanted.files if (unfinished / name).is_file()), None)
     if here is not None:
         named = next(s for s in sources if s.called == here.name)
         sources = (named.model_copy(update={"place": str(here)}),)
-    name = here.name if here is not None else wanted.files[0]
+    name = sources[0].called if here is None else here.name
     cure = (
         f"Get {name}{sources[0].facts} by other means and put it at {downloads / name}; then run: {command}"
     )

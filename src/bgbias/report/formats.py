@@ -223,7 +223,6 @@ def _narrow(head: str) -> list[str]:
 
 @cache
 def _macros() -> Any:
-    """The macros of ``formats.j2``."""
     folder = Path(__file__).parent
     environment = prose.environment(folder, trim_blocks=True, keep_trailing_newline=True)
     # LaTeX has braces of its own.

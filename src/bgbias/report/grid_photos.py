@@ -12,7 +12,7 @@ from bgbias.engine import inputs
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, random_background
 from bgbias.masks.policy import read_mask_table
-from bgbias.report import names, queries, sources
+from bgbias.report import names, queries
 from bgbias.report.columns import Row, format_number
 from bgbias.report.comparisons import BLOCK, LossBlock
 from bgbias.report.queries import AskedModel, ShownQuery
@@ -20,6 +20,7 @@ from bgbias.results import background_baseline
 from bgbias.results.background_baseline import Leak
 from bgbias.results.rows import MAP_AT_R
 from bgbias.study import plan
+from bgbias.study.album import Album
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -80,13 +81,13 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
     methods = [model["method"] for model in shown]
     cells = [first_runs[*block.of, method] for method in methods]
-    embedded = sources.of_models(cells, "embed", "embeddings")
+    embedded = inputs.of_models(cells, "embed", "embeddings")
     read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
     paths = {role: made.path(study) for role, made in (read | embedded).items()}
     # Tables can be brought along without what they were made from.
     if gone := [str(path) for path in paths.values() if not path.exists()]:
         return DatasetPhotos(dataset, block.title, missing=gone[0])
-    album = sources.album(study, dataset, backbone)
+    album = Album.seen_by(study, dataset, backbone)
     photos = album.evaluation(album.table("test"), random_background.NEEDS, "test")
     unsure = queries.unsure(read_mask_table(paths["mask_table"]))
     levels = _levels(study, block.of, methods)

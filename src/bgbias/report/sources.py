@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from pyarrow.parquet import read_schema
 
+from bgbias.engine import inputs
 from bgbias.engine.node import StepOutput, files_of, step
 from bgbias.errors import UserError
 from bgbias.photos.places import PLACE
@@ -21,8 +22,6 @@ from bgbias.study.params import Study
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bgbias.study.album import Album
-
 Sources = dict[str, StepOutput]
 
 
@@ -31,24 +30,18 @@ def collected(*outputs: str) -> Sources:
     return files_of(step("collect"), *outputs)
 
 
-def of_models(cells: Iterable[Cell], name: str, *outputs: str) -> Sources:
-    """Outputs of the step ``name`` of each of these models, as ``<output> <model>``."""
-    return {f"{output} {c.name}": StepOutput(step(name, cell=c), output) for c in cells for output in outputs}
-
-
 def reading(
     *outputs: str,
     photos: bool = False,
     of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
 ) -> Callable[[Study], Sources]:
     """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
-    models, as ``of_models`` takes them.
+    models, as ``inputs.of_models`` takes them.
     """
 
     def reads(study: Study) -> Sources:
-        datasets = plan.datasets(study) if photos else ()
-        tables = {f"table {d}": StepOutput(step("index", dataset=d), "table") for d in datasets}
-        return collected(*outputs) | tables | (of_models(of[0](study), *of[1:]) if of else {})
+        tables = inputs.tables(*plan.datasets(study)) if photos else {}
+        return collected(*outputs) | tables | (inputs.of_models(of[0](study), *of[1:]) if of else {})
 
     return reads
 
@@ -69,10 +62,12 @@ def drawn_from(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[st
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
-    """The values of all models' queries, with their place where photos say it."""
+    """The values of all models' queries, with their place where photos say it. A model without any is an error."""
     path = study.files.at("all_queries")
     said = {PLACE} & set(read_schema(path).names)
-    return pd.read_parquet(path, columns=[*columns, *said])
+    values = pd.read_parquet(path, columns=[*columns, *said])
+    refuse_missing(values, plan.cells(study))
+    return values
 
 
 def test_splits(study: Study) -> dict[str, ImageTable]:
@@ -100,18 +95,8 @@ def excluded(study: Study, read: Mapping[str, StepOutput]) -> dict[str, int]:
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
 
 
-def album(study: Study, dataset: str, backbone: str) -> Album:
-    """A dataset as a backbone sees it."""
-    from bgbias.models import backbones
-    from bgbias.study.album import Album
-
-    named = plan.backbone(study, backbone)
-    facts = backbones.facts(named.kind, named.params())
-    return Album(study, dataset, facts.resize, facts.input_size)
-
-
 def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
-    """Raises UserError when one of ``cells`` has no row, or there is none at all."""
+    """Raises UserError when one of ``cells`` has no row."""
     present = set(
         values[[*rows.MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
     )
@@ -119,8 +104,6 @@ def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
     if missing:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UserError(f"There is no result for {missing[0].name}{more}. {rows.NEXT}")
-    if values.empty:
-        raise UserError(f"There is no result at all. {rows.NEXT}")
 
 
 def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from bgbias.backgrounds import draws
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
+from bgbias.models import backbones
 from bgbias.photos import picture_cache
 from bgbias.photos import table as image_table
 from bgbias.photos.picture_cache import Pictures
@@ -37,6 +38,13 @@ class Album:
         self._study, self._dataset, self._side, self._size = study, dataset, side, size
         self._fold, self._backbone = fold, backbone
         self._photos = self._prepared(study.files.at("photos", dataset=dataset), dataset)
+
+    @classmethod
+    def seen_by(cls, study: Study, dataset: str, backbone: str) -> Self:
+        """The dataset as a backbone of params.yaml sees it."""
+        named = plan.backbone(study, backbone)
+        facts = backbones.facts(named.kind, named.params())
+        return cls(study, dataset, facts.resize, facts.input_size)
 
     def table(self, split: str) -> ImageTable:
         """The photos of a split."""
@@ -73,18 +81,14 @@ class Album:
             inpainted = picture_cache.combined(name, folder, self._photos, masks, remove_object)
         return EvaluationPhotos(table, self._photos, self._size, masks, usable, pool, inpainted)
 
-    def truth(self) -> Pictures:
-        """The true masks of photos that have one."""
-        store = self._study.files.at("truth", dataset=self._dataset)
-        return self._prepared(store, self._dataset, mode="L")
-
     def objects(self, photos: Collection[str]) -> Truth:
         """Where the objects of these ``photos`` are, as the dataset knows it: by true masks, or by boxes."""
         from bgbias.segmentation.truth import TrueBoxes, TrueMasks, in_crop
 
         study, dataset = self._study, self._dataset
         if plan.truth(study, dataset) == "masks":
-            return TrueMasks(self.truth(), photos, self._size)
+            masks = self._prepared(study.files.at("truth", dataset=dataset), dataset, mode="L")
+            return TrueMasks(masks, photos, self._size)
         named, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
         parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
         boxes = named.module.boxes(named.params(), parts)

@@ -233,7 +233,8 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
     """A loss's settings for a dataset: of its column, name, kind or ``default``, and its name."""
-    loss, changed = variants.split_name(loss)
+    loss, said = variants.parse_name(loss)
+    changed = {key: v for key, v in said.items() if not key.startswith(variants.OF_TRAINING)}
     known = study.losses.get(loss, {})
     described = study.datasets[dataset]
     for column in (described.losses, dataset, described.kind, "default"):

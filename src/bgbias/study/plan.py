@@ -121,32 +121,32 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
     was not pretrained; if the grid has such a model.
     """
     models = dict.fromkeys((c.dataset, c.backbone, c.loss, c.method) for c in cells(study))
-    there = list(dict.fromkeys(name for _, name, *_ in models))
-    without = {name: _near_backbones(study, name, there) for name in there if pretraining(study, name)}
+    learned = {name: split_learning(study, name) for _, name, *_ in models}
     found: dict[tuple[str, str, str, str], str] = {}
     for dataset, name, *rest in models:
-        others = [other for other in without.get(name, ()) if (dataset, other, *rest) in models]
+        network, before, negatives = learned[name]
+        if before is None:
+            continue
+        others = [
+            other
+            for like in ([None] if negatives == "none" else [before, None])
+            for other, its in learned.items()
+            if its == (network, like, "none") and (dataset, other, *rest) in models
+        ]
         if others:
             found[dataset, name, rest[0], rest[1]] = others[0]
     return found
 
 
-def _near_backbones(study: Study, name: str, others: Iterable[str]) -> list[str]:
-    """Of other backbones those that lack what a pretrained one has, the nearest first."""
-    own, before = backbone(study, name), pretraining(study, name)
-    assert before is not None
-    learned, bare = [], []
-    for other in others:
-        its, like = pretraining(study, other), backbone(study, other)
-        if (like.kind, like.params()) != (own.kind, own.params()):
-            continue
-        if its is None:
-            bare.append(other)
-        elif before.params().active_negatives != "none" == its.params().active_negatives and (
-            (its.kind, its.params().beside_negatives) == (before.kind, before.params().beside_negatives)
-        ):
-            learned.append(other)
-    return learned + bare
+def split_learning(study: Study, name: str) -> tuple[Any, Any, str]:
+    """What a backbone is before any training with labels: its network; how that learned without labels, and None if it did not;
+    and from which negatives of no class it was kept away in this.
+    """
+    network, before = backbone(study, name), pretraining(study, name)
+    own = (network.kind, network.params())
+    if before is None:
+        return own, None, "none"
+    return own, (before.kind, before.params().beside_negatives), before.params().active_negatives
 
 
 def list_datasets(study: Study, cell: Cell) -> tuple[str, ...]:

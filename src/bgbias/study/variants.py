@@ -72,12 +72,6 @@ def parse_name(name: str) -> tuple[str, dict[str, Value]]:
     return alone, changed
 
 
-def split_name(name: str) -> tuple[str, dict[str, Value]]:
-    """A name without the settings that it says, and those of the loss or method itself."""
-    alone, changed = parse_name(name)
-    return alone, {key: v for key, v in changed.items() if not key.startswith(OF_TRAINING)}
-
-
 def training_settings(loss: str) -> dict[str, Value]:
     """The settings of training that a loss's name says, by their keys under ``train``; what all models share is refused."""
     changed = parse_name(loss)[1].items()

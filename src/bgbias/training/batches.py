@@ -38,14 +38,9 @@ def sample(
 
     Within a class photos are drawn without replacement where it has enough, with replacement otherwise. With one
     photo a class and fewer classes than the batch has places, every class comes in turn, so that classification
-    losses still get a full, balanced batch. Too few classes for several photos a class, and a batch that is no
-    multiple of ``images_per_class``, are errors, which speak of a grid's batches where ``batches`` of them are one.
+    losses still get a full, balanced batch. Too few classes for several photos a class are an error, which speaks of
+    a grid's batches where ``batches`` of them are one.
     """
-    if batch_size % images_per_class:
-        raise UserError(
-            f"train.batch_size is {batch_size}, but the loss wants {images_per_class} photos a class;"
-            f" set it to a multiple of {images_per_class} in params.yaml."
-        )
     classes, codes = np.unique(labels, return_inverse=True)
     wanted = batch_size // images_per_class
     if len(classes) < wanted and images_per_class > 1:

@@ -30,7 +30,6 @@ from bgbias.training.settings import Train
 
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
 LOOKS = {"cpu": 1, "cuda": 50}
-LR_KEY = "train.lr"  # where a learning rate that is too high stands in params.yaml
 # Columns of an epoch that no second run repeats.
 SECONDS = ("train_seconds", "validate_seconds", "train_processor_seconds")
 
@@ -83,7 +82,6 @@ def fit(
     digest: str,
     device: str = "cpu",
     passes: EpochPasses = _no_passes,
-    lr_key: str = LR_KEY,
 ) -> State:
     """Train until nothing improves; the model is left with its best epoch's weights.
 
@@ -91,7 +89,7 @@ def fit(
     methods that ask for it; ``validate`` returns scores by name, of which ``monitor`` is the one that must strictly improve; if
     it is empty, the last epoch's weights are kept. ``checkpoint`` and ``history`` (CSV, one row an epoch, complete at any moment)
     hold the unfinished state of the training that ``digest`` names; one of another digest is not continued. A loss that is not
-    finite is an error, which names ``lr_key``.
+    finite is an error.
     """
     model = method.model
     freeze(model.trunk, settings.frozen, model.backbone)
@@ -106,14 +104,14 @@ def fit(
         begun, used = time.perf_counter(), time.process_time()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
-        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes, lr_key)
+        losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
         trained, used = time.perf_counter(), time.process_time() - used
         model.eval()
         scores = validate(model)
         if monitor and not math.isfinite(scores[monitor]):
             raise UserError(
                 f"{monitor} is {scores[monitor]} after epoch {epoch}."
-                f" Lower {lr_key} (now {settings.lr:g}) in params.yaml."
+                f" Lower {method.lr_key} (now {settings.lr:g}) in params.yaml."
             )
         state.epoch = epoch
         if not monitor or scores[monitor] > state.best_score:
@@ -191,13 +189,12 @@ def train_epoch(
     device: str,
     epoch: int,
     passes: EpochPasses = _no_passes,
-    lr_key: str = LR_KEY,
 ) -> dict[str, float]:
     """One pass over the batches; the means of the method's losses. A loss that is not finite is an error."""
     method.start_epoch(epoch, lambda name, batch_size: prefetch(passes(epoch, name, batch_size), device))
     for module in method.modules().values():
         module.train()
-    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], lr_key)
+    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], method.lr_key)
     with full_precision() if method.full_precision else nullcontext():
         sent = prefetch(batches, device)
         for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):

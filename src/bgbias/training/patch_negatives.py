@@ -7,12 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pydantic import Field, model_validator
+
 from bgbias.compute.lazy import F, Tensor, torch
+from bgbias.settings import Strict
 
 SIDE = 224
 # Of background alone: the object is grown by so much, its rim is blurred with this standard deviation, windows may be made so
 # much smaller until they fit beside it, and may show this share of it.
 GROWN, BLUR, LEAST, SHARE = 7, 2.0, 8, 0.05
+
+
+class Sides(Strict):
+    """From and to which side a photo's patches are drawn, as published."""
+
+    smallest: int = Field(16, ge=1, le=SIDE, description="least side of a patch, in a photo of 224 pixels")
+    largest: int = Field(72, ge=1, le=SIDE, description="greatest side of a patch")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Sides:
+        if self.smallest > self.largest:
+            raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
+        return self
 
 
 def pixels(length: float, side: int) -> int:

@@ -156,7 +156,6 @@ class Adapted:
         return np.concatenate(parts)
 
     def _embed(self, views: np.ndarray, count: int) -> np.ndarray:
-        """The vectors of the first ``count``."""
         views = views[:count]
         on = f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"
         with failing(f"{self.name} fails on {on}"):

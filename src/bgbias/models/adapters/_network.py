@@ -45,12 +45,15 @@ def adapt_network(
     embedding: str = "",
     batch: int | None = None,
     guesses: tuple[str, ...] = (),
+    run: Callable[[Tensor], Any] | None = None,
 ) -> Adapted:
     """The network, which is moved to the device and into evaluation mode, behind its preparation.
 
     ``embedding`` says what its output is, if it is known to be vectors; else the output is pooled as ``options`` say. ``batch``:
-    1 if it takes one picture at a time; another fixed number is an error.
+    1 if it takes one picture at a time; another fixed number is an error. ``run``: what is asked of the network, if it is not
+    simply called.
     """
+    run = run or network
     if batch not in (None, 1):
         raise UserError(
             f"{name} takes {batch} pictures at once and no other number; export it for one, or for any number."
@@ -74,7 +77,7 @@ def adapt_network(
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
-        return torch.cat([pool(network(part), how)[0] for part in parts]).float()
+        return torch.cat([pool(run(part), how)[0] for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
@@ -83,7 +86,7 @@ def adapt_network(
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output, words = pool(attempt(name, side, lambda: network(seen(_batch(black, device)))), how)
+        output, words = pool(attempt(name, side, lambda: run(seen(_batch(black, device)))), how)
     lines = (preparation.told(), embedding or words, *told)
     others = {
         options: partial(vectors, normalise=normalise)

@@ -171,7 +171,6 @@ def _side(sides: list[int | None], options: Options, name: str) -> int | None:
 
 
 def _output(names: list[str], which: str) -> tuple[str, tuple[str, ...]]:
-    """The output with the vectors, told where there are several."""
     if len(names) == 1:
         return names[0], ()
     for known in VECTORS:

@@ -184,29 +184,19 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
 
     with silence():
         model = load_source(name, source, create)
+    loaded: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        told = (
-            *fill(model.visual, options.weights, name, lambda state: _as_of_the_tower(model, state)),
-            *told,
-        )
-    else:
-        told = (f"weights: as published ({source})", *told)
+        loaded = fill(model.visual, options.weights, name, lambda state: _as_of_the_tower(model, state))
 
-    class ImageTower(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.visual = model.visual
-
-        def forward(self, x: Tensor) -> Tensor:
-            found = self.visual(x)
-            return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
+    def run(x: Tensor) -> Any:
+        found = model.visual(x)
+        return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
 
     config = model.visual.preprocess_cfg
     embedding = "embedding: encode_image(), the features that are compared with texts"
     if pooling := getattr(model.visual, "pool_type", ""):
-        embedding += (
-            f" ({pooling} pooling{', projected' * (getattr(model.visual, 'proj', None) is not None)})"
-        )
+        projected = ", projected" * (getattr(model.visual, "proj", None) is not None)
+        embedding += f" ({pooling} pooling{projected})"
     mode, colours, size = config["resize_mode"], (config["mean"], config["std"]), config["size"]
     sides = (size, size) if isinstance(size, int) else size
     interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
@@ -214,7 +204,9 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     preparation = _prepared(
         name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
     )
-    return adapt_network(name, ImageTower(), preparation, options, told, embedding, guesses=guesses)
+    return adapt_network(
+        name, model.visual, preparation, options, (*loaded, *told), embedding, guesses=guesses, run=run
+    )
 
 
 def _tower_of_tag(

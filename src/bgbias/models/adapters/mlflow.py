@@ -6,6 +6,7 @@ run code). It is read from the store that ``MLFLOW_TRACKING_URI`` names.
 
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +30,8 @@ def adapt(which: str, options: Options) -> Adapted:
     with tempfile.TemporaryDirectory() as fetched:
         folder = Path(which)
         if not folder.is_dir():
-            get = library.artifacts.download_artifacts
-            folder = Path(
-                load_source(
-                    f"mlflow:{which}", which, lambda: get(artifact_uri=which, dst_path=fetched), STORE
-                )
-            )
+            get = partial(library.artifacts.download_artifacts, artifact_uri=which, dst_path=fetched)
+            folder = Path(load_source(f"mlflow:{which}", which, get, STORE))
         return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
 
 
@@ -67,5 +64,4 @@ def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapte
         )
     adapter = plugins.load("adapters", kind)
     options.only(adapter.OPTIONS, f"{kind}:{Path(file).name}")
-    adapted = adapter.adapt(str(folder / file), options)
-    return adapted
+    return adapter.adapt(str(folder / file), options)  # type: ignore[no-any-return]

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bgbias.compute.lazy import Tensor, nn, torch
+from bgbias.compute.lazy import Tensor, torch
 from bgbias.errors import UserError
 from bgbias.models.adapters import LOOKS, NORMALISES, Adapted, Options
 from bgbias.models.adapters._library import folder_or_page, import_extra, load_source, silence
@@ -118,15 +118,9 @@ def _adapted(
     network.eval()
     run, embedding = attempt(name, side, lambda: _embedding(network, options.pooling, side, more))
 
-    class Embedding(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.network = network
-
-        def forward(self, x: Tensor) -> Tensor:
-            return run(pixel_values=x, **more)
-
-    return adapt_network(name, Embedding(), preparation, options, told, embedding)
+    return adapt_network(
+        name, network, preparation, options, told, embedding, run=lambda x: run(pixel_values=x, **more)
+    )
 
 
 def _embedding(

@@ -28,7 +28,6 @@ def published(file: str) -> tuple[Source, ...]:
 
 
 def _resnet(name: str, file: str, channels: int) -> dict[str, Any]:
-    """The ResNet ``name``, whose published weights are those of torchvision's ``file``."""
 
     def build(params: Pretrained) -> nn.Module:
         """The trunk, random and without pooling: [B, 3, H, W] to [B, channels, H/32, W/32]."""

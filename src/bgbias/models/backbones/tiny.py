@@ -14,11 +14,8 @@ from bgbias.models.preprocess import Preprocess
 from bgbias.settings import Strict
 
 CHANNELS = 192
+Params = Strict  # nothing to choose
 FACTS = Facts(56, 64, Preprocess(1 / 255, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "rgb"), CHANNELS)
-
-
-class Params(Strict):
-    """Nothing to choose."""
 
 
 def build(params: Params) -> nn.Module:

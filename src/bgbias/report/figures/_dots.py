@@ -83,7 +83,6 @@ def figure_change(table: pd.DataFrame) -> style.Figure:
 
 
 def _is_compared(study: Study) -> bool:
-    """Whether a method can be compared with plain training."""
     trained = plan.trained_models(study)
     return any(cell.method != PLAIN and replace(cell, method=PLAIN) in trained for cell in trained)
 

@@ -20,7 +20,7 @@ PHOTOS = 4  # of the figure of attribution
 
 
 def _attribution(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | sources.of_models(shown.pair(study), "attribute", "maps", "attribution")
+    return shown.corrupted(study) | inputs.of_models(shown.pair(study), "attribute", "maps", "attribution")
 
 
 def draw_attribution(study: Study) -> style.Figure:
@@ -72,7 +72,7 @@ def pictures(
 def _segmentation(study: Study) -> sources.Sources:
     dataset = shown.dataset(study)
     seen = inputs.photos(dataset) | inputs.truth(study, dataset)
-    return seen | sources.of_models(shown.pair(study), "segment", "segments")
+    return seen | inputs.of_models(shown.pair(study), "segment", "segments")
 
 
 def draw_segmentation(study: Study) -> style.Figure:

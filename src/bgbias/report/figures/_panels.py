@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import names, sources, style
 from bgbias.report.tables import crossing, shape_texture
@@ -45,9 +44,8 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
         legend = drawn.legend(handles=handles, loc="outside right upper")
         drawn.draw_without_rendering()
         taken = legend.get_window_extent().width / drawn.dpi + AROUND
-        side = max(style.WIDTH - taken, across) / max(
-            across, 2
-        )  # inches, one at least however long names are
+        # Inches, one at least however long names are.
+        side = max(style.WIDTH - taken, across) / max(across, 2)
         if len(panels) == 1:  # many points have the room that their legend takes
             side = max(side, min(beside - AROUND, style.WIDTH - taken))
         drawn.set_size_inches(across * side + taken, max(down * (side + AROUND), beside))
@@ -110,7 +108,7 @@ def _worst_of(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> N
 
 def figure_shape_share(table: pd.DataFrame) -> style.Figure:
     """A panel for each dataset, pretraining and kind of negatives of Table 14 (``tables.shape_texture``) that has several alphas;
-    0 is the same pretraining without negatives. Raises UserError if there is none.
+    0 is the same pretraining without negatives.
     """
     # Beside the network's own features a random layer on them says next to nothing.
     rows = table[table["method"] != UNTRAINED]
@@ -119,11 +117,6 @@ def figure_shape_share(table: pd.DataFrame) -> style.Figure:
         for _, of_dataset in rows.groupby("dataset", sort=False)
         for alike, kind, own in _series(of_dataset)
     ]
-    if not panels:
-        raise UserError(
-            "The figure of shape over alpha needs pretrainings that differ in alpha alone; choose grid: shape_texture in"
-            " params.yaml."
-        )
     return figure(pd.concat(panels), _shape_share, "alpha", "decisions by shape, %")
 
 

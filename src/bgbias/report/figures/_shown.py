@@ -57,4 +57,6 @@ def evaluation(study: Study) -> EvaluationPhotos:
 
 def album(study: Study) -> Album:
     """The dataset as the backbone sees it."""
-    return sources.album(study, dataset(study), study.cells[0].backbones[0])
+    from bgbias.study.album import Album
+
+    return Album.seen_by(study, dataset(study), study.cells[0].backbones[0])

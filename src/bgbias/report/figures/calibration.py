@@ -12,13 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.errors import UserError
 from bgbias.images import contact_sheet
 from bgbias.report import names, sources, style
 from bgbias.report.figures import _panels
 from bgbias.results.rows import MODEL, levels
 from bgbias.study import plan
-from bgbias.study.params import Study, options
+from bgbias.study.params import Study
 
 PLACE = 8
 HEIGHT = 2.75
@@ -34,9 +33,8 @@ def wanted(study: Study) -> bool:
 
 def settings(study: Study) -> dict[str, Any]:
     """How biased each toy dataset's test photos are."""
-    toys = {d: study.datasets[d].options for d in plan.datasets(study) if study.datasets[d].kind == "toy"}
-    chosen = {name: options(study, "datasets", "toy", values).model_dump() for name, values in toys.items()}
-    return {"correlations": {name: float(values["test_correlation"]) for name, values in chosen.items()}}
+    toys = [name for name in plan.datasets(study) if study.datasets[name].kind == "toy"]
+    return {"correlations": {name: float(study.dataset(name).params().test_correlation) for name in toys}}
 
 
 def reads(_study: Study) -> sources.Sources:
@@ -54,18 +52,13 @@ def figure_calibration(
     """Two panels from Table 1 (``tables.retrieval``) over the correlation of each dataset.
 
     Left, the relative drop with its interval, and that of each training of ``seeds`` (``rows.tabulate_seeds``); right, clean and
-    corrupted MAP@R. A loss run
-    at one correlation only is a point without a line. ``correlations`` gives the correlation of every toy
-    dataset in the table; others are left out. Raises UserError if fewer than two correlations remain.
+    corrupted MAP@R. A loss run at one correlation only is a point without a line. ``correlations`` gives the correlation of
+    every toy dataset in the table; others are left out.
     """
     from matplotlib.ticker import MaxNLocator
 
     rows = table[table["dataset"].isin(list(correlations)) & names.is_trained(table["method"])].copy()
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
-    if rows["correlation"].nunique() < 2:
-        raise UserError(
-            "The calibration curve needs a toy dataset at two correlations or more; choose grid: demo in params.yaml."
-        )
     known = rows.groupby("loss", sort=False)["correlation"].nunique()
     losses = known.sort_values(ascending=False, kind="stable").index.tolist()
     with style.style():

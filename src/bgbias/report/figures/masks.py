@@ -16,7 +16,6 @@ import pandas as pd
 
 from bgbias.engine import inputs
 from bgbias.engine.node import files_of, step
-from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.images import contact_sheet
 from bgbias.masks import policy as masking
@@ -98,8 +97,6 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
 def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> style.Figure:
     """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
     dashed white. Photos that the policy excludes have a red frame."""
-    if not rows:
-        raise UserError("There is no mask to show. Make some first: snakemake --cores all all_masks")
     step = SIDE + CAPTION + GAP
     with style.style():
         figure = style.blank(style.WIDTH, HEAD + len(rows) * step + FOOT)
@@ -148,7 +145,6 @@ def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, styl
 
 
 def _figures(row: Mapping[str, object]) -> str:
-    """Area and, where they are known, clarity and IoU."""
     area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
     known = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
     return " · ".join([f"{100 * area:.0f} %", *known])
@@ -161,7 +157,6 @@ def _short(image_id: str) -> str:
 
 
 def _fitted(picture: np.ndarray) -> np.ndarray:
-    """A picture no larger than it is shown."""
     from PIL import Image
 
     image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from bgbias.engine import inputs
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_background
 from bgbias.images import contact_sheet
@@ -30,7 +31,7 @@ BESIDE, HEAD = 0.7, 0.3  # inches: of methods' names and tallies, and of the hea
 
 
 def reads(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | sources.of_models(shown.pair(study), "embed", "embeddings")
+    return shown.corrupted(study) | inputs.of_models(shown.pair(study), "embed", "embeddings")
 
 
 def draw(study: Study) -> style.Figure:

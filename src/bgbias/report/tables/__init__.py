@@ -15,6 +15,12 @@ A file says of its table
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
                            ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none.
 
+Behind the four names of ``MODEL`` stand how many ``seeds`` there are, ``folds`` (if the grid has some), ``queries``, images
+or the like, and of how many ``classes`` these are. A number of ``COLUMNS`` stands there in full precision; the ends of its
+interval are in ``_low`` and ``_high`` (``uncertainty.estimate``), and a difference, paired, also has ``_p`` and
+``_p_holm``, corrected for what is compared with the same model. What is not known is NaN, and a model that lacks a value a
+query is a UserError.
+
 The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share; a
 template may name the ``study`` and the ``table`` (``_captions.from_template``).
 

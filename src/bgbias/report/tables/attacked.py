@@ -75,14 +75,11 @@ def table(
 ) -> pd.DataFrame:
     """Table 9 from queries.parquet and from all cells' attacked.parquet and attacked.csv with the cells' names.
 
-    Rows of each model: as the photos are, ``<method>+random_background``, and ``<method>+<attack>@<epsilon>`` for each attack.
-    Columns after the four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``p_at_1`` and
-    ``map_at_r`` of query and gallery alike, ``query_p_at_1`` and ``query_map_at_r`` of such queries in the clean gallery, each
-    with ``_low`` and ``_high``; ``map_at_r_difference`` and
-    ``query_map_at_r_difference``, MAP@R minus that of plain training seen alike, in points, each with ``_low``, ``_high``, ``_p``
-    and ``_p_holm`` (NaN in rows of plain, and where it was not seen so); ``recall_at_4`` and ``nmi`` in percent, ``pi_ratio``,
-    the last two with ``_sd_seeds``; ``cost`` of training in the first row (``costs.passes``); and what a paper has,
-    ``published_*`` as in Table 1. All are means over draws. Raises UserError where a model lacks queries.
+    Rows of each model: as the photos are, ``<method>+random_background``, and ``<method>+<attack>@<epsilon>`` for each
+    attack. ``p_at_1`` and ``map_at_r`` are of query and gallery alike, ``query_*`` of such queries in the clean gallery;
+    differences are from plain training seen alike, in points. ``nmi`` and ``pi_ratio`` have ``_sd_seeds``; the ``cost`` of
+    training is in the first row (``costs.passes``); what a paper has, ``published_*``, is as in Table 1. All are means over
+    draws.
     """
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {}

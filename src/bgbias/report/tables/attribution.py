@@ -4,7 +4,6 @@ of it, 0 no more than chance.
 The paper's Table 2 (Kobs & Hotho 2022).
 """
 
-from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -17,7 +16,6 @@ from bgbias.report.columns import Column, Row, interval, number, published_numbe
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
-from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 2
@@ -54,22 +52,19 @@ reads = sources.reading("all_attribution", "mask_report")
 
 def make(study: Study) -> pd.DataFrame:
     attribution = pd.read_parquet(study.files.at("all_attribution"))
-    return table(attribution, published.read(), plan.attributed_models(study))
+    sources.refuse_missing(attribution, plan.attributed_models(study))
+    return table(attribution, published.read())
 
 
-def table(
-    attribution: pd.DataFrame, known: pd.DataFrame | None = None, cells: Sequence[Cell] = ()
-) -> pd.DataFrame:
+def table(attribution: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 2 from one attribution score a test image, seed and variant (docs/methods.md, section 3).
 
-    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and seeds,
-    ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images with a score
-    below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the images that both
-    have; mean and gain with their interval ``_low`` and ``_high`` and the gain's ``_p`` (``uncertainty.estimate``) and
-    ``_p_holm``. ``images`` are those with every score, of so many ``classes``; ``skipped`` the others by reason. The published
-    score is compared with ``ref``. Raises UserError when one of ``cells`` or a variant is missing.
+    For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and
+    seeds, ``_sd_images`` (ddof 0, the paper's +-), ``_sd_seeds`` (NaN for a single one), ``_negative`` (percent of images
+    with a score below 0: more of the attribution on the background than its area explains), and ``_gain`` over plain on the
+    images that both have. ``images`` are those with every score; ``skipped`` the others by reason. The published score is
+    compared with ``ref``. Raises UserError when a variant is missing.
     """
-    sources.refuse_missing(attribution, cells)
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     compared: dict[rows.Model, rows.Values] = {}
     lines: list[dict[str, Any]] = []

@@ -64,27 +64,21 @@ def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
     """The mean of the lowest value among ``tries`` of the last axis, over all ways to choose them: [..., m] to [...]; after
     the backgrounds challenge (Xiao et al. 2021), which asks for the background that misleads a model most.
 
-    With values in rising order v_1..v_m it is the sum of v_i C(m - i, k - 1) / C(m, k). NaN where a value is. Raises ValueError
-    for tries outside 1..m.
+    With values in rising order v_1..v_m it is the sum of v_i C(m - i, k - 1) / C(m, k). NaN where a value is.
     """
     m = values.shape[-1]
-    if not 1 <= tries <= m:
-        raise ValueError(f"the worst of {tries} of {m} values")
     ways = [math.comb(m - i, tries - 1) / math.comb(m, tries) for i in range(1, m + 1)]
-    worst: np.ndarray = np.sort(values, axis=-1) @ np.array(ways)
-    return worst
+    return np.sort(values, axis=-1) @ np.array(ways)  # type: ignore[no-any-return]
 
 
 def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     """Table 6 from all cells' crossed.parquet and shares.csv with the cells' names, and ``rows.tabulate_seeds``.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``objects``, ``classes``,
-    ``backgrounds``; ``worst_1``, ``worst_5``, ``worst_20`` (as far as there are so many) and ``worst_all``, the expected MAP@R in
-    percent with the worst of so many backgrounds, and ``cosine`` of an object to its own photo, each with ``_low`` and ``_high``;
-    the shares of variance of ``SHARES`` in percent, means over seeds, ``background_sd_seeds``, and ``negative``, in how many of
-    the trainings a component was estimated below 0 and counts as 0; and, of each dataset and backbone over its trainings,
-    ``rho`` of one minus the object's share with the relative drop and ``rho_models``, of how many. Raises UserError
-    where a model lacks queries.
+    ``worst_<k>`` and ``worst_all``: the expected MAP@R in percent with the worst of so many ``backgrounds``; ``cosine``: of
+    an object to its own photo; the shares of variance of ``SHARES`` in percent, means over seeds, ``background_sd_seeds``,
+    and ``negative``, in how many of the trainings a component was estimated below 0 and counts as 0; and, of each dataset
+    and backbone over its trainings, ``rho`` of one minus the object's share with the relative drop and ``rho_models``, of
+    how many.
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines = []

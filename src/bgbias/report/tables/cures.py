@@ -60,14 +60,11 @@ def make(study: Study) -> pd.DataFrame:
 def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws: int) -> pd.DataFrame:
     """Table 7 from queries.parquet and from all cells' cured.parquet and cures.csv with the cells' names.
 
-    A row for each model and, below it, one for each cure, whose method is ``<method>+<cure>``. Columns after the four names:
-    ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; in percent ``corrupted`` and ``clean`` (query and
-    gallery alike), ``relative_drop``, ``query_corrupted`` and ``query_clean`` (in the clean gallery of the model without the
-    cure) and, where photos say their places, ``other_place`` (clean, among photos of another place), each with ``_low`` and
-    ``_high``; ``corrupted_gain``, ``clean_gain`` and ``other_place_gain``, in points more than the model without the cure,
-    paired, with ``_p_holm`` corrected for its cures; ``removed`` directions, the fitted ``weight`` of second pictures, a mean
-    over seeds, ``bytes`` and ``ms`` a photo, and what becomes of an ``index``. All are of the first ``draws`` backgrounds.
-    Raises UserError where a model lacks queries.
+    A row for each model and, below it, one for each cure, whose method is ``<method>+<cure>``. ``corrupted`` and ``clean``
+    are of query and gallery alike, ``query_*`` in the clean gallery of the model without the cure, ``other_place``, where
+    photos say their places, clean among photos of another place; ``*_gain`` are points more than the model without the
+    cure, corrected for its cures; ``removed`` directions, the fitted ``weight`` of second pictures, a mean over seeds,
+    ``bytes`` and ``ms`` a photo, and what becomes of an ``index``. All are of the first ``draws`` backgrounds.
     """
     lines = []
     across = ACROSS if OTHER_PLACE in set(cured["setting"]) else {}

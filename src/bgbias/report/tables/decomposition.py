@@ -15,8 +15,6 @@ from bgbias.report.columns import Column, interval, number
 from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, chance_levels, matched_values, steps
-from bgbias.study import plan
-from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 5
@@ -56,28 +54,24 @@ def make(study: Study) -> pd.DataFrame:
     more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
     queries = sources.queries(study, [*OF_QUERIES, *more])
     chance = {d: chance_levels(s.labels, s.given) for d, s in sources.test_splits(study).items()}
-    return table(queries, shown, plan.cells(study), chance)
+    return table(queries, shown, chance)
 
 
 def table(
     queries: pd.DataFrame,
     shown: Sequence[str],
-    cells: Sequence[Cell] = (),
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
     """Table 5 from the values a query of models that saw the conditions ``shown``.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; the levels of
-    ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos in each; ``STEPS``,
-    the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them, the levels of ``ALONE``,
-    the ``gap``: MAP@R of queries on backgrounds of their class minus other classes',
-    in a clean gallery, and the ``cue_conflict``: of the queries on
-    another class's background whose nearest photo is of either class, the percentage that follow the background; ``position``
-    and ``size``, the points lost where objects are moved or scaled on their own background, in whole galleries. Each with
-    ``_low`` and ``_high``. ``chance``: MAP@R of the same queries by chance, from ``chance_levels`` of each dataset. Raises
-    UserError, naming the cell and what to type, where one of ``cells`` or one of its conditions is missing.
+    The levels of ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos
+    in each; ``STEPS``, the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them,
+    the levels of ``ALONE``, the ``gap``: MAP@R of queries on backgrounds of their class minus other classes', in a clean
+    gallery, and the ``cue_conflict``: of the queries on another class's background whose nearest photo is of either class,
+    the percentage that follow the background; ``position`` and ``size``, the points lost where objects are moved or scaled
+    on their own background, in whole galleries. ``chance``: MAP@R of the same queries by chance, from ``chance_levels`` of
+    each dataset.
     """
-    sources.refuse_missing(queries, cells)
     alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
     lines = []
     for model, own in sources.models(queries):

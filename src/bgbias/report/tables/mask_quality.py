@@ -22,7 +22,6 @@ from bgbias.results import rows, uncertainty
 from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched_values
 from bgbias.results.thirds import in_thirds
 from bgbias.study import plan
-from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 NUMBER = 10
@@ -79,24 +78,17 @@ def reads(study: Study) -> sources.Sources:
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     masks = {d: read_mask_table(files[f"masks {d}"].path(study)) for d in plan.datasets(study)}
-    return table(sources.queries(study, OF_QUERIES), masks, plan.cells(study))
+    return table(sources.queries(study, OF_QUERIES), masks)
 
 
-def table(
-    queries: pd.DataFrame,
-    masks: Mapping[str, pd.DataFrame],
-    cells: Sequence[Cell] = (),
-) -> pd.DataFrame:
+def table(queries: pd.DataFrame, masks: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Table 10 from the values a query, and each dataset's table of masks.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` and ``classes``, of all thirds;
-    ``measure``, a name of ``MEASURES``; of the third with the worst and that with the best masks, the measure's ends
-    ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R, query and gallery alike, ``drop_worst`` and
-    ``drop_best``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop minus the second, with
-    ``_p`` and ``_p_holm``; each with ``_low`` and ``_high``. NaN where masks do not differ enough, or where there are fewer than
-    ``thirds.FEWEST`` queries. Raises UserError, naming the cell and what to type, where one of ``cells`` is missing.
+    ``queries`` and ``classes`` are of all thirds; ``measure``: a name of ``MEASURES``; of the third with the worst and that
+    with the best masks, the measure's ends ``worst_from``, ``worst_to``, ``best_from``, ``best_to``; points lost of MAP@R,
+    query and gallery alike, ``drop_*``, the same of each step in ``decomposition.STEPS``, and ``drop_more``, the first drop
+    minus the second. NaN where masks do not differ enough, or where there are fewer than ``thirds.FEWEST`` queries.
     """
-    sources.refuse_missing(queries, cells)
     lines = []
     for model, own in sources.models(queries):
         values = matched_values(own, model, rows.SYMMETRIC, PATH)

@@ -79,9 +79,8 @@ def table(
 ) -> pd.DataFrame:
     """Table 3, a row a model in Table 1's order, from Tables 1 and 2 and the queries that the first was made of.
 
-    ``folds`` is there if Table 1 has it, ``cost`` (``costs.passes``) if it is told, and if methods work on replaced backgrounds
-    beside BGAugment alone, differences from that, too, ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``, each with
-    ``_low``, ``_high``, ``_p`` and ``_p_holm``.
+    ``cost`` (``costs.passes``) is there if it is told, and if methods work on replaced backgrounds beside BGAugment alone,
+    differences from that, too, ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``.
     """
     of_folds = [c for c in retrieval if c == "folds"]
     rows = retrieval[[*MODEL, *of_folds, *FROM_TABLE_1]].merge(

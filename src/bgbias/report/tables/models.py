@@ -46,11 +46,9 @@ def make(study: Study) -> pd.DataFrame:
 def table(queries: pd.DataFrame) -> pd.DataFrame:
     """Table 15 from the values a query of pretrained models; of others it says nothing.
 
-    Columns after the model's four names: ``seeds``, ``queries``, ``classes``; ``clean`` and ``changed``, MAP@R
-    in percent, the ``drop`` between them, and, where queries were seen in every condition on the way,
-    its steps in points, each with ``_low`` and ``_high``; ``against_best``, points over the model with
-    the highest ``changed`` (NaN for itself), with ``_p_holm``; ``is_on_front``. A dataset's models stand
-    together, the highest ``changed`` first.
+    ``clean`` and ``changed``, MAP@R in percent, the ``drop`` between them, and, where queries were seen in every condition
+    on the way, its steps in points; ``against_best``, points over the model with the highest ``changed`` (NaN for itself);
+    ``is_on_front``. A dataset's models stand together, the highest ``changed`` first.
     """
     own = queries[queries["method"] == PRETRAINED]
     lines = []

@@ -38,11 +38,8 @@ def make(study: Study) -> pd.DataFrame:
 
 
 def table(queries: pd.DataFrame) -> pd.DataFrame:
-    """Table 16 from the values a query.
-
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``ESTIMATES`` of
-    ``places.AcrossPlaces`` in percent, each with ``_low`` and ``_high``; ``there_difference``, in points more than plain at
-    another place, paired, with ``_p_holm``. A UserError where no dataset says places.
+    """Table 16 from the values a query: ``ESTIMATES`` of ``places.AcrossPlaces`` in percent, and ``there_difference``, in
+    points more than plain at another place. A UserError where no dataset says places.
     """
     lines, of_models = [], {}
     for model, own in sources.models(queries):

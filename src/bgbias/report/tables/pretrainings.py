@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from bgbias.engine import inputs
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain
 from bgbias.report.tables import _captions as sentences
@@ -66,7 +67,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def reads(study: Study) -> sources.Sources:
     probed = plan.cells(study) if plan.probes(study) else ()
-    of_probes = sources.of_models(probed, "probe", "probed")
+    of_probes = inputs.of_models(probed, "probe", "probed")
     return sources.collected("all_queries", "all_attribution") | of_probes
 
 
@@ -79,13 +80,11 @@ def make(study: Study) -> pd.DataFrame:
 def table(
     queries: pd.DataFrame, scores: pd.DataFrame, probed: pd.DataFrame, against: Mapping[rows.Model, str]
 ) -> pd.DataFrame:
-    """Table 13, a row a model that ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and
-    all cells' probed.parquet with the cells' names (without rows where nothing was probed).
+    """Table 13, a row a model that ``against`` has, in Table 1's order, from queries.parquet, attribution.parquet and all
+    cells' probed.parquet with the cells' names (without rows where nothing was probed).
 
-    Columns after the model's four names: ``seeds`` that both have, ``folds`` (if the grid has some), ``classes``, ``against``,
-    the backbone of the other model, which is the same but for it; and for each of ``DIFFERENCES``, in points (``ref_gain``: in
-    score), its ``_low`` and ``_high``, ``_p`` (``uncertainty.estimate``) and ``_p_holm``; NaN where one of the two has no such
-    value.
+    ``seeds`` are those that both have; ``against``: the backbone of the other model, which is the same but for it; then
+    ``DIFFERENCES`` in points (``ref_gain``: in score), NaN where one of the two has no such value.
     """
     values: dict[str, dict[rows.Model, rows.Values]] = {
         "retrieval": {model: rows.retrieval_values(own, model) for model, own in sources.models(queries)},

@@ -51,12 +51,8 @@ def _on_training(study: Study) -> dict[str, str]:
 
 
 def table(probed: pd.DataFrame) -> pd.DataFrame:
-    """Table 12 from all cells' probed.parquet with the cells' names.
-
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``photos`` that are asked, of so many
-    ``classes``; for each probe, ``linear`` and ``nearest``, the share of them that it is right about in percent, ``_clean`` and
-    ``_corrupted``, and its relative ``_drop``, each with ``_low`` and ``_high``. All are means over draws.
-    Raises UserError where a model lacks photos.
+    """Table 12 from all cells' probed.parquet with the cells' names: for each probe the share of the ``photos`` that it is
+    right about in percent, ``_clean`` and ``_corrupted``, and its relative ``_drop``, all means over draws.
     """
     lines: list[dict[str, Any]] = []
     for model, own in sources.models(probed):

@@ -47,14 +47,11 @@ def make(study: Study) -> pd.DataFrame:
 
 
 def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Table 11 from the values a query.
+    """Table 11 from the values a query: of ``queries`` with somebody to find.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries`` with somebody to find, of so
-    many ``classes``; in percent ``map`` and ``cmc_1`` of original photos, and ``_corrupted`` of query and gallery in front
-    of random backgrounds, and ``relative_drop`` of mAP, each with ``_low`` and ``_high``; ``map_difference`` and
-    ``cmc_1_difference``, of original photos minus plain's, in points, with ``_low``, ``_high``, ``_p`` and ``_p_holm``;
-    ``cmc_5``, ``cmc_10`` and ``single_shot_cmc_*`` of original photos; and what a paper has, ``published_*`` as in Table 1.
-    Raises UserError where a model lacks queries.
+    ``map``, ``cmc_*`` and ``single_shot_cmc_*`` are of original photos in percent, ``*_corrupted`` of query and gallery in
+    front of random backgrounds, ``relative_drop`` of mAP; ``map_difference`` and ``cmc_1_difference`` of original photos
+    minus plain's, in points; and what a paper has, ``published_*`` as in Table 1.
     """
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}

@@ -48,11 +48,9 @@ def make(study: Study) -> pd.DataFrame:
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     """Table 8 from all cells' sanity.csv with the cells' names, and ``rows.tabulate_seeds``.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``images``, ``classes``; the mean scores of
-    ``KINDS`` and ``over_all``, the model's minus that of its copy that forgot all; ``faithful_<kind>`` of ``JUDGED`` and
-    ``faithful_over_centre``; each with ``_low`` and ``_high``, differences with ``_p_holm``, corrected for the table's models;
-    and, of each dataset and backbone over its trainings, ``rho`` of the score with the relative drop and ``rho_models``, of
-    how many. Raises UserError where a model lacks a kind.
+    The mean scores of ``KINDS`` and ``over_all``, the model's minus that of its copy that forgot all; ``faithful_<kind>``
+    of ``JUDGED`` and ``faithful_over_centre``; differences corrected for the table's models; and, of each dataset and
+    backbone over its trainings, ``rho`` of the score with the relative drop and ``rho_models``, of how many.
     """
     lines = []
     for model, own in sources.models(values):

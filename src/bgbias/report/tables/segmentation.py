@@ -42,11 +42,10 @@ def make(study: Study) -> pd.DataFrame:
 def table(values: pd.DataFrame) -> pd.DataFrame:
     """Table 4 from one IoU an episode, task and seed: the rows of all cells' segmentation.csv with the cells' names.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``episodes``, of so many ``classes``; for
-    each of ``TASKS`` its mean IoU in percent over episodes, seeds and folds with its interval ``_low`` and ``_high``,
-    ``_sd_seeds`` (NaN for a single model), ``_map`` (of the map without GrabCut), and, paired, ``_gain`` over plain, with
-    ``_p_holm``, and ``_over_centre`` over the centre prior. The prior has a row of its own, loss ``none`` and
-    method ``centre``, first of each backbone. Raises UserError when models were asked different episodes, or one lacks a task.
+    For each of ``TASKS`` its mean IoU in percent over episodes, seeds and folds, ``_sd_seeds`` (NaN for a single model),
+    ``_map`` (of the map without GrabCut), ``_gain`` over plain and ``_over_centre`` over the centre prior. The prior has a
+    row of its own, loss ``none`` and method ``centre``, first of each backbone. Raises UserError when models were asked
+    different episodes.
     """
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)

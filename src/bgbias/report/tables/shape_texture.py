@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, interval, number
@@ -56,8 +55,8 @@ def pretraining_columns(study: Study) -> dict[str, dict[str, Any]]:
     before: dict[str, Any] = {}
     for name in dict.fromkeys(cell.backbone for cell in plan.cells(study)):
         if pretraining := plan.pretraining(study, name):
-            params, network = pretraining.params(), plan.backbone(study, name)
-            before[name] = network.kind, network.params(), pretraining.kind, params.beside_negatives
+            params = pretraining.params()
+            before[name] = plan.split_learning(study, name)[:2]
             alike = next(other for other, like in before.items() if like == before[name])
             alpha = 0.0 if params.active_negatives == NONE else params.alpha
             found[name] = {"negatives": _negatives(params), "alpha": alpha, "alike": alike}
@@ -92,21 +91,17 @@ def table(
     learned: Mapping[str, dict[str, Any]] | None = None,
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 14 from queries.parquet; ``learned`` as ``pretraining_columns`` gives it,
-    ``chance`` as ``chance_levels`` does of each dataset.
+    """Table 14 from queries.parquet; ``learned`` as ``pretraining_columns`` gives it, ``chance`` as ``chance_levels`` does
+    of each dataset.
 
-    Columns after the model's four names: ``seeds``, ``folds`` (if the grid has some), ``queries``, ``classes``; ``negatives``,
-    ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws ``shape``, whose nearest
-    clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and the ``shape_share``, shape /
-    (shape + texture), each with ``_low`` and ``_high``; ``chance``, what ``shape`` is in a random order; and the share of each
-    seed, ``shape_share_seed_<seed>``. Shares of nothing are NaN. Raises UserError where the condition, or a query of it, is
-    missing.
+    ``negatives``, ``alpha`` and ``alike`` of the backbone's pretraining, if it has one; in percent of queries and draws
+    ``shape``, whose nearest clean photo is of the silhouette's class, ``texture``, of the texture's, and ``neither``, and
+    the ``shape_share``, shape / (shape + texture); ``chance``, what ``shape`` is in a random order; and the share of each
+    seed, ``shape_share_seed_<seed>``.
     """
     asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
     # Who is alone in a class cannot be found by shape.
     asked = asked[asked[rows.PRECISION_AT_1].notna()]
-    if asked.empty:
-        raise UserError(f"No query was seen as {CONDITION}. {rows.NEXT}")
     lines = []
     for model, own in sources.models(asked):
         values = conflict.decision_rates(own, model, "shape", "texture")

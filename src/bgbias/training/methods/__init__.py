@@ -84,6 +84,9 @@ class BaseMethod:
     batches_a_step = 1
     """Batches of the grid's size that are drawn as one for each step."""
 
+    lr_key = "train.lr"
+    """Where a learning rate that is too high stands in params.yaml."""
+
     full_precision = False
     """Whether a GPU must not put TF32 in place of float32, as it does in convolutions."""
 

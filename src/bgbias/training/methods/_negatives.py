@@ -7,13 +7,13 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from bgbias import seeds
 from bgbias.compute.lazy import Tensor, torch
 from bgbias.settings import Strict
 from bgbias.training import patch_negatives
-from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.methods import BaseMethod, Batch, Task
 from bgbias.training.repulsions import Further
 
 NEEDS = frozenset({"masks"})
@@ -40,31 +40,15 @@ class NegativeParams(Strict):
         return bool(self.kappa and self.alpha)
 
 
-class PatchParams(NegativeParams):
-    """Beside the weights of these negatives the sides of their windows, as published."""
-
-    smallest: int = Field(16, ge=1, le=224, description="least side of a window, in a photo of 224 pixels")
-    largest: int = Field(72, ge=1, le=224, description="greatest side of a window")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> PatchParams:
-        if self.smallest > self.largest:
-            raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
-        return self
+class PatchParams(NegativeParams, patch_negatives.Sides):
+    """Beside the weights of these negatives the sides of their windows."""
 
 
 class WithNegatives(BaseMethod):
     """The base loss, with pictures of no class as further negatives."""
 
     params: NegativeParams
-
-    def prepare(self) -> None:
-        """A loss that does not say what such negatives are to it is a programming error."""
-        if self.task is None or self.task.repelled is None:
-            raise ValueError(
-                "further negatives need a loss that says what they are to it (training/repulsions/)"
-            )
-        self.repelled = self.task.repelled
+    task: Task
 
     @classmethod
     def photos_a_step(cls, params: NegativeParams, batch_size: int) -> tuple[int, int]:
@@ -97,7 +81,8 @@ class WithNegatives(BaseMethod):
             shown = further[:, None] if own else further.expand(len(further), -1, -1)
             used = counts[:, None] if own else counts.expand(len(counts), -1)
             made = Further(shown, used, self.params.kappa, self.params.alpha)
-            loss = self.repelled(self.base_loss, embeddings, labels, made)
+            assert self.task.repelled is not None  # study/methods.py refuses a loss that says nothing of them
+            loss = self.task.repelled(self.base_loss, embeddings, labels, made)
             return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 

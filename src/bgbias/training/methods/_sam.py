@@ -16,7 +16,6 @@ from bgbias import seeds
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.compute.lazy import Tensor, torch
-from bgbias.errors import UserError
 from bgbias.settings import Strict
 from bgbias.training.methods import BaseMethod, Batch
 
@@ -58,7 +57,7 @@ class SimilarityMining(BaseMethod):
         return seen, seen
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """``loss``, and beside it its parts ``base_loss`` and ``mining``. A batch that has no tuple is an error."""
+        """``loss``, and beside it its parts ``base_loss`` and ``mining``, which is 0 for a batch without a tuple."""
         photos = self.photos(batch)
         features = self.model.features(photos)
         embeddings = self.model.embed_features(features)
@@ -75,12 +74,6 @@ class SimilarityMining(BaseMethod):
         chosen = pairs(labels, generator)
         for _ in range(self.NEGATIVES):
             chosen = with_negatives(chosen, embeddings, labels, generator)
-        if not len(chosen):
-            raise UserError(
-                f"Similarity mining needs two photos of a class and {self.NEGATIVES} other classes in a batch; this one"
-                f" has {len(labels)} photos of {len(labels.unique())} classes. Take a loss with several photos a class"
-                " (contrastive, triplet, quadruplet, multi_similarity), or raise train.batch_size, in params.yaml."
-            )
         if isinstance(self.params, TupleParams) and self.params.only_satisfied:
             chosen = satisfied(chosen, embeddings)
         order = torch.randperm(len(chosen), generator=generator)[: self.params.anchors]

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
-from bgbias.training.methods import BaseMethod, Batch, Passes, Task, plain
+from bgbias.training.methods import BaseMethod, Batch, Task, plain
 from bgbias.training.methods._adversarial import NormParams, Standard
 
 TITLE = "S2SD"
@@ -119,8 +119,7 @@ class Method(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
-        found: tuple[int, int] = _class(params.method).photos_a_step(params.inner(), batch_size)
-        return found
+        return _class(params.method).photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         self.inner.replaces_backgrounds = self.replaces_backgrounds
@@ -170,12 +169,6 @@ class Method(BaseMethod):
             own = self.task.loss_lr if self.task else None
             groups.append({"params": weights, "lr": own or lr})
         return groups
-
-    def start_epoch(self, epoch: int, passes: Passes) -> None:
-        self.inner.start_epoch(epoch, passes)
-
-    def end_epoch(self) -> None:
-        self.inner.end_epoch()
 
 
 def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:

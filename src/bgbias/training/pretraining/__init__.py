@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from bgbias import seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.settings import Strict
 from bgbias.training import patch_negatives
 from bgbias.training.methods import BaseMethod, Batch, Passes
 from bgbias.training.methods._negatives import LARGEST, SMALLEST
@@ -41,7 +40,7 @@ NEEDS: dict[str, frozenset[str]] = {
 }
 
 
-class PretrainingParams(Strict):
+class PretrainingParams(patch_negatives.Sides):
     """What every pretraining takes: how long, on which views, and which pictures of no class it is kept away from."""
 
     dataset: str | None = Field(
@@ -76,14 +75,6 @@ class PretrainingParams(Strict):
         " with its surroundings over its object, or over the box around it",
     )
     alpha: float = Field(1.0, ge=0, description="how much these negatives count; 0: there are none")
-    smallest: int = Field(16, ge=1, le=224, description="least side of a patch, in a photo of 224 pixels")
-    largest: int = Field(72, ge=1, le=224, description="greatest side of a patch")
-
-    @model_validator(mode="after")
-    def _in_order(self) -> PretrainingParams:
-        if self.smallest > self.largest:
-            raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
-        return self
 
     @property
     def active_negatives(self) -> Negatives:

@@ -79,7 +79,6 @@ class Pretraining(BasePretraining):
         return {"loss": loss.mean()}
 
     def _queued(self) -> Tensor:
-        """What has entered the queue and not left it."""
         queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
         return queue[: int(entered)].clone()
 
