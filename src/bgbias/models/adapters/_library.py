@@ -8,6 +8,7 @@ import difflib
 import importlib
 import logging
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -116,15 +117,21 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Without what libraries log besides: notes, that a network is random until its weights are read
-    here, and errors that they raise as well.
+    """Without what libraries print besides: notes, bars, that a network is random until its weights
+    are read here, and errors that they raise as well.
     """
+    bars: Any = sys.modules.get("transformers.utils.logging")
+    had_bars = bars is not None and bars.is_progress_bar_enabled()
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
+    if had_bars:
+        bars.disable_progress_bar()
     try:
         yield
     finally:
         logging.disable(before)
+        if had_bars:
+            bars.enable_progress_bar()
 
 
 def _why(name: str, source: str, error: Exception, offline: str) -> str:
