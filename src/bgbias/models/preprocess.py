@@ -21,11 +21,21 @@ class Preprocess:
         """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W], uint8 (gives float32) or float."""
         kind = x.dtype if x.is_floating_point() else torch.float32
         mean, std = (_plane(values, x.shape[2:], kind, x.device) for values in (self.mean, self.std))
+        if x.device.type != "cpu" or x.requires_grad:
+            return self._normalised(x, mean, std)
+        # Photo by photo: numbers that fit into the processor's cache take half the time of a whole batch's.
+        form = torch.channels_last if self.order == "bgr" else torch.preserve_format
+        y = torch.empty_like(x, dtype=kind, memory_format=form)
+        for photo, seen in zip(x.split(1), y.split(1), strict=True):
+            self._normalised(photo, mean, std, seen)
+        return y
+
+    def _normalised(self, x: Tensor, mean: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
         if self.order == "bgr":
             x = torch.stack(x.unbind(1)[::-1], 3).permute(0, 3, 1, 2)
         if self.scale != 1:
-            x = x * self.scale
-        y = x - mean
+            x = torch.mul(x, self.scale, out=out)
+        y = torch.sub(x, mean, out=out)
         return y if set(self.std) == {1} else y.div_(std)
 
 
