@@ -36,7 +36,7 @@ class Third:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The drop, a share, of ``queries``, of which ``drawn`` have drawn masks, without ``others``, whose masks are unsure or have an
+    """The drop, a share, of ``queries``, of which ``drawn`` have drawn masks, without ``others``: those of unsure masks or of an
     area below ``least``.
     """
 

@@ -27,7 +27,6 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say
 from bgbias.report import html
 
 UNFINISHED = ".unfinished"
@@ -166,17 +165,12 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
         number = 0
         while _is_of_another(work := root / f"{digest}-{number}", noise):
             number += 1
-        others = [other for other in root.glob("*") if other != work and not other.name.startswith(PIXELS)]
-        if others:
-            say(
-                f"{root} also holds {len(others)} unfinished audits of other questions; delete what you do not want"
-            )
         work.mkdir(parents=True, exist_ok=True)
         np.save(work / NOISE, noise)
         (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
-        if not others:
+        if all(other.name.startswith(PIXELS) for other in root.iterdir()):
             shutil.rmtree(root)
 
 
