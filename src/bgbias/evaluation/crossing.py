@@ -135,15 +135,10 @@ def shares(crossed: np.ndarray) -> Shares:
     mean = values.mean(axis=(0, 1))
     of_objects, of_backgrounds = values.mean(axis=1) - mean, values.mean(axis=0) - mean
     rest = values - mean - of_objects[:, None] - of_backgrounds
-    mean_squares = {
-        "object": m * np.square(of_objects).sum() / (n - 1),
-        "background": n * np.square(of_backgrounds).sum() / (m - 1),
-        "interaction": np.square(rest).sum() / ((n - 1) * (m - 1)),
-    }
-    noise = mean_squares["interaction"]
+    noise = np.square(rest).sum() / ((n - 1) * (m - 1))
     found = {
-        "object": (mean_squares["object"] - noise) / m,
-        "background": (mean_squares["background"] - noise) / n,
+        "object": (m * np.square(of_objects).sum() / (n - 1) - noise) / m,
+        "background": (n * np.square(of_backgrounds).sum() / (m - 1) - noise) / n,
         "interaction": noise,
     }
     kept = {name: max(0.0, float(value)) for name, value in found.items()}
