@@ -68,12 +68,8 @@ def check(folder: Path, photos: object) -> None:
 def check_export(folder: Path, photos: object) -> None:
     """The same of a folder for pictures."""
     _check_place(folder, photos, "--export")
-    told = folder / QUESTION
-    if told.exists() and "digest" not in _json(told):
-        raise UserError(
-            f"{told} is of no export and would be replaced; name another folder by --export, or delete it."
-        )
-    if not told.exists() and (foreign := [*folder.glob("*-*/"), *folder.glob(PHOTOS)]):
+    foreign = [path for pattern in (QUESTION, "*-*/", PHOTOS) for path in folder.glob(pattern)]
+    if foreign and "digest" not in _json(folder / QUESTION):
         raise UserError(f"{foreign[0]} is of no export; name another folder by --export.")
 
 
