@@ -124,13 +124,10 @@ class Shares:
 
 
 def shares(crossed: np.ndarray) -> Shares:
-    """Shares of variance of embeddings [n, m, d] of n objects on m backgrounds, at least two of each.
-
-    Raises ValueError for fewer. All three are NaN where all embeddings are the same.
+    """Shares of variance of embeddings [n, m, d] of n objects on m backgrounds, at least two of each; all three are NaN where all
+    embeddings are the same.
     """
     n, m = crossed.shape[:2]
-    if min(n, m) < 2:
-        raise ValueError(f"{n} objects and {m} backgrounds are crossed; variance needs two of each")
     values = crossed.reshape(n, m, -1).astype(np.float64)
     mean = values.mean(axis=(0, 1))
     of_objects, of_backgrounds = values.mean(axis=1) - mean, values.mean(axis=0) - mean
