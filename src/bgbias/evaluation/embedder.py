@@ -57,7 +57,7 @@ class Embedder:
                 f" found: {', '.join(map(str, frame.columns)) or 'none of them'}."
             )
         # {"path": ["a.jpg", "b.jpg"]} arrives as one row.
-        values = frame[given[0]].explode()
+        values: Iterable[Any] = frame[given[0]].explode()
         if given[0] == "photo":
             values = (pixels.decode(data, f"photo {number}") for number, data in enumerate(values))
         return self.embed(values)
