@@ -76,11 +76,8 @@ def check_export(folder: Path, photos: object) -> None:
 def list_earlier_files(folder: Path) -> frozenset[str]:
     """The files of an earlier audit in ``folder``, as its verdict says."""
     before = _json(folder / VERDICT)
-    return (
-        frozenset((VERDICT, *before["files"]))
-        if {"schema", "bgbias", "files"} <= before.keys()
-        else frozenset()
-    )
+    is_ours = {"schema", "bgbias", "files"} <= before.keys()
+    return frozenset((VERDICT, *before["files"])) if is_ours else frozenset()
 
 
 def strip_folders(words: str) -> str:
@@ -184,10 +181,7 @@ def _alike(before: np.ndarray, noise: np.ndarray) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be made ({error.strerror}); name another folder.") from error
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         with hold_lock(folder / ".lock", seconds=0):
             yield
