@@ -56,7 +56,6 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert list(slices.thirds(queries.head(20), known)) == []
 
     (larger,) = slices.better_masked(queries, known, found)
-    assert larger.prop == "area"
     assert larger.queries == found[1].queries + found[2].queries
     assert larger.least == found[1].least
     rest = np.sort(np.delete(area, 7))[found[0].queries :]

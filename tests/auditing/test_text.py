@@ -105,13 +105,13 @@ def test_evidence_names_what_numbers_rest_on() -> None:
 
 
 def test_evidence_says_the_drop_without_unclear_masks() -> None:
-    surely = slices.SurelyMasked(80, 20, Estimate(0.159, 0.071, 0.246))
+    surely = slices.LeftOut(80, 20, Estimate(0.159, 0.071, 0.246))
     (sentence,) = an_audit(labelled(), surely=surely).sentences("evidence")
     assert sentence == (
         "20 of 100 have an unclear mask (clarity below 0.85), of which most are wrong; without them the drop is"
         " 16 % [7, 25]; a clear one can be wrong, too"
     )
-    unknown = slices.SurelyMasked(0, 100, UNKNOWN)
+    unknown = slices.LeftOut(0, 100, UNKNOWN)
     (sentence,) = an_audit(labelled(), surely=unknown).sentences("evidence")
     assert sentence.endswith("most are wrong; a clear one can be wrong, too")
 
@@ -121,32 +121,32 @@ def test_evidence_says_the_drop_without_unclear_masks() -> None:
     [
         (None, "Numbers alone cannot tell. All masks that were made are clear (0.85 or more).", False),
         (
-            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25)),
+            slices.LeftOut(95, 5, Estimate(0.15, 0.05, 0.25)),
             "Numbers alone cannot tell. 95 of 100 queries have a clear mask; for these, the drop is 15 % [5, 25]."
             " Of these alone the drop is significant.",
             False,
         ),
         (
-            slices.SurelyMasked(80, 20, Estimate(0.15, -0.05, 0.35)),
+            slices.LeftOut(80, 20, Estimate(0.15, -0.05, 0.35)),
             "In part. 80 of 100 queries have a clear mask; for these, the drop is 15 % [−5, 35]. Of these alone the drop"
             " is not significant.",
             True,
         ),
         (
-            slices.SurelyMasked(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
+            slices.LeftOut(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
             "In part. 35 of 40 queries have a clear mask, and 60 are drawn; for these, the drop is 15 % [5, 25].",
             True,
         ),
-        (slices.SurelyMasked(0, 100, UNKNOWN), "No. None of 100 queries have a clear mask.", True),
+        (slices.LeftOut(0, 100, UNKNOWN), "No. None of 100 queries have a clear mask.", True),
         (
-            slices.SurelyMasked(1, 99, UNKNOWN),
+            slices.LeftOut(1, 99, UNKNOWN),
             "In part. 1 of 100 queries has a clear mask; these find nothing on original photos.",
             True,
         ),
     ],
 )
 def test_whether_masks_can_be_trusted_is_answered_and_counts(
-    surely: slices.SurelyMasked | None, answer: str, many: bool
+    surely: slices.LeftOut | None, answer: str, many: bool
 ) -> None:
     audit = an_audit(labelled(), surely=surely)
     sentences = audit.sentences("masks")
@@ -174,7 +174,7 @@ def test_a_masker_without_doubt_and_masks_that_were_drawn_are_no_proof() -> None
 
 @pytest.mark.parametrize(("low", "answer"), [(-0.02, "not significant"), (0.01, "significant")])
 def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: float, answer: str) -> None:
-    better = (slices.BetterMasked("area", 67, 0.21, Estimate(0.04, low, 0.1), drawn=7),)
+    better = (slices.LeftOut(67, 33, Estimate(0.04, low, 0.1), drawn=7, least=0.21),)
     audit = an_audit(labelled(), better=better, masker="birefnet_lite")
     small = (
         "Leaving out the third of all queries with the smallest masks (below 21 % of what the model sees), the drop is"

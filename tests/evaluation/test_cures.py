@@ -283,14 +283,6 @@ def test_what_comes_out_has_unit_length_and_the_type_that_came_in() -> None:
     assert not erasure.Erasure(np.zeros(3), np.eye(3))(np.ones((2, 3))).any()
 
 
-@pytest.mark.parametrize("shape", [(1, 5, 3), (5, 1, 3)])
-def test_too_little_to_cross_is_an_error(shape: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="two of each"):
-        erasure.least_squares(np.zeros(shape))
-    with pytest.raises(ValueError, match="4 directions"):
-        erasure.largest_within(np.zeros((5, 5, 3)), 4)
-
-
 def test_as_many_directions_go_as_validation_photos_want() -> None:
     crossed, judged = cross(0, 30, 6, 16).astype(np.float32), list[int]()
 

@@ -120,7 +120,7 @@ def test_wrong_input_is_told_in_words(project: Records) -> None:
     embedder = Embedder(trained(project), "cpu")
     with pytest.raises(UserError, match=r"one column: 'photo'.*found: images"):
         embedder.predict(pd.DataFrame({"images": [1]}))
-    with pytest.raises(UserError, match=r"'nowhere.jpg' \(row 0\) is not a file"):
+    with pytest.raises(UserError, match=r"Photo 0: the picture nowhere.jpg is missing"):
         embedder.predict(pd.DataFrame({"path": ["nowhere.jpg"]}))
     with pytest.raises(UserError, match="'photo 1' cannot be decoded"):
         embedder.predict(pd.DataFrame({"photo": [encoded(photos()[0]), b"no picture"]}))

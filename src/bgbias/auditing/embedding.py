@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bgbias.auditing.config import AuditConfig
-from bgbias.auditing.resumable import ResumableRows, open_memmap, zeros
+from bgbias.auditing.resumable import ResumableRows, count_missing, open_memmap
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
@@ -57,7 +57,7 @@ def embed_views(
 
 def photos_left(work: Path, photos: int) -> int:
     """Of how many of the photos views are missing; makes no file."""
-    return len(zeros(work / FOLDER / DONE, photos))
+    return count_missing(work / FOLDER / DONE, photos)
 
 
 def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = ()) -> np.ndarray:

@@ -63,22 +63,19 @@ def next_step(photos: str, views: Sequence[View]) -> str:
 
 def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[View, np.ndarray]:
     """Embeddings float32 [N, D] of unit length by view; what is missing, of another shape or no number is an error."""
-    wanted = [f"{name}-{draw}" for name, draw in views if name != CLEAN]
+    names = {view: f"{view[0]}-{view[1]}" for view in views}
     with _load(clean, np.ndarray, "numpy.save") as array:
         arrays = {f"{CLEAN}-0": array}
     with _load(others, NpzFile, "numpy.savez") as file:
-        there = file.files
-        arrays |= {name: file[name] for name in wanted if name in there}
-    missing = [name for name in wanted if name not in arrays]
-    if missing:
-        raise UserError(
-            f"{others} lacks {', '.join(missing)}; it has {', '.join(sorted(there)) or 'nothing'}."
-        )
+        arrays = {name: file[name] for name in file.files if name in names.values()} | arrays
+    if missing := [name for name in names.values() if name not in arrays]:
+        there = ", ".join(sorted(file.files)) or "nothing"
+        raise UserError(f"{others} lacks {', '.join(missing)}; it has {there}.")
     found = {}
     clean_shape = arrays[f"{CLEAN}-0"].shape
     dim = clean_shape[1] if len(clean_shape) == 2 else "D"
-    for name, draw in views:
-        array, what = arrays[f"{name}-{draw}"], f"The embeddings of {name}-{draw} are"
+    for view, name in names.items():
+        array, what = arrays[name], f"The embeddings of {name} are"
         if array.dtype.kind not in "fiu":
             raise UserError(f"{what} no numbers but {array.dtype}; save them as float32.")
         if array.ndim != 2 or array.shape != (photos, dim):
@@ -91,7 +88,7 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
             raise UserError(
                 f"{what} zero or not finite in row {wrong[0]} of photos.csv, which has no direction ({len(wrong)} such rows)."
             )
-        found[name, draw] = (array / lengths).astype(np.float32)
+        found[view] = (array / lengths).astype(np.float32)
     return found
 
 

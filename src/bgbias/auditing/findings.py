@@ -141,11 +141,9 @@ def _drops(queries: pd.DataFrame) -> pd.DataFrame:
 
 def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
     """A row a query: ``image_id``, ``class_name``, and MAP@R in each condition, means over draws."""
+    class_names = [names[int(label)] for label in verdict.classes]
     columns = {name: values[0] for name, values in verdict.columns.items()}
-    frame = pd.DataFrame(
-        {"image_id": verdict.queries, "class_name": [names[int(label)] for label in verdict.classes]}
-    )
-    made = frame.assign(**columns)
+    made = pd.DataFrame({"image_id": verdict.queries, "class_name": class_names, **columns})
     return made.assign(lost=made[CLEAN] - made[RANDOM_BACKGROUND])
 
 

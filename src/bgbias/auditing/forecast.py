@@ -22,9 +22,8 @@ WARM = 2  # times at most
 CONCLUDING = 50e6  # bytes of libraries and pictures for the last step, whatever the photos
 PER_VALUE = 100  # bytes of tables, of every query in every view and setting
 FLOAT = 4  # bytes
-Work = Literal[
-    "embed", "write", "read"
-]  # views for the model, write them for another one, or read what that one made
+# Embed views, write them for another model, or read what that one made of them.
+Work = Literal["embed", "write", "read"]
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,10 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
         "equal_embeddings": audit.ties,
         "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **interval(audit.leak.more)},
         "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
-        "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn"),
-        "better_masked": [_with_estimate(some, "drop", "drawn") for some in audit.better],
+        "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn", "least"),
+        "better_masked": [
+            {"prop": "area"} | _with_estimate(some, "drop", "drawn", "others") for some in audit.better
+        ],
         "embedding_shift": audit.shift.drop(columns="image_id").mean().to_dict(),
         "shares_of_variance": audit.shares and {name: getattr(audit.shares, name) for name in SHARES},
         "attribution": {

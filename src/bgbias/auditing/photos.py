@@ -65,9 +65,8 @@ class PhotoCollection(Listing):
     @cached_property
     def digest(self) -> str:
         """16 hex digits of the photos, their classes, keys and masks."""
-        text = repr(
-            [(*row, *self.sums[row[0]]) for row in self.table.frame.itertuples(index=False, name=None)]
-        )
+        rows = self.table.frame.itertuples(index=False, name=None)
+        text = repr([(*row, *self.sums[row[0]]) for row in rows])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property

@@ -23,7 +23,7 @@ from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.auditing.sessions import AcrossSessions
-from bgbias.auditing.slices import BetterMasked, SurelyMasked, Third
+from bgbias.auditing.slices import LeftOut, Third
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
@@ -132,8 +132,8 @@ class AuditResult:
     queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
     portraits: dict[str, str] = field(default_factory=dict)
     thirds: tuple[Third, ...] = ()
-    surely: SurelyMasked | None = None
-    better: tuple[BetterMasked, ...] = ()
+    surely: LeftOut | None = None
+    better: tuple[LeftOut, ...] = ()
     leak: Leak | None = None
     sessions: AcrossSessions | None = None
     mask_range: MaskRange | None = None

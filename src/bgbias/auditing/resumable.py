@@ -26,12 +26,12 @@ def open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     return np.lib.format.open_memmap(path, mode="r+")
 
 
-def zeros(path: Path, count: int) -> list[int]:
-    """Where the array in a file is 0; all of ``count`` places where there is no file, which is not made."""
+def count_missing(path: Path, rows: int) -> int:
+    """How many of the rows are missing by the array in a file, which is 0 there: all where there is no file, and none is made."""
     try:
-        return np.flatnonzero(np.load(path, mmap_mode="r", allow_pickle=False) == 0).tolist()
+        return int((np.load(path, mmap_mode="r", allow_pickle=False) == 0).sum())
     except (OSError, ValueError, EOFError):
-        return list(range(count))
+        return rows
 
 
 class ResumableRows:
@@ -40,16 +40,12 @@ class ResumableRows:
     def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.values = open_memmap(folder / f"{name}.npy", kind, shape)
-        self._there = open_memmap(self._rows(folder, name), np.uint8, shape[:1])
-
-    @classmethod
-    def left(cls, folder: Path, name: str, rows: int) -> int:
-        """How many rows are missing, of ``rows`` where there are none yet; makes no file."""
-        return len(zeros(cls._rows(folder, name), rows))
+        self._there = open_memmap(folder / f"{name}-there.npy", np.uint8, shape[:1])
 
     @staticmethod
-    def _rows(folder: Path, name: str) -> Path:
-        return folder / f"{name}-there.npy"
+    def left(folder: Path, name: str, rows: int) -> int:
+        """How many rows are missing, of ``rows`` where there are none yet; makes no file."""
+        return count_missing(folder / f"{name}-there.npy", rows)
 
     @property
     def missing(self) -> list[int]:

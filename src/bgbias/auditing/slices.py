@@ -1,5 +1,6 @@
 """Who loses more: queries in thirds, by how large, central and bright they are and how clear their mask is."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
 from bgbias.results.thirds import in_thirds
-from bgbias.results.uncertainty import Estimate, Statistic
+from bgbias.results.uncertainty import UNKNOWN, Estimate, Statistic
 from bgbias.settings import read_yaml
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -34,24 +35,16 @@ class Third:
 
 
 @dataclass(frozen=True)
-class SurelyMasked:
-    """The drop, a share, of ``queries``, ``drawn`` by hand or clear, without ``others`` of a clarity below ``UNSURE``."""
+class LeftOut:
+    """The drop, a share, of ``queries``, of which ``drawn`` have drawn masks, without ``others``: those of unsure masks or of an
+    area below ``least``.
+    """
 
     queries: int
     others: int
     drop: Estimate
     drawn: int = 0
-
-
-@dataclass(frozen=True)
-class BetterMasked:
-    """The drop, a share, of ``queries`` whose mask's ``prop`` (``area``) is ``least`` or more, or is one of the ``drawn``."""
-
-    prop: str
-    queries: int
-    least: float
-    drop: Estimate
-    drawn: int = 0
+    least: float = math.nan
 
 
 def measure_masks(prepared: PreparedPhotos) -> pd.DataFrame:
@@ -93,35 +86,36 @@ def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
             yield Third(name, title, float(least), float(most), len(part), float(clean), lost)
 
 
-def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> SurelyMasked | None:
-    """What is lost without the queries of unsure masks; None if there are none of these."""
+def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> LeftOut | None:
+    """What is lost without the queries of a clarity below ``UNSURE``; None if there are none of these."""
     known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-    unsure = known["clarity"] < UNSURE
-    own, others = known[~unsure], int(unsure.sum())
-    if not others:
-        return None
-    if own.empty:
-        return SurelyMasked(0, others, Estimate(float("nan")))
-    drawn = int(own["clarity"].isna().sum())
-    return SurelyMasked(len(own), others, _estimate_drop(own, uncertainty.relative_drop), drawn)
+    is_unsure = known["clarity"] < UNSURE
+    return _leave_out(known, is_unsure) if is_unsure.any() else None
 
 
 def better_masked(
     queries: pd.DataFrame, properties: pd.DataFrame, found: Sequence[Third]
-) -> Iterator[BetterMasked]:
+) -> Iterator[LeftOut]:
     """What is lost without the third of the queries whose masks are smallest, where that third (of ``found``: ``thirds``) loses
     more than the one at the other end beyond chance: such a mask may have taken a part of the object for the whole.
     """
     parts = [third for third in found if third.prop == "area"]
     if parts and parts[0].lost.low > parts[-1].lost.high:
         known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-        larger = known["area"] > parts[0].most
-        # Drawn masks, whose clarity nobody asks, are the objects, however small.
-        drawn = known["clarity"].isna() & bool(known["clarity"].notna().any())
-        own, least = known[larger | drawn], float(known.loc[larger, "area"].min())
-        yield BetterMasked(
-            "area", len(own), least, _estimate_drop(own, uncertainty.relative_drop), int(drawn.sum())
-        )
+        is_small = known["area"] <= parts[0].most
+        # Drawn masks are the objects, however small.
+        yield _leave_out(known, is_small & ~_is_drawn(known), float(known.loc[~is_small, "area"].min()))
+
+
+def _leave_out(known: pd.DataFrame, gone: pd.Series, least: float = math.nan) -> LeftOut:
+    own = known[~gone]
+    drop = UNKNOWN if own.empty else _estimate_drop(own, uncertainty.relative_drop)
+    return LeftOut(len(own), int(gone.sum()), drop, int(_is_drawn(known)[~gone].sum()), least)
+
+
+def _is_drawn(known: pd.DataFrame) -> pd.Series:
+    """Nobody asks the clarity of drawn masks, while a network's has one."""
+    return known["clarity"].isna() & bool(known["clarity"].notna().any())
 
 
 def _estimate_drop(queries: pd.DataFrame, of: Statistic) -> Estimate:

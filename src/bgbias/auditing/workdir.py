@@ -27,7 +27,6 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say
 from bgbias.report import html
 
 UNFINISHED = ".unfinished"
@@ -69,23 +68,16 @@ def check(folder: Path, photos: object) -> None:
 def check_export(folder: Path, photos: object) -> None:
     """The same of a folder for pictures."""
     _check_place(folder, photos, "--export")
-    told = folder / QUESTION
-    if told.exists() and "digest" not in _json(told):
-        raise UserError(
-            f"{told} is of no export and would be replaced; name another folder by --export, or delete it."
-        )
-    if not told.exists() and (foreign := [*folder.glob("*-*/"), *folder.glob(PHOTOS)]):
+    foreign = [path for pattern in (QUESTION, "*-*/", PHOTOS) for path in folder.glob(pattern)]
+    if foreign and "digest" not in _json(folder / QUESTION):
         raise UserError(f"{foreign[0]} is of no export; name another folder by --export.")
 
 
 def list_earlier_files(folder: Path) -> frozenset[str]:
     """The files of an earlier audit in ``folder``, as its verdict says."""
     before = _json(folder / VERDICT)
-    return (
-        frozenset((VERDICT, *before["files"]))
-        if {"schema", "bgbias", "files"} <= before.keys()
-        else frozenset()
-    )
+    is_ours = {"schema", "bgbias", "files"} <= before.keys()
+    return frozenset((VERDICT, *before["files"])) if is_ours else frozenset()
 
 
 def strip_folders(words: str) -> str:
@@ -166,17 +158,12 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
         number = 0
         while _is_of_another(work := root / f"{digest}-{number}", noise):
             number += 1
-        others = [other for other in root.glob("*") if other != work and not other.name.startswith(PIXELS)]
-        if others:
-            say(
-                f"{root} also holds {len(others)} unfinished audits of other questions; delete what you do not want"
-            )
         work.mkdir(parents=True, exist_ok=True)
         np.save(work / NOISE, noise)
         (folder / FINISHED).unlink(missing_ok=True)
         yield work
         shutil.rmtree(work)
-        if not others:
+        if all(other.name.startswith(PIXELS) for other in root.iterdir()):
             shutil.rmtree(root)
 
 
@@ -194,10 +181,7 @@ def _alike(before: np.ndarray, noise: np.ndarray) -> bool:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder} cannot be made ({error.strerror}); name another folder.") from error
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         with hold_lock(folder / ".lock", seconds=0):
             yield

@@ -124,26 +124,18 @@ class Shares:
 
 
 def shares(crossed: np.ndarray) -> Shares:
-    """Shares of variance of embeddings [n, m, d] of n objects on m backgrounds, at least two of each.
-
-    Raises ValueError for fewer. All three are NaN where all embeddings are the same.
+    """Shares of variance of embeddings [n, m, d] of n objects on m backgrounds, at least two of each; all three are NaN where all
+    embeddings are the same.
     """
     n, m = crossed.shape[:2]
-    if min(n, m) < 2:
-        raise ValueError(f"{n} objects and {m} backgrounds are crossed; variance needs two of each")
     values = crossed.reshape(n, m, -1).astype(np.float64)
     mean = values.mean(axis=(0, 1))
     of_objects, of_backgrounds = values.mean(axis=1) - mean, values.mean(axis=0) - mean
     rest = values - mean - of_objects[:, None] - of_backgrounds
-    mean_squares = {
-        "object": m * np.square(of_objects).sum() / (n - 1),
-        "background": n * np.square(of_backgrounds).sum() / (m - 1),
-        "interaction": np.square(rest).sum() / ((n - 1) * (m - 1)),
-    }
-    noise = mean_squares["interaction"]
+    noise = np.square(rest).sum() / ((n - 1) * (m - 1))
     found = {
-        "object": (mean_squares["object"] - noise) / m,
-        "background": (mean_squares["background"] - noise) / n,
+        "object": (m * np.square(of_objects).sum() / (n - 1) - noise) / m,
+        "background": (n * np.square(of_backgrounds).sum() / (m - 1) - noise) / n,
         "interaction": noise,
     }
     kept = {name: max(0.0, float(value)) for name, value in found.items()}

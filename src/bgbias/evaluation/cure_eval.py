@@ -1,7 +1,7 @@
 """A model with a cure that needs no training: what it makes of pictures and the masks of their objects, and in what time."""
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from types import ModuleType
@@ -78,9 +78,4 @@ def _embed(model: EmbeddingModel, features: torch.Tensor, how: How) -> np.ndarra
 def milliseconds(look: Callable[[], object], pictures: int) -> float:
     """What ``look`` takes for each of so many pictures: the median of ``TIMES`` after one that does not count."""
     look()
-    took = []
-    for _ in range(TIMES):
-        start = time.perf_counter()
-        look()
-        took.append(time.perf_counter() - start)
-    return 1000 * statistics.median(took) / pictures
+    return 1000 * statistics.median(timeit.repeat(look, number=1, repeat=TIMES)) / pictures

@@ -16,6 +16,7 @@ import numpy as np
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
 from bgbias.images import pixels
+from bgbias.images.pixels import Photo
 from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.model import EmbeddingModel, load
 from bgbias.models.settings import How
@@ -43,8 +44,8 @@ class Embedder:
     def _quick(self) -> EmbeddingModel:
         return for_inference(self.model)
 
-    def embed(self, photos: Iterable[np.ndarray], batch_size: int = 64) -> np.ndarray:
-        """Embeddings of decoded photos, each uint8 [H, W, 3] (RGB); one that is something else is an error that names it."""
+    def embed(self, photos: Iterable[Photo], batch_size: int = 64) -> np.ndarray:
+        """Embeddings of photos, decoded ones uint8 [H, W, 3] (RGB) each; one that is something else is an error that names it."""
         return embed_views(self._quick, self._views(photos), How(self.device, batch_size=batch_size))
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
@@ -56,28 +57,18 @@ class Embedder:
                 f" found: {', '.join(map(str, frame.columns)) or 'none of them'}."
             )
         # {"path": ["a.jpg", "b.jpg"]} arrives as one row.
-        values = frame[given[0]].explode()
-        return self.embed(_decoded(given[0], values))
+        values: Iterable[Any] = frame[given[0]].explode()
+        if given[0] == "photo":
+            values = (pixels.decode(data, f"photo {number}") for number, data in enumerate(values))
+        return self.embed(values)
 
     def view(self, photo: np.ndarray) -> np.ndarray:
         """What the model sees of a photo or a mask: the centre crop, uint8 [S, S, 3] or [S, S]."""
         return pixels.centre_crop(pixels.resize_short(photo, self.model.resize), self.model.input_size)
 
-    def _views(self, photos: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    def _views(self, photos: Iterable[Photo]) -> Iterator[np.ndarray]:
         for number, photo in enumerate(photos):
-            if photo.dtype != np.uint8 or photo.ndim != 3 or photo.shape[2] != 3:
-                raise UserError(f"Photo {number} is {photo.dtype} {list(photo.shape)}, not uint8 [H, W, 3].")
-            yield self.view(photo)
-
-
-def _decoded(column: str, values: Iterable[Any]) -> Iterator[np.ndarray]:
-    for number, value in enumerate(values):
-        if column == "photo":
-            yield pixels.decode(value, f"photo {number}")
-        elif Path(value).is_file():
-            yield pixels.decode(Path(value).read_bytes(), value)
-        else:
-            raise UserError(f"'{value}' (row {number}) is not a file.")
+            yield self.view(pixels.decode_photo(photo, f"Photo {number}"))
 
 
 def _load_pyfunc(path: str) -> Embedder:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bgbias.evaluation.metrics import map_at_r
-from bgbias.evaluation.retrieval import BLOCK, Neighbours
+from bgbias.evaluation.retrieval import BLOCK, Neighbours, count_equal
 
 Backgrounds = tuple[np.ndarray, np.ndarray]
 """Whose background each of N photos is on as a query, and whose in the gallery: rows int64 [N] each, of copies the first one."""
@@ -79,6 +79,4 @@ def drop_shared(
 def _count_class(labels: np.ndarray, lender: np.ndarray, in_gallery: np.ndarray) -> np.ndarray:
     """How many other photos of each query's class are on its background, int64 [N]."""
     number = np.unique(labels, return_inverse=True)[1] * len(labels)
-    keys, sizes = np.unique(number + in_gallery, return_counts=True)
-    place = np.searchsorted(keys, number + lender).clip(max=len(keys) - 1)
-    return np.where(keys[place] == number + lender, sizes[place], 0) - (lender == in_gallery)
+    return count_equal(number + lender, number + in_gallery) - (lender == in_gallery)

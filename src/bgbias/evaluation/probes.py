@@ -52,24 +52,22 @@ def linear(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     cross-validation within them. Where a class has one photo alone it is not, and the inverse strength is 1.
     """
     from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+    from sklearn.model_selection import PredefinedSplit
 
     number = min(WITHIN, int(np.unique(labels, return_counts=True)[1].min()))
     if number < 2:
-        alone = LogisticRegression(tol=TOLERANCE, max_iter=ITERATIONS).fit(
-            embeddings.astype(np.float64), labels
+        layer = LogisticRegression(tol=TOLERANCE, max_iter=ITERATIONS)
+    else:
+        place = parts([str(row) for row in range(len(labels))], labels, number)
+        layer = LogisticRegressionCV(
+            Cs=STRENGTHS,
+            l1_ratios=(0.0,),
+            cv=PredefinedSplit(place),
+            tol=TOLERANCE,
+            max_iter=ITERATIONS,
+            scoring="neg_log_loss",
+            use_legacy_attributes=False,
         )
-        return lambda queries: alone.predict(queries.astype(np.float64))  # type: ignore[no-any-return]
-    place = parts([str(row) for row in range(len(labels))], labels, number)
-    within = [(np.flatnonzero(place != part), np.flatnonzero(place == part)) for part in range(number)]
-    layer = LogisticRegressionCV(
-        Cs=STRENGTHS,
-        l1_ratios=(0.0,),
-        cv=within,
-        tol=TOLERANCE,
-        max_iter=ITERATIONS,
-        scoring="neg_log_loss",
-        use_legacy_attributes=False,
-    )
     layer.fit(embeddings.astype(np.float64), labels)
     return lambda queries: layer.predict(queries.astype(np.float64))  # type: ignore[no-any-return]
 

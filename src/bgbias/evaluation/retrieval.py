@@ -105,7 +105,7 @@ def neighbours(
         raise ValueError("each embedding needs one label")
     if exclude_self and not np.array_equal(query_labels, gallery_labels):
         raise ValueError("exclude_self needs queries and gallery to be the same photos in the same order")
-    relevant = _relevant(query_labels, gallery_labels, exclude_self)
+    relevant = count_equal(query_labels, gallery_labels) - exclude_self
     if k is None:
         k = max(int(relevant.max(initial=0)), DEEPEST_FIXED_RANK)
     # Symmetric retrieval hands over one array twice; check and round it once.
@@ -121,13 +121,13 @@ def neighbours(
     return Neighbours(same_label, relevant, indices)
 
 
-def _relevant(query_labels: np.ndarray, gallery_labels: np.ndarray, exclude_self: bool) -> np.ndarray:
-    """R_i, int64 [N]: gallery photos of the query's class, the query itself not counted."""
-    classes, sizes = np.unique(gallery_labels, return_counts=True)
-    if not len(classes):
-        return np.zeros(len(query_labels), dtype=np.int64)
-    place = np.searchsorted(classes, query_labels).clip(max=len(classes) - 1)
-    return np.where(classes[place] == query_labels, sizes[place], 0).astype(np.int64) - exclude_self
+def count_equal(values: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """How many of ``among`` [M] equal each of ``values`` [N], int64 [N]."""
+    known, sizes = np.unique(among, return_counts=True)
+    if not len(known):
+        return np.zeros(len(values), dtype=np.int64)
+    place = np.searchsorted(known, values).clip(max=len(known) - 1)
+    return np.where(known[place] == values, sizes[place], 0).astype(np.int64)
 
 
 def round_embeddings(embeddings: np.ndarray, role: str) -> np.ndarray:

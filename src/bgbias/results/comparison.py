@@ -144,11 +144,8 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
         drop = one.against(other, LEVELS, uncertainty.change_of_relative_drop)
         pair: dict[str, Any] = {"model": name, "other": other_name}
         lines.append(pair | rows.tested("changed", changed, 1) | rows.tested("drop", drop, 1))
-    return (
-        rows.correct_p_values(pd.DataFrame(lines), ["changed", "drop"], within=())
-        if lines
-        else pd.DataFrame()
-    )
+    table = pd.DataFrame(lines)
+    return rows.correct_p_values(table, ["changed", "drop"], within=()) if lines else table
 
 
 def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:

@@ -56,6 +56,5 @@ def chance_levels(labels: np.ndarray, given: QueryGallerySplit | None = None) ->
             of_class.setdefault(int(labels[row]), []).extend(map_at_r.chance_level(relevant, searched.sum()))
         return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
     classes, sizes = np.unique(labels, return_counts=True)
-    return dict(
-        zip(classes.tolist(), map_at_r.chance_level(sizes - 1, len(labels) - 1).tolist(), strict=True)
-    )
+    levels = map_at_r.chance_level(sizes - 1, len(labels) - 1)
+    return dict(zip(classes.tolist(), levels.tolist(), strict=True))

@@ -151,16 +151,12 @@ def settings_of(study: Study) -> dict[str, Any]:
     pretrainings = {named.name: named for named in learned}
     names = [*plan.datasets(study), *filter(None, (n.params().dataset for n in pretrainings.values()))]
     datasets = [study.datasets[name] for name in names]
-    sections: dict[str, tuple[Mapping[str, Strict], Iterable[str]]] = {
-        "datasets": (study.datasets, names),
-        "maskers": (study.maskers, (dataset.masker for dataset in datasets)),
-        "backgrounds": (study.backgrounds, (dataset.backgrounds for dataset in datasets)),
-    }
     settings = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})
-    for section, (entries, used) in sections.items():
-        settings[section] = {
-            name: entries[name].model_dump(mode="json", exclude_defaults=True) for name in dict.fromkeys(used)
-        }
+    settings |= {
+        "datasets": _dump(study.datasets, names),
+        "maskers": _dump(study.maskers, (dataset.masker for dataset in datasets)),
+        "backgrounds": _dump(study.backgrounds, (dataset.backgrounds for dataset in datasets)),
+    }
     if pretrainings:
         settings["pretrainings"] = {name: study.pretrainings[name] for name in pretrainings}
     losses = dict.fromkeys((cell.loss, cell.dataset) for cell in trained)
@@ -172,6 +168,10 @@ def settings_of(study: Study) -> dict[str, Any]:
         },
         "methods": {name: study.methods[name] for name in methods if name in study.methods},
     }
+
+
+def _dump(entries: Mapping[str, Strict], used: Iterable[str]) -> dict[str, Any]:
+    return {n: entries[n].model_dump(mode="json", exclude_defaults=True) for n in dict.fromkeys(used)}
 
 
 def settings_digests(study: Study) -> dict[str, str]:

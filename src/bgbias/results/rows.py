@@ -193,22 +193,9 @@ class Values:
         columns = ["image_id", "label", "seed", value]
         return cls.of(model, {kind: own.loc[own[by] == kind, columns] for kind in kinds}, value)
 
-    def _of_seeds(
-        self, names: Sequence[str], seeds: Sequence[int]
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """The columns and what their classes mean for others, of these seeds; a model without seeds is the same for each."""
-        rows = [self.seeds.index(seed) if self.seeds else 0 for seed in seeds]
-        columns = [self.columns[name][rows] for name in names]
-        return columns, [self.of_others.get(n, np.zeros_like(self.columns[n]))[rows] for n in names]
-
     def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
         """A number made of some columns' means, with its interval; unknown if no query has all these values."""
-        return self._estimate(*self._of_seeds(names, self.seeds or (0,)), of)
-
-    def _estimate(self, columns: list[np.ndarray], of_others: list[np.ndarray], of: Statistic) -> Estimate:
-        if not np.isfinite(np.concatenate(columns)).all(axis=0).any():
-            return uncertainty.UNKNOWN
-        return uncertainty.estimate(columns, self.classes, of, of_others)
+        return _estimate([self], names, self.seeds or (0,), of)
 
     def paired_seeds(self, other: Values) -> list[int]:
         """The seeds that two models are compared by; none where nothing of either was drawn by one."""
@@ -232,10 +219,23 @@ class Values:
         seeds = self.paired_seeds(other) or ([] if self.seeds and other.seeds else [0])
         if not seeds:
             return uncertainty.UNKNOWN
-        (mine, mine_of_others), (theirs, theirs_of_others) = (
-            values._of_seeds(names, seeds) for values in (self, other)
-        )
-        return self._estimate(mine + theirs, mine_of_others + theirs_of_others, of)
+        return _estimate([self, other], names, seeds, of)
+
+
+def _estimate(
+    models: Sequence[Values], names: Sequence[str], seeds: Sequence[int], of: Statistic
+) -> Estimate:
+    columns, of_others = [], []
+    for values in models:
+        # A model without seeds is the same for each.
+        rows = [values.seeds.index(seed) if values.seeds else 0 for seed in seeds]
+        for name in names:
+            column = values.columns[name]
+            columns.append(column[rows])
+            of_others.append(values.of_others.get(name, np.zeros_like(column))[rows])
+    if not np.isfinite(np.concatenate(columns)).all(axis=0).any():
+        return uncertainty.UNKNOWN
+    return uncertainty.estimate(columns, models[0].classes, of, of_others)
 
 
 def retrieval_values(rows: pd.DataFrame, model: Model) -> Values:

@@ -280,7 +280,7 @@ def sd_over_seeds(values: np.ndarray) -> float:
     ``values`` [S, D] holds one metric's mean over queries for S training seeds and D background draws. NaN
     for a single seed.
     """
-    by_seed = _seeds_by_draws(values).mean(axis=1)
+    by_seed = values.mean(axis=1)
     return float(by_seed.std(ddof=1)) if len(by_seed) > 1 else math.nan
 
 
@@ -290,12 +290,4 @@ def sd_over_draws(values: np.ndarray) -> float:
     ``values`` [S, D] as for ``sd_over_seeds``; S = 1 is the ± of Kobs & Hotho's Table 1. NaN for a single
     draw.
     """
-    values = _seeds_by_draws(values)
     return float(values.std(axis=1, ddof=1).mean()) if values.shape[1] > 1 else math.nan
-
-
-def _seeds_by_draws(values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values, dtype=np.float64)
-    if values.ndim != 2:
-        raise ValueError(f"values must be [seeds, draws], not of shape {values.shape}")
-    return values

@@ -39,10 +39,9 @@ def least_squares(crossed: np.ndarray) -> Erasure:
     are 1 again.
 
     LEACE (Belrose et al. 2023, theorem 4.3), with the background as concept. It takes out one direction fewer than there are
-    backgrounds, chance differences between their means included: with many, embeddings lose much. ValueError for fewer than two
-    objects or backgrounds.
+    backgrounds, chance differences between their means included: with many, embeddings lose much.
     """
-    values = _check(crossed)
+    values = crossed.astype(np.float64)
     whiten, colour = _whitening(values)
     moved = whiten @ (values.mean(axis=0) - values.mean(axis=(0, 1))).T
     vectors, sizes, _ = np.linalg.svd(moved, full_matrices=False)
@@ -54,25 +53,13 @@ def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
     """Of embeddings [n, m, d]: without the whitened ``directions`` in which backgrounds move single objects most.
 
     The leading eigenvectors of the scatter within objects against the total one; unlike ``least_squares`` it also sees
-    backgrounds that move objects to different sides. ValueError for fewer than two objects or backgrounds, or directions
-    outside 0..d.
+    backgrounds that move objects to different sides.
     """
-    values = _check(crossed)
-    if not 0 <= directions <= values.shape[2]:
-        raise ValueError(f"{directions} directions are to go from embeddings of {values.shape[2]} numbers")
+    values = crossed.astype(np.float64)
     whiten, colour = _whitening(values)
     within = (values - values.mean(axis=1, keepdims=True)).reshape(-1, values.shape[2]) @ whiten.T
     vectors = np.linalg.eigh(within.T @ within)[1]
     return _without(values, whiten, colour, vectors[:, ::-1][:, :directions])
-
-
-def _check(crossed: np.ndarray) -> np.ndarray:
-    n, m = crossed.shape[:2]
-    if min(n, m) < 2:
-        raise ValueError(
-            f"{n} objects and {m} backgrounds are crossed; an erasure is fitted on two of each at least"
-        )
-    return crossed.astype(np.float64)
 
 
 def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
