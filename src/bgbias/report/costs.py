@@ -19,14 +19,12 @@ from bgbias.report import formats, names, prose
 from bgbias.report.columns import Column, number, significant
 from bgbias.results.rows import MODEL
 from bgbias.study import plan
-from bgbias.study.cell import PLAIN, Cell
+from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 WIDTH = 64  # of the text
-STEADY = 1.3
 COLUMNS = (
     Column("Step, s", significant("cost_seconds_a_step"), "Step, s"),
-    Column("Step, times plain's", number("cost_times_plain", 2), "by plain's", known=("cost_times_plain",)),
     Column("Training, min", number("cost_training_minutes", 1), "Training, min"),
     Column("Memory, GB", number("cost_memory_gb", 1), "Memory, GB"),
     Column("GPU, GB", number("cost_gpu_memory_gb", 1), "GPU, GB", known=("cost_gpu_memory_gb",)),
@@ -61,13 +59,11 @@ def format_costs(study: Study) -> str:
 
 
 def costs_by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFrame:
-    """One row a model, over its seeds and folds: the columns of ``training_costs``, on which device, and steps by those of the
-    same loss's plain training.
+    """One row a model, over its seeds and folds: the columns of ``training_costs``, and on which device.
 
     ``trainings``: the record of each. Of seconds a step the least of the trainings is taken, which other work on the machine
     disturbed least, of memory the largest; minutes are so many seconds for the steps of as many epochs as they took in the mean.
-    On a processor steps are compared by its own time, which other work hardly changes; on a GPU by seconds, unless epochs of
-    either model differ by more than ``STEADY``, so that nobody knows what else ran.
+    No ratio to plain training is made of them: whoever trained first had the quieter machine (``passes``).
     """
     rows = [
         cell.wildcards | training_costs(records.read(record), iterations)
@@ -75,7 +71,6 @@ def costs_by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFr
     ]
     over_seeds: dict[str, Any] = {
         "cost_seconds_a_step": "min",
-        "compared": "min",
         "epochs": "mean",
         "cost_memory_gb": "max",
         "cost_gpu_memory_gb": "max",
@@ -83,9 +78,7 @@ def costs_by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFr
     }
     found = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
     found["cost_training_minutes"] = found["cost_seconds_a_step"] * iterations * found.pop("epochs") / 60
-    plain = found[found["method"] == PLAIN].set_index(MODEL[:-1])["compared"]
-    of_plain = plain.reindex(pd.MultiIndex.from_frame(found[MODEL[:-1]])).to_numpy()
-    return found.assign(cost_times_plain=found.pop("compared") / of_plain)
+    return found
 
 
 def training_costs(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:
@@ -97,14 +90,9 @@ def training_costs(record: Mapping[str, Any], iterations: int) -> dict[str, Any]
     """
     epochs = record.get("epoch_seconds", {})
     seconds = pd.Series(epochs.get("train_seconds", []), dtype=float)
-    processor = pd.Series(epochs.get("train_processor_seconds", []), dtype=float)
-    on_processor = str(record.get("device", "")).startswith("cpu") and len(processor)
-    steady = seconds.max() <= STEADY * seconds.min()
     mebibyte = 2**20 / 1e9
     return {
         "cost_seconds_a_step": seconds.mean() / iterations,
-        "compared": (processor.mean() if on_processor else seconds.mean() if steady else math.nan)
-        / iterations,
         "epochs": len(seconds) or math.nan,
         "cost_memory_gb": record.get("peak_memory_mb", math.nan) * mebibyte,
         "cost_gpu_memory_gb": record.get("metrics", {}).get("peak_gpu_memory_mb", math.nan) * mebibyte,

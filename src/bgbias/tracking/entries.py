@@ -44,7 +44,7 @@ PARAM_LENGTH, TAG_LENGTH = 6000, 8000
 FORBIDDEN = re.compile(r"[^\w\-. /:]")
 DIGEST = re.compile(r"[0-9a-f]{16,}")
 STATUS = {"running": "RUNNING", "done": "FINISHED", "failed": "FAILED"}
-# Columns of a history that say how much time an epoch took; its processor's seconds are no time that passes.
+# Columns of a history that say how much time an epoch took.
 PASSED = ("train_seconds", "validate_seconds")
 
 

@@ -31,7 +31,7 @@ from bgbias.training.settings import Train
 # Steps from one look at the losses to the next. On a CPU they are there anyway.
 LOOKS = {"cpu": 1, "cuda": 50}
 # Columns of an epoch that no second run repeats.
-SECONDS = ("train_seconds", "validate_seconds", "train_processor_seconds")
+SECONDS = ("train_seconds", "validate_seconds")
 
 EpochPasses = Callable[[int, str, int], Iterator[Batch]]
 """(epoch, what for, photos a batch) to batches that show every training photo once."""
@@ -101,11 +101,11 @@ def fit(
         progress.say(f"goes on after epoch {state.epoch}")
     write_history(history, state.history)
     while not state.finished(settings):
-        begun, used = time.perf_counter(), time.process_time()
+        begun = time.perf_counter()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
         losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
-        trained, used = time.perf_counter(), time.process_time() - used
+        trained = time.perf_counter()
         model.eval()
         scores = validate(model)
         if monitor and not math.isfinite(scores[monitor]):
@@ -117,7 +117,7 @@ def fit(
         if not monitor or scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores.get(monitor, state.best_score), epoch
             state.best_weights = deepcopy(model.state_dict())
-        spent = (trained - begun, time.perf_counter() - trained, used)
+        spent = (trained - begun, time.perf_counter() - trained)
         seconds = {name: round(s, 2) for name, s in zip(SECONDS, spent, strict=True)}
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
