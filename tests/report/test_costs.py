@@ -25,19 +25,13 @@ def record(*seconds: float, **more: Any) -> dict[str, Any]:
 
 
 def costs_of(folder: Path, epochs: dict[tuple[str, int], tuple[float, ...]], **more: Any) -> pd.DataFrame:
-    """The costs of trainings by method and seed, whose epochs took so many seconds, as their records tell; ten steps each.
-
-    ``processor``: seconds of the processor of each epoch, by method.
-    """
+    """The costs of trainings by method and seed, whose epochs took so many seconds, as their records tell; ten steps each."""
     kept = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}}
-    processor, paths = more.pop("processor", {}), {}
+    paths = {}
     for (method, seed), seconds in epochs.items():
         cell = Cell("toy", "tiny", "contrastive", method, seed)
         paths[cell] = folder / method / f"{seed}.json"
-        written = record(*seconds, **kept, **more)
-        if processor:
-            written["epoch_seconds"]["train_processor_seconds"] = [processor[method]] * len(seconds)
-        json_checksum.write(paths[cell], written)
+        json_checksum.write(paths[cell], record(*seconds, **kept, **more))
     return costs.costs_by_model(paths, iterations=10).set_index("method")
 
 
@@ -47,7 +41,6 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     found = costs.training_costs(record(2.0, 10.0, 3.0, **more), iterations=50)
     expected = {
         "cost_seconds_a_step": 0.1,
-        "compared": math.nan,
         "epochs": 3,
         "cost_device": "cpu (1 thread)",
     }
@@ -55,29 +48,14 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     assert found == pytest.approx(expected, nan_ok=True)
     older = costs.training_costs({}, iterations=50)
     assert older.pop("cost_device") == "unknown"
-    assert len(older) == 5
+    assert len(older) == 4
     assert all(math.isnan(value) for value in older.values())
 
 
-def test_a_models_costs_are_set_beside_plains(tmp_path: Path) -> None:
+def test_a_models_steps_are_those_of_its_least_disturbed_training(tmp_path: Path) -> None:
     epochs = {(m, seed): (10.0 * place + seed,) for place, m in enumerate(METHODS[:2], 1) for seed in (0, 1)}
     found = costs_of(tmp_path, epochs)
     assert found["cost_seconds_a_step"].to_dict() == pytest.approx({"plain": 1.0, "bgaugment": 2.0})
-    assert found["cost_times_plain"].to_dict() == pytest.approx({"plain": 1, "bgaugment": 2})
-    cured = {of: seconds for of, seconds in epochs.items() if of[0] != "plain"}
-    assert costs_of(tmp_path, cured)["cost_times_plain"].isna().all()
-
-
-def test_whoever_trained_beside_other_work_is_not_called_cheap(tmp_path: Path) -> None:
-    """Plain took three times as long, on a machine that others used; its processor's time says that it took half."""
-    epochs = {("plain", 0): (30.0, 30.0), ("bgaugment", 0): (10.0, 10.0)}
-    of = {"device": "cpu (1 thread)", "processor": {"plain": 5.0, "bgaugment": 10.0}}
-    assert costs_of(tmp_path, epochs, **of)["cost_times_plain"].to_dict() == pytest.approx(
-        {"plain": 1, "bgaugment": 2}
-    )
-    # Where seconds alone are known, uneven epochs have no ratio.
-    uneven = {("plain", 0): (10.0, 14.0), ("bgaugment", 0): (10.0, 10.5), ("mdprop", 0): (30.0, 31.0)}
-    assert costs_of(tmp_path, uneven, device="cuda (H200)")["cost_times_plain"].isna().all()
 
 
 def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_there_were(
@@ -100,7 +78,6 @@ def spent() -> pd.DataFrame:
             **{"dataset": "toy", "backbone": "tiny", "loss": "contrastive", "method": method},
             **{"cost_seconds_a_step": 0.01 * place, "cost_training_minutes": 0.6 * place},
             **{"cost_memory_gb": 1.25, "cost_gpu_memory_gb": math.nan, "cost_device": "cpu (1 thread)"},
-            "cost_times_plain": place,
         }
         for place, method in enumerate(METHODS, 1)
     ]
@@ -114,12 +91,12 @@ def line(spent: pd.DataFrame, label: str) -> list[str]:
 
 
 def test_unknown_costs_are_dashes_and_a_gpu_has_a_column(spent: pd.DataFrame) -> None:
-    assert line(spent, "+ BGAugment") == ["0.020", "2.00", "1.2", "1.2"]
+    assert line(spent, "+ BGAugment") == ["0.020", "1.2", "1.2"]
     assert "GPU" not in formats.plain(spent, costs.COLUMNS, ())
-    unknown = ["cost_seconds_a_step", "cost_training_minutes", "cost_memory_gb", "cost_times_plain"]
+    unknown = ["cost_seconds_a_step", "cost_training_minutes", "cost_memory_gb"]
     spent.loc[1, unknown] = math.nan
     spent.loc[2, "cost_gpu_memory_gb"] = 7.5
-    assert line(spent, "+ BGAugment") == ["–"] * 5
+    assert line(spent, "+ BGAugment") == ["–"] * 4
     assert line(spent, "+ Idle")[-1] == "7.5"
 
 
