@@ -8,14 +8,14 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bgbias.datasets._official import last_of_each_class, names_in, read_official
+from bgbias.datasets._official import ArchiveParams, last_of_each_class, names_in, read_official
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.photos.table import Item
-from bgbias.settings import Strict, read_yaml
+from bgbias.settings import read_yaml
 
 # Those of imagenet100.txt of github.com/HobbitLong/CMC (Tian et al., ECCV 2020), sorted: a class's label is its place here.
 CLASSES = tuple(Path(__file__).with_name("imagenet100_classes.txt").read_text(encoding="utf-8").splitlines())
@@ -26,14 +26,13 @@ VALIDATION = 50  # photos of each class in ImageNet's validation set
 SETS = read_yaml(Path(__file__).with_name("imagenet_sets.yaml"))
 
 
-class ImageNetParams(Strict):
+class ImageNetParams(ArchiveParams):
     """Where the photos are."""
 
     source: str | None = Field(
         None,
         description="a folder, zip or tar in the official layout; of a folder, photos of ImageNet-100's classes alone are copied",
     )
-    sha256: str | None = None
 
 
 class HundredParams(ImageNetParams):

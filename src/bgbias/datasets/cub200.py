@@ -121,14 +121,13 @@ def _read_list(archive: Path, list_name: str, length: int) -> dict[str, list[flo
 
 
 def _check_counts(label: dict[str, int], params: Params, archive: Path, name: str) -> None:
-    classes = len(set(label.values()))
-    if params.classes == CLASSES and (len(label), classes) != (PHOTOS, CLASSES):
-        raise UserError(
-            f"{archive} lists {len(label)} photos of {classes} classes, not {PHOTOS} of {CLASSES}."
-        )
     tested = sum(number >= OFFICIAL_SPLIT["test"][0] for number in label.values())
-    if params.classes == CLASSES and tested != TEST_PHOTOS:
-        raise UserError(f"{archive} lists {tested} photos of the classes 101-200, not {TEST_PHOTOS}.")
+    counts = len(label), len(set(label.values())), tested
+    if params.classes == CLASSES and counts != (PHOTOS, CLASSES, TEST_PHOTOS):
+        raise UserError(
+            f"{archive} lists {counts[0]} photos of {counts[1]} classes, not {PHOTOS} of {CLASSES}; {tested} are of"
+            f" the classes 101-200, not {TEST_PHOTOS}."
+        )
     if absent := sorted(set(range(params.classes)) - set(label.values())):
         raise UserError(
             f"{archive} lists no photo of class {absent[0] + 1}, and {params.classes} classes were asked for;"

@@ -4,12 +4,10 @@ Splits are those of ``Ebay_train.txt`` and ``Ebay_test.txt``; of the training fi
 train and 8489-11317 are the validation (docs/methods.md, section 1). A photo's place in its split is that in its list.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
-from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, read_official
+from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, places, read_official
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
 from bgbias.photos.table import Item
@@ -23,14 +21,6 @@ FIRST_VAL_CLASS = 8_489
 PHOTO_BYTES = 25_000  # about: small photos, some 3 GB in all
 Params = ArchiveParams
 COUNTS = {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
-
-
-class ListedPhoto(NamedTuple):
-    """One photo by its list: class counted from 0, split, and place in the list of that split."""
-
-    label: int
-    split: str
-    place: int
 
 
 def parts(params: Params) -> dict[str, tuple[Source, ...]]:
@@ -51,32 +41,33 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """
     archive = parts["photos"]
     lists = lists_in(archive, LISTS, "Stanford Online Products")
-    listed = read_lists({name: data.decode() for name, data in lists.items()}, str(archive))
+    label_of, split_of = read_lists({name: data.decode() for name, data in lists.items()}, str(archive))
+    place_of = places(split_of.items())
     # The lists name a photo by its last folder and its name.
-    for path, data in listed_photos(archive, lambda m: "/".join(PurePosixPath(m).parts[-2:]), listed):
-        photo = listed[path]
+    for path, data in listed_photos(archive, lambda m: "/".join(PurePosixPath(m).parts[-2:]), label_of):
+        split, place = place_of[path]
         yield Item(
             image_id=path,
-            class_name=f"{path.split('/')[0].removesuffix('_final')} {photo.label + 1}",
-            label=photo.label,
-            split=photo.split,
-            key_set=f"{KEY}|{photo.split}",
-            key_item=str(photo.place),
+            class_name=f"{path.split('/')[0].removesuffix('_final')} {label_of[path] + 1}",
+            label=label_of[path],
+            split=split,
+            key_set=f"{KEY}|{split}",
+            key_item=str(place),
             data=data,
         )
 
 
-def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
-    """What both lists say of each path; other lines or counts than the dataset's are errors."""
-    listed: dict[str, ListedPhoto] = {}
+def read_lists(texts: dict[str, str], archive: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Class, counted from 0, and split of each path, in the lists' order; other lines or counts than the dataset's are errors."""
+    label_of: dict[str, int] = {}
+    split_of: dict[str, str] = {}
     for file in LISTS:
         lines = texts[file].splitlines()
         if not lines or lines[0].split() != HEADER:
             raise UserError(
                 f"{archive}: {file} must begin with the line '{' '.join(HEADER)}'; fetch it again."
             )
-        places: dict[str, int] = defaultdict(int)
-        before = len(listed)
+        before = len(label_of)
         labels = set()
         for number, line in enumerate(lines[1:], 2):
             try:
@@ -85,14 +76,13 @@ def read_lists(texts: dict[str, str], archive: str) -> dict[str, ListedPhoto]:
             except ValueError as error:
                 raise UserError(f"{archive}: line {number} of {file} cannot be read: '{line}'.") from error
             split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
-            if path in listed:
+            if path in label_of:
                 raise UserError(f"{archive}: line {number} of {file} lists '{path}' again.")
-            listed[path] = ListedPhoto(label, split, places[split])
-            places[split] += 1
+            label_of[path], split_of[path] = label, split
             labels.add(label)
-        counts = len(listed) - before, len(labels)
+        counts = len(label_of) - before, len(labels)
         if counts != COUNTS[file]:
             raise UserError(
                 f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
-    return listed
+    return label_of, split_of
