@@ -60,8 +60,10 @@ def test_a_table_stands_whole_or_in_chosen_columns_and_rows(plain: pd.Series) ->
     published = publication.read("demo")
     caption = published.caption("table2")
     assert caption.startswith("**Share of the attribution")
-    whole = formats.markdown(published.table("table2"), "table2", caption)
-    assert answer('table("demo", "table2")') == whole
+    whole = answer('table("demo", "table2")')
+    title, legend = caption.split("\n\n")
+    rows_alone = formats.markdown(published.table("table2"), "table2", title).removeprefix(title)
+    assert whole == f'{title}\n\n??? note "How to read this table"\n\n    {legend}{rows_alone}'
     chosen = "table1: Clean = MAP@R | Drop, %; table2: Score; seeds: Drop, % = each"
     head, rule, *rows = answer(f'columns("demo", "{chosen}", "{ROW}, demo_00")').strip().splitlines()
     assert head == "| dataset | training | MAP@R | Drop, % | Score | each |"

@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 
 import pandas as pd
 
@@ -99,11 +100,14 @@ def markdown(frame: pd.DataFrame, left: int = 1) -> str:
 
 
 def table(grid: str, name: str) -> str:
-    """A whole table with its caption; ``seeds``: each training seed, a row a model."""
+    """A whole table with its caption, folded but for its first paragraph; ``seeds``: each training seed, a row a model."""
     if name == SEEDS:
         return columns(grid, "; ".join(f"{SEEDS}: {column.head}" for column in OF_SEEDS))
     published = publication.read(grid)
-    return formats.markdown(published.table(name), name, published.caption(name))
+    numbers = published.table(name)
+    title, _, legend = published.caption(name).partition("\n\n")
+    folded = f'??? note "How to read this table"\n\n{indent(legend, "    ")}'
+    return formats.markdown(numbers, name, f"{title}\n\n{folded}" if legend else title)
 
 
 def columns(grid: str, chosen: str, rows: str = "") -> str:
