@@ -71,7 +71,7 @@ record: $(READY)  ## after snakemake: let DVC remember what was made, if all of 
 status: $(READY)  ## what is current, what is stale and why
 	@python -m bgbias status $(CHOICE)
 
-report: $(READY)  ## a page of the finished grid for people that needs no other file (or GRID=cub50)
+report: $(READY)  ## report.html of the finished grid, which needs no other file (or GRID=cub50)
 	@python -m bgbias report $(if $(GRID),"$$GRID")
 
 # A folder is called docs, too; and mkdocs-material's warning about the future of mkdocs is no defect of a page.

@@ -49,7 +49,7 @@ class Audit:
         return cls({name: (folder / name).read_bytes() for name in sorted(names)})
 
     def save(self, folder: Path | str) -> list[Path]:
-        """All files of it in ``folder``, the page for people among them; gives their paths."""
+        """All files of it in ``folder``, the HTML report among them; gives their paths."""
         folder = Path(folder)
         workdir.check(folder, None)
         folder.mkdir(parents=True, exist_ok=True)

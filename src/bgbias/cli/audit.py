@@ -179,7 +179,7 @@ def audit(
         else:
             finished = audit_or_read(question, load_model(), folder, saving=save_embeddings)
     say(str(finished), sys.stdout)
-    say(f"the page for people: {folder / 'audit.html'}")
+    say(f"HTML report: {folder / 'audit.html'}")
     say(
         f"{workdir.VERDICT}, {', '.join(name for name in workdir.WRITTEN if (folder / name).is_file())} in {folder}"
     )
@@ -222,14 +222,14 @@ def leaderboard(
     for found in groups:
         print(f"{found.about['name']}\n{found}\n")
     write_text(out, render(groups))
-    say(f"the page for people: {out}")
+    say(f"HTML report: {out}")
 
 
 def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
     from bgbias.auditing.comparison import FILES
 
     print(compared)
-    say(f"the page for people: {folder / FILES[0]}")
+    say(f"HTML report: {folder / FILES[0]}")
     say(f"{', '.join(FILES[1:])} in {folder}")
 
 

@@ -79,7 +79,7 @@ def show(grid: Grid = None, params: Params = DEFAULT) -> None:
 
 @app.command()
 def report(grid: Annotated[str | None, argument("all", "grid")] = None, params: Params = DEFAULT) -> None:
-    """Write a finished grid as a page for people, report.html beside its tables, which needs no other file and no network."""
+    """Write a finished grid as report.html beside its tables, which needs no other file and no network."""
     from bgbias.report import grid_page
 
     print(f"open {grid_page.write(load(params, grid))}")

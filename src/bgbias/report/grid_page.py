@@ -1,4 +1,4 @@
-"""``report.html``: a finished grid as a page for people, which needs no other file. Its numbers are those of the tables."""
+"""``report.html``: a finished grid as one page, which needs no other file. Its numbers are those of the tables."""
 
 from __future__ import annotations
 
