@@ -166,7 +166,6 @@ def _prepare(
 
 
 def _masks(question: Question) -> tuple[Masks, Masks | None]:
-    """By the first segmentation model and, where there is one, by the second."""
     collection, second = question.collection, question.second
     return Masks(collection, question.masker), Masks(collection, second) if second else None
 

@@ -114,6 +114,5 @@ def _gpu() -> tuple[float | None, float | None]:
 
 
 def _cuda() -> Any:
-    """torch's, if this process uses a GPU."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda and cuda.is_initialized() else None

@@ -140,7 +140,6 @@ def check_weights(study: Study, node: Node) -> None:
 
 
 def _network_of(study: Study, node: Node) -> NamedEntry | None:
-    """The network that the node starts from; None if it starts from none."""
     subject = node.keywords
     if node.name == "weights":
         return network_of(study, subject["owner"])

@@ -19,11 +19,6 @@ PGD_20 = Strength(steps=20)
 """Projected gradient descent as the paper of MDProp tests by it."""
 
 
-def format_attack(attack: str, epsilon: float) -> str:
-    """An attack of this strength, as tables have it: ``mtax:5@0.01``."""
-    return f"{attack}@{epsilon:g}"
-
-
 def embed_attacked(
     model: EmbeddingModel,
     photos: EvaluationPhotos,

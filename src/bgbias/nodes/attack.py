@@ -77,7 +77,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         every = list(itertools.product(chosen, asked.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength = Strength(epsilon=epsilon, steps=asked.steps)
-            name = attack_eval.format_attack(attack, epsilon)
+            name = f"{attack}@{epsilon:g}"  # as tables have it
             vectors = attack_eval.embed_attacked(model, photos, clean, attack, strength, 0, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
             found = scores.score_queries(after, {"attack": name}, clean)

@@ -77,5 +77,4 @@ def _dataset(study: Study, cell: Cell) -> str:
 
 
 def _most(study: Study, cell: Cell) -> int | None:
-    """How many training photos are taken at most; all of them if None."""
     return study.datasets[_dataset(study, cell)].probe_photos

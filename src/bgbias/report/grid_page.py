@@ -257,7 +257,6 @@ def _of_one_kind(pools: Backgrounds) -> bool:
 
 
 def _methods(study: Study, table: pd.DataFrame) -> str:
-    """A paragraph for a paper."""
     cells = plan.trained_models(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
     trained = table[names.is_trained(table["method"])]

@@ -231,7 +231,6 @@ def _commit(state: dict[str, Any]) -> str:
 
 
 def _machine() -> str:
-    """The processor, and the GPU if this process worked on one."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return records.machine()

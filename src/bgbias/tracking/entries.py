@@ -301,7 +301,6 @@ def view_tags() -> dict[str, str]:
 
 
 def _table(view: str) -> dict[str, Any]:
-    """MLflow's state of a table of runs."""
     columns = [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
     order = [RUN_NAME, CREATED, *columns]
     widths = dict.fromkeys(order, _PAGES["width"]) | dict(zip(order, _PAGES["widths"], strict=False))

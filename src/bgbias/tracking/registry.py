@@ -85,7 +85,6 @@ def _log(client: MlflowClient, run: Run, entry: Entry, name: str, weights: Path)
 
 
 def _save(folder: Path, weights: Path, model: Model, dimension: int) -> None:
-    """A model in MLflow's format: weights, code, requirements, signature, an input example."""
     import pandas as pd
     from mlflow import pyfunc
     from mlflow.models import ModelSignature

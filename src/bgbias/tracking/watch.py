@@ -192,7 +192,6 @@ class Records:
 
 
 def _entry(path: Path) -> Entry | None:
-    """The entry of a record; None if the file is no record."""
     record = json_checksum.read(path)
     if not isinstance(record, dict) or not {"node", "status"} <= record.keys():
         return None

@@ -78,7 +78,6 @@ def normalise_colours(mean: tuple[float, ...], std: tuple[float, ...]) -> Prepro
 
 
 def _colours(normalise: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and std of colours in 0..1."""
     scaled = 255 * normalise.scale
     return tuple(v / scaled for v in normalise.mean), tuple(v / scaled for v in normalise.std)
 

@@ -74,7 +74,6 @@ def _params(method: str) -> Any:
 
 
 def _method_fact(params: Params, fact: str, default: Any) -> Any:
-    """What the method's file says of its options, if it says so."""
     tell = getattr(plugins.load("methods", params.method), fact, None)
     return tell(params.inner()) if tell else default
 

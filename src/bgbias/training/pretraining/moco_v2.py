@@ -83,7 +83,6 @@ class Pretraining(BasePretraining):
         return queue[: int(entered)].clone()
 
     def _enter(self, others: Tensor) -> None:
-        """The newest views take the place of the oldest."""
         queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
         rows = (entered + torch.arange(len(others), device=queue.device))[-len(queue) :] % len(queue)
         queue[rows] = others[-len(queue) :].to(queue)
