@@ -69,6 +69,14 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
         assert made.limits(rule)[0] >= getattr(node.declared, "LIMITS", Limits()).memory_mb
 
 
+def test_a_job_of_several_steps_alone_is_told_to_do_again_what_is_up_to_date(made: Rules) -> None:
+    nodes = {n.name: n for n in graph.in_order(made.study)}
+    for name, rule in (("train", "train"), ("embed", "evaluate"), ("table", "table")):
+        for again in (True, False):
+            words = shlex.split(made.command(rule, nodes[name].wildcards, must_use_gpu=False, again=again))
+            assert ("--again" in words) == (again and rule == "evaluate")
+
+
 def test_what_was_set_aside_makes_its_job_run_and_what_is_forced_draws_followers_along(made: Rules) -> None:
     nodes = graph.in_order(made.study)
     train = next(n for n in nodes if n.name == "train")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rankings import embedded, random_unit
 
+from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.photos.places import Places
@@ -53,6 +54,20 @@ def test_files_give_back_what_was_written(kept: embeddings.Embeddings, tmp_path:
         for part, array in vars(theirs).items() if theirs else ():
             np.testing.assert_array_equal(getattr(ours, part), array)
     assert embeddings.side_by_side([again, again]).originals is again.originals
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(PLAIN, ids=PLAIN.ids[::-1]),
+        replace(PLAIN, usable=~PLAIN.usable),
+        replace(PLAIN, views={(CLEAN, 0): VIEWS[CLEAN, 0]}),
+    ],
+    ids=["ids", "usable", "views"],
+)
+def test_embeddings_of_other_photos_are_not_joined(other: embeddings.Embeddings) -> None:
+    with pytest.raises(UserError, match="different photos"):
+        embeddings.side_by_side([PLAIN, other])
 
 
 def test_the_file_is_that_of_the_first_version(tmp_path: Path) -> None:

@@ -54,6 +54,12 @@ def seen(picture: np.ndarray) -> np.ndarray:
     return picture[..., 0] > 63
 
 
+def test_an_empty_mask_fills_the_frame_and_is_not_moved() -> None:
+    across, down = _placed.extents(np.zeros((SIDE, SIDE), np.uint8))
+    assert across == down == _placed.Extent(0, SIDE, SIDE / 2, SIDE)
+    assert {_placed.shift(photo(np.zeros((SIDE, SIDE), np.uint8)), draw) for draw in DRAWS} == {(0, 0)}
+
+
 def test_an_object_is_moved_as_a_whole_to_any_place_that_the_frame_has() -> None:
     own = photo(box(*WITHIN))
     shifts = {_placed.shift(own, draw) for draw in range(2000)}
