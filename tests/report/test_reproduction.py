@@ -164,10 +164,9 @@ def test_a_row_is_made_with_the_plain_one_that_it_is_compared_with(demo: Study) 
     assert {c.method for c in plan.cells(row)} == {"plain", "plain+512d", "dcml_code", "dcml_code+512d"}
 
 
-def test_sections_of_settings_that_have_changed_are_named() -> None:
-    study = load(Path("params.yaml"), "smoke")
-    now = publication.settings_digests(study)
+def test_sections_of_settings_that_have_changed_are_named(demo: Study) -> None:
+    now = publication.settings_digests(demo)
     before = {name: digest for name, digest in now.items() if name != "train"} | {"losses": "0", "gone": "1"}
     for settings, changed in ((now, []), (before, ["gone", "losses", "train"])):
         published = publication.Publication(Path("nowhere"), {"settings": settings})
-        assert publication.changed_sections(published, study) == changed
+        assert publication.changed_sections(published, demo) == changed
