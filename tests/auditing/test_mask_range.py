@@ -184,7 +184,7 @@ FOUND = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6)
         ),
         (
             {"agreement": 0.41},
-            "What perfect masks would give cannot be told: isnet takes other things for the objects (mean IoU 0.41).",
+            "What perfect masks would give is unknown: isnet takes other things for the objects (mean IoU 0.41).",
         ),
     ],
 )

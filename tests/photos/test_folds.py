@@ -186,7 +186,7 @@ def whole_way(study: Study) -> pd.DataFrame:
     collect.collect(study)
     results = pd.read_csv(study.files.at("results"), keep_default_na=False)
     queries = pd.read_parquet(study.files.at("all_queries"))
-    return retrieval.table(results, queries, cells=plan.cells(study))
+    return retrieval.table(results, queries)
 
 
 def test_folds_go_the_whole_way_to_a_row_of_their_mean_and_a_row_of_their_own(
