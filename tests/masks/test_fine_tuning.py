@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -25,6 +26,7 @@ from bgbias.masks import cross_validation, saliency, training
 from bgbias.masks.pairs import MaskPair
 from bgbias.masks.training import Recipe, TunedNet
 from bgbias.masks.u2net import U2Net, u2netp
+from bgbias.report import prose
 from bgbias.toy.render import specimens
 
 TOY = Path(__file__).resolve().parents[2] / "data" / "weights" / "u2netp_toy.safetensors"
@@ -165,7 +167,17 @@ def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
             assert cross_validation.clear(own) == np.sign(own.mean()) * (p < 0.05)
     assert found.loc["one", ["error", "clear"]].isna().tolist() == [True, False]
     assert found.loc["one", "clear"] == 0
-    assert "one photo" in cross_validation.format_changes(rows)[2]
+    text = prose.lines(
+        "judged_masker.j2",
+        rows="",
+        changes=found.reset_index().to_dict("records"),
+        shares="",
+        helps=True,
+        is_written=True,
+    )
+    assert re.search(
+        r"^  one: 0\.\d{3} -> 0\.\d{3}, .\d\.\d{3} \(one photo\): no more than chance$", text, re.MULTILINE
+    )
 
 
 def test_a_gain_of_all_does_not_outweigh_a_loss_of_a_group() -> None:

@@ -67,7 +67,7 @@ def train_masker(
     text = prose.lines(
         "judged_masker.j2",
         rows=judged.rows.to_string(index=False, float_format="{:.3f}".format),
-        sentences=list(cross_validation.format_changes(judged.rows)),
+        changes=cross_validation.summary(judged.rows).to_dict("records"),
         shares=judged.shares.to_string(index=False, float_format="{:.3f}".format),
         helps=judged.helps,
         is_written=is_written,

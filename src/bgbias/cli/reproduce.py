@@ -21,7 +21,6 @@ from bgbias.study.params import Study, load, read
 
 app = typer.Typer()
 SOURCE = "src/bgbias"
-MOST_NAMED = 3  # edited files that a footnote names
 
 
 @app.command()
@@ -89,18 +88,17 @@ def reproduce(
 
 def changed_source(commit: str) -> str:
     """How many source files have changed since a commit, and how to see the changes; empty without git or that commit."""
+    from bgbias.report import prose
+    from bgbias.report.reproduction import TEMPLATE
+
     commit = commit.partition(" ")[0]
     command = ["git", "diff", "--name-only", commit, "--", SOURCE]
     try:
         names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     except (OSError, subprocess.CalledProcessError):
         return ""
-    if not names:
-        return f"No file of {SOURCE} has changed since."
-    first = ", ".join(name.removeprefix(f"{SOURCE}/") for name in names[:MOST_NAMED])
-    more = ", ..." if len(names) > MOST_NAMED else ""
-    count = "1 file" if len(names) == 1 else f"{len(names)} files"
-    return f"Changed since in {SOURCE}: {count} ({first}{more}); git log {commit[:12]}.. -- {SOURCE}"
+    files = [name.removeprefix(f"{SOURCE}/") for name in names]
+    return " ".join(prose.fill_macro(TEMPLATE, "changed", files=files, source=SOURCE, commit=commit[:12]))
 
 
 def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:

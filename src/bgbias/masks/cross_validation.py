@@ -209,18 +209,6 @@ def gains(rows: pd.DataFrame) -> bool:
     return bool(found.iloc[-1] > 0 and not (found < 0).any())
 
 
-def format_changes(rows: pd.DataFrame) -> list[str]:
-    """The change of each group's and of all photos' mean IoU in words, with its standard error."""
-    lines = []
-    for row in summary(rows).to_dict("records"):
-        error = "one photo" if row["photos"] == 1 else f"standard error {row['error']:.3f}"
-        word = {1: "a gain", 0: "no more than chance", -1: "a loss"}[row["clear"]]
-        word = "left as it was" if row["change"] == row["error"] == 0 else word
-        change = f"{row['before']:.3f} -> {row['after']:.3f}, {row['change']:+.3f}"
-        lines.append(f"{row['group']}: {change} ({error}): {word}")
-    return lines
-
-
 def write(judged: Judgement, folder: Path) -> None:
     """``folds.csv``, a row a photo; ``shares.csv``, a row a share of new weights; and ``folds.png``.
 

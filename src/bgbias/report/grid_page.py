@@ -287,13 +287,9 @@ def describe_best_epochs(study: Study) -> str:
         return ""
     of_trainings = histories.groupby(["method", "cell"], sort=False)["score"]
     is_last = of_trainings.agg(lambda score: score.argmax() == len(score) - 1).astype(bool)
-    by_method = is_last.groupby("method", sort=False).agg(["mean", "sum", "count"])
-    text = f"Best at its last epoch: {is_last.sum()} of {names.count(len(is_last), 'training')}"
-    if len(by_method) > 1 and is_last.any():
-        most = str(by_method["mean"].idxmax())
-        _, last, every = by_method.loc[most]
-        text += f", most of {names.method(most)}: {last:.0f} of {every:.0f}"
-    return f"{text}."
+    by_method = is_last.groupby("method", sort=False).agg(share="mean", last="sum", trainings="count")
+    ordered = by_method.sort_values("share", ascending=False, kind="stable").reset_index()
+    return _sentence("best_epochs", by_method=records(ordered))
 
 
 def draw_curves(study: Study) -> style.Figure | None:

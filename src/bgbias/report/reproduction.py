@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from bgbias.report import tables
+from bgbias.report import prose, tables
 from bgbias.report.columns import NOTHING, Number
 from bgbias.report.names import NOT_TRAINED
 from bgbias.report.pages import OF_SEEDS
@@ -31,6 +31,7 @@ IDENTICAL, WITHIN, DIFFERENT = "identical", "within the interval", "different"
 NOT_JUDGED = "without an interval"
 VERDICTS = (IDENTICAL, WITHIN, DIFFERENT, NOT_JUDGED)
 COUNTS = ("seeds", "folds", "draws", "queries", "classes", "images", "episodes")
+TEMPLATE = "reproduction.j2"
 HEAD = ("table", "number", "published", "now", "")
 
 
@@ -119,12 +120,8 @@ def format_comparisons(comparisons: Collection[Comparison]) -> str:
 def sentence(comparisons: Collection[Comparison]) -> str:
     """The verdict, and how many numbers it rests on."""
     overall = verdict(comparisons)
-    if overall == IDENTICAL:
-        return f"identical: all {len(comparisons)} numbers are as printed."
     counts = Counter(one.verdict for one in comparisons)
-    parts = [f"{counts[word]} {word}" for word in VERDICTS if counts[word]]
-    chance = " By chance one in twenty is different." if counts[DIFFERENT] and overall != DIFFERENT else ""
-    return f"{overall}: of {len(comparisons)} numbers {', '.join(parts)}.{chance}"
+    return " ".join(prose.fill_macro(TEMPLATE, "judged", overall=overall, counts=counts, words=VERDICTS))
 
 
 def row_of(study: Study, model: Model) -> Study:
