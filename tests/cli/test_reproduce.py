@@ -104,7 +104,7 @@ def test_other_backgrounds_lie_within_the_interval(published: Project) -> None:
     published.edit(*OTHER_BACKGROUNDS, DRAWS)
     text = published.bgbias("reproduce", "smoke", "plain", "--fresh").stdout
     assert "\nwithin the interval: " in text
-    assert "; all 11 steps ran." in text
+    assert "; 11 of 11 steps ran." in text
     assert (published.folder / f"data/work/reproduced/fresh/runs/smoke/models/{SMOKE}/plain/seed0").is_dir()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -59,13 +58,12 @@ def compute_mask_range(
     values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
     either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
     known = not np.isnan(object_share)
-    at_share = partial(_drop_at, share=object_share)
+
+    def at_share(clean: np.ndarray, either: np.ndarray, both: np.ndarray) -> np.ndarray:
+        return uncertainty.relative_drop(clean, object_share * either + (1 - object_share) * both)
+
     extrapolated = values.estimate([CLEAN, *CONDITIONS], at_share) if known else UNKNOWN
     return MaskRange(second, agreement, either, both, object_share, extrapolated)
-
-
-def _drop_at(clean: np.ndarray, either: np.ndarray, both: np.ndarray, share: float) -> np.ndarray:
-    return uncertainty.relative_drop(clean, share * either + (1 - share) * both)
 
 
 def some_drawn(masks: Masks) -> list[str]:

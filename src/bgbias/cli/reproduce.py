@@ -117,9 +117,7 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
         )
     every = [json_checksum.read_any(node.record(again)) for node in graph.in_order(again, ends)]
     ran = sum(record.get("finished", "") >= begun for record in every)
-    if ran == len(every):
-        return again, f"all {ran} steps ran"
-    return again, f"{ran} of {len(every)} steps ran, the others were current"
+    return again, f"{ran} of {len(every)} steps ran"
 
 
 def _variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:

@@ -2,7 +2,7 @@
 
 import statistics
 import timeit
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from types import ModuleType
 
@@ -31,7 +31,11 @@ def embed(
     if cure.AT in ("picture", "beside"):
         changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in seen)
         return embed_views(model, changed, how)
-    return np.concatenate(list(_pooled_otherwise(model, iter(seen), cure, how)))
+    vectors, stream = [], iter(seen)
+    while batch := list(islice(stream, how.batch_size)):
+        with torch.inference_mode(), autocast(how.device, how.precision):
+            vectors.append(_embed(model, cure.apply(*_maps(model, batch, how)), how))
+    return np.concatenate(vectors)
 
 
 def embed_patches(
@@ -47,15 +51,6 @@ def embed_patches(
             vectors.append(_embed(model, places, how))
         counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
     return PatchSets(np.concatenate(vectors), np.concatenate(counts))
-
-
-def _pooled_otherwise(
-    model: EmbeddingModel, seen: Iterator[Seen], cure: ModuleType, how: How
-) -> Iterator[np.ndarray]:
-    while batch := list(islice(seen, how.batch_size)):
-        with torch.inference_mode(), autocast(how.device, how.precision):
-            vectors = _embed(model, cure.apply(*_maps(model, batch, how)), how)
-        yield vectors
 
 
 def _maps(model: EmbeddingModel, batch: Sequence[Seen], how: How) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,7 +6,7 @@ decoded, resized, cropped and normalised as evaluation does it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,8 @@ class Embedder:
 
     def embed(self, photos: Iterable[Photo], batch_size: int = 64) -> np.ndarray:
         """Embeddings of photos, decoded ones uint8 [H, W, 3] (RGB) each; one that is something else is an error that names it."""
-        return embed_views(self._quick, self._views(photos), How(self.device, batch_size=batch_size))
+        views = (self.view(pixels.decode_photo(p, f"Photo {number}")) for number, p in enumerate(photos))
+        return embed_views(self._quick, views, How(self.device, batch_size=batch_size))
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
         """Embeddings of the pictures in a table's column ``photo`` (encoded: the bytes of a JPEG or PNG file) or ``path``."""
@@ -65,10 +66,6 @@ class Embedder:
     def view(self, photo: np.ndarray) -> np.ndarray:
         """What the model sees of a photo or a mask: the centre crop, uint8 [S, S, 3] or [S, S]."""
         return pixels.centre_crop(pixels.resize_short(photo, self.model.resize), self.model.input_size)
-
-    def _views(self, photos: Iterable[Photo]) -> Iterator[np.ndarray]:
-        for number, photo in enumerate(photos):
-            yield self.view(pixels.decode_photo(photo, f"Photo {number}"))
 
 
 def _load_pyfunc(path: str) -> Embedder:

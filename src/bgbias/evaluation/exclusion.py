@@ -69,14 +69,10 @@ def drop_shared(
     lose. Several ``backgrounds`` are of one gallery. Fewer photos are relevant where some of the query's class are left out.
     """
     shared, fewer = np.zeros(ranked.indices.shape, bool), np.zeros(len(labels), np.int64)
+    of_class = np.unique(labels, return_inverse=True)[1] * len(labels)
     for number, (lender, in_gallery) in enumerate(backgrounds):
         shared |= in_gallery[ranked.indices] == lender[:, None]
         again = np.any([lender == before for before, _ in backgrounds[:number]], axis=0)
-        fewer += np.where(again, 0, _count_class(labels, lender, in_gallery))
+        others = count_equal(of_class + lender, of_class + in_gallery) - (lender == in_gallery)
+        fewer += np.where(again, 0, others)  # of the query's class and on its background
     return ranked.without(shared & (ranked.indices >= 0), fewer, depth)
-
-
-def _count_class(labels: np.ndarray, lender: np.ndarray, in_gallery: np.ndarray) -> np.ndarray:
-    """How many other photos of each query's class are on its background, int64 [N]."""
-    number = np.unique(labels, return_inverse=True)[1] * len(labels)
-    return count_equal(number + lender, number + in_gallery) - (lender == in_gallery)

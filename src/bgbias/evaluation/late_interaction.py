@@ -32,11 +32,6 @@ class PatchSets:
     def starts(self) -> np.ndarray:
         return np.cumsum(self.counts) - self.counts
 
-    @property
-    def bytes_a_photo(self) -> float:
-        """What an index of these photos takes, on average."""
-        return self.vectors.nbytes / len(self.counts)
-
     def first(self, photos: int) -> PatchSets:
         """The patches of so many photos."""
         counts = self.counts[:photos]

@@ -48,13 +48,13 @@ def fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
     """The cell's model before any training: the backbone's weights, if it has any, and a random embedding layer."""
     key = (cell.dataset, cell.backbone, cell.run)
     frozen, dim = study.train.freeze_batch_norm, study.train.embedding_dim
-    if not plan.pretraining(study, cell.backbone):
-        return network(study, cell.backbone, key, frozen, dim)
-    from safetensors.torch import load_file
+    learned = plan.pretraining(study, cell.backbone)
+    model = network(study, cell.backbone, key, frozen, dim, starts=learned is None)
+    if learned:
+        from safetensors.torch import load_file
 
-    (made,) = inputs.backbone_weights(study, cell).values()
-    model = network(study, cell.backbone, key, frozen, dim, starts=False)
-    model.trunk.load_state_dict(load_file(made.path(study)), strict=True)
+        (made,) = inputs.backbone_weights(study, cell).values()
+        model.trunk.load_state_dict(load_file(made.path(study)), strict=True)
     return model
 
 

@@ -112,7 +112,7 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             took = cure_eval.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
             took += milliseconds(chosen, cure_eval.embed_patches) + masker_ms
             scored = late_interaction.score_queries(before, patches, {"cure": name})
-            return scored, {"ms": took, "bytes": gallery.bytes_a_photo}
+            return scored, {"ms": took, "bytes": gallery.vectors.nbytes / len(gallery.counts)}
 
         index = before.views[views[0]]
         alone, tables, facts = milliseconds(None), [], []

@@ -14,6 +14,7 @@ from PIL import Image
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup, is_archive
 from bgbias.files.pictures import PICTURES, has_suffix, is_hidden, is_readable, locator, stem, why_left
+from bgbias.files.tables import read_text
 from bgbias.photos import coco, hugging_face, tables
 from bgbias.photos.listing import TABLES, Listing, SourcePhoto, around, title
 from bgbias.photos.tables import BY_NAME, NamedColumns
@@ -81,7 +82,8 @@ def at(
     if place.is_dir():
         return _list_dataset(hugging_face.load(place), name or title(place), str(place), named)
     if place.suffix.lower() in TABLES:
-        return tables.in_file(place, name, named)
+        frame, first = read_text(place, str(place))
+        return tables.in_frame(frame, name or title(place), place.resolve().parent, str(place), first, named)
     if place.suffix.lower() == COCO:
         if named.place:
             raise UserError("--place names a column or a folder, and a COCO file has neither: leave it out.")

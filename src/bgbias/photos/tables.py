@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from bgbias.errors import UserError
 from bgbias.files.archives import Lookup
 from bgbias.files.pictures import compose, is_photo, is_readable, locator, why_left
-from bgbias.files.tables import parse, read_text
+from bgbias.files.tables import parse
 from bgbias.images import pixels
 from bgbias.images.drawn_masks import white
 from bgbias.photos.listing import Listing, SourcePhoto, title
@@ -49,12 +49,6 @@ class NamedColumns:
 
 
 BY_NAME = NamedColumns()
-
-
-def in_file(place: Path, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
-    """The photos that a CSV or Parquet file names; relative paths start at its folder."""
-    frame, first = read_text(place, str(place))
-    return in_frame(frame, name or title(place), place.resolve().parent, str(place), first, named)
 
 
 def in_member(files: Lookup, table: str, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:

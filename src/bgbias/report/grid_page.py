@@ -287,8 +287,8 @@ def describe_best_epochs(study: Study) -> str:
         return ""
     of_trainings = histories.groupby(["method", "cell"], sort=False)["score"]
     is_last = of_trainings.agg(lambda score: score.argmax() == len(score) - 1).astype(bool)
-    by_method = is_last.groupby("method", sort=False).agg(share="mean", last="sum", trainings="count")
-    ordered = by_method.sort_values("share", ascending=False, kind="stable").reset_index()
+    by_method = is_last.groupby("method", sort=False).agg(["mean", "sum", "count"])
+    ordered = by_method.sort_values("mean", ascending=False, kind="stable").reset_index()
     return _sentence("best_epochs", by_method=records(ordered))
 
 

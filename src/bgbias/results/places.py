@@ -82,6 +82,8 @@ def compare_places(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
         return None
     ends = ["here", "there"], ["here", "composite"]
     here, there, composite = (values.estimate([name]) for name in LEVELS)
+    carried = values_for_views(queries, model, CARRIED)
+    lost = carried.estimate(list(CARRIED)[:2], uncertainty.difference)
     return AcrossPlaces(
         queries=int(counted.sum()),
         classes=len(set(values.classes[counted])),
@@ -91,10 +93,5 @@ def compare_places(queries: pd.DataFrame, model: Model) -> AcrossPlaces | None:
         natural=values.estimate(ends[0], uncertainty.relative_drop),
         points=values.estimate(ends[0], uncertainty.difference),
         on_composites=values.estimate(ends[1], uncertainty.relative_drop),
-        carried=_carried(values_for_views(queries, model, CARRIED)),
+        carried=carried.estimate(list(CARRIED), share_of_background) if lost.low > 0 else UNKNOWN,
     )
-
-
-def _carried(values: Values) -> Estimate:
-    lost = values.estimate(list(CARRIED)[:2], uncertainty.difference)
-    return values.estimate(list(CARRIED), share_of_background) if lost.low > 0 else UNKNOWN

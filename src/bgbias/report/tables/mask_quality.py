@@ -48,15 +48,10 @@ COLUMNS = (
     Column("Drop, lower third", interval("drop_worst", 1), "Drop, lower [95 %]"),
     Column("Drop, upper third", interval("drop_best", 1), "Drop, upper [95 %]"),
     Column("Lower minus upper", against_plain("drop_more", 1), "Difference [95 %]"),
-    Column("Pasting, lower", interval("pasting_worst", 1)),
-    Column("Pasting, upper", interval("pasting_best", 1)),
-    Column("Own background, lower", interval("own_background_worst", 1), known=("own_background_worst",)),
-    Column("Own background, upper", interval("own_background_best", 1), known=("own_background_best",)),
-    Column(
-        "Class's backgrounds, lower", interval("class_background_worst", 1), known=("class_background_worst",)
-    ),
-    Column(
-        "Class's backgrounds, upper", interval("class_background_best", 1), known=("class_background_best",)
+    *(
+        Column(f"{head}, {end}", interval(f"{name}_{third}", 1), known=(f"{name}_{third}",))
+        for name, head in zip(STEPS, ("Pasting", "Own background", "Class's backgrounds"), strict=True)
+        for third, end in ((WORST, "lower"), (BEST, "upper"))
     ),
 )
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
