@@ -79,6 +79,9 @@ def test_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
     whole_grid(project)
     project.sync()
     (project.root / "mlflow.db").unlink()
+    # MLflow still writes to the file that is gone: whoever does so is told.
+    with pytest.raises(UserError, match=r"mlflow.db was deleted; .* bgbias track"):
+        project.sync_to(project.uri)
     sync = f"print(sync([Path({str(project.data)!r})], {project.uri!r}, 'demo'))"
     code = f"from pathlib import Path; from bgbias.tracking.watch import sync; {sync}; {sync}"
     done = subprocess.run(

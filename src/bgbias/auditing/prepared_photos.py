@@ -70,7 +70,6 @@ class PreparedPhotos:
         return 0 if any(folder.glob(f"{FAMILY}-*.npz")) else ResumableRows.left(folder, "measures", photos)
 
     def _make(self, image_id: str) -> np.ndarray:
-        """What the model sees of a photo, and the measures of its mask."""
         photo, mask, second = self._decode(image_id)
         look, shown = self._look, self._look.resized(photo)
         pixels = np.zeros((look.size, look.size, PIXEL + self._has_second_masks), np.uint8)

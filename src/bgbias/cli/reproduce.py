@@ -55,7 +55,7 @@ def reproduce(
 ) -> None:
     """Make published results again and compare each number: identical, within the interval, or different (exit status 1)."""
     from bgbias.report import pages, reproduction
-    from bgbias.results import publication
+    from bgbias.results import publication, rows
 
     if grid is None:
         print(_list_results())
@@ -71,7 +71,10 @@ def reproduce(
     target = reproduction.row_of(study, model) if model else study
     again, steps = _run(params, target, is_row=model is not None, fresh=fresh)
     before = {name: published.table(name) for name in (*published.tables, publication.SEEDS)}
-    now = publication.finished_tables(again)
+    paths = {name: again.files.at("table_csv", table=name) for name in publication.table_names(again)}
+    now = {name: rows.read_csv(path) for name, path in paths.items()} | {
+        publication.SEEDS: rows.levels(again)
+    }
     comparisons = reproduction.compare(before, now, [model] if model else None)
     shown = [c for c in comparisons if model or c.verdict != reproduction.IDENTICAL]
     if shown:
@@ -89,7 +92,6 @@ def reproduce(
 def changed_source(commit: str) -> str:
     """How many source files have changed since a commit, and how to see the changes; empty without git or that commit."""
     from bgbias.report import prose
-    from bgbias.report.reproduction import TEMPLATE
 
     commit = commit.partition(" ")[0]
     command = ["git", "diff", "--name-only", commit, "--", SOURCE]
@@ -98,7 +100,9 @@ def changed_source(commit: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return ""
     files = [name.removeprefix(f"{SOURCE}/") for name in names]
-    return " ".join(prose.fill_macro(TEMPLATE, "changed", files=files, source=SOURCE, commit=commit[:12]))
+    return " ".join(
+        prose.fill_macro("reproduction.j2", "changed", files=files, source=SOURCE, commit=commit[:12])
+    )
 
 
 def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:

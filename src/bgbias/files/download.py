@@ -134,7 +134,6 @@ def forget(partial: Path) -> None:
 
 
 def _version(partial: Path) -> Path:
-    """Where it stands which version of the file was begun."""
     return partial.with_name(f"{partial.name}.version")
 
 

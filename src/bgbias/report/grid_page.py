@@ -182,7 +182,6 @@ def _inside(png: bytes) -> dict[str, Any]:
 
 
 def _caveats(table: pd.DataFrame) -> list[str]:
-    """What a reader of the verdict must know at once."""
     trained = table[names.is_trained(table["method"])]
     counted = trained if len(trained) else table
     return prose.fill_macro(

@@ -120,12 +120,6 @@ def table_names(study: Study) -> list[str]:
     return [node.keywords["table"] for node in graph.goals(study) if node.name == "table"]
 
 
-def finished_tables(study: Study) -> dict[str, pd.DataFrame]:
-    """The tables of a finished grid, and ``seeds``."""
-    paths = {name: study.files.at("table_csv", table=name) for name in table_names(study)}
-    return {name: rows.read_csv(path) for name, path in paths.items()} | {SEEDS: rows.levels(study)}
-
-
 def birth(study: Study) -> dict[str, Any]:
     """Of a finished grid: commit, date, machine and libraries, and the minutes of its steps, each counted by itself."""
     every = [(node.name, json_checksum.read_any(node.record(study))) for node in graph.in_order(study)]

@@ -45,6 +45,9 @@ ENVIRONMENT = {
 }
 
 
+_opened: set[str] = set()  # by this process, whose connections MLflow keeps
+
+
 @contextmanager
 def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     """The experiment ``bgbias-<grid>``, made if need be, for this process alone while the block lasts.
@@ -61,7 +64,12 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
         # One writer a store: two would both migrate a fresh database, or both make a step's run.
         with hold_lock(_lock_of(uri), LOCK_SECONDS):
+            if uri in _opened and uri.startswith(SQLITE) and not database(uri).exists():
+                raise UserError(
+                    f"{database(uri)} was deleted; show the records again: python -m bgbias track"
+                )
             client = MlflowClient(tracking_uri=uri)
+            _opened.add(uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
             yield Experiment(client, identity)
     except UserError:

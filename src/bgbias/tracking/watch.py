@@ -261,7 +261,6 @@ def _builds_on(entry: Entry, first: Entry, entries: Sequence[Entry]) -> bool:
 
 
 def _read_untrained(entry: Entry) -> dict[str, str]:
-    """What a step's record says of the backbone and the photos that it was made of."""
     settings = entry.upstream | entry.params
     return {k: v for k, v in settings.items() if k.partition(".")[0] in UNTRAINED}
 

@@ -101,7 +101,6 @@ def _preparation(which: str, network: Any, name: str, options: Options) -> Prepa
 
 
 def _side(network: Any) -> int | None:
-    """The input's side that the configuration tells."""
     config = getattr(network.config, "vision_config", network.config)
     side = getattr(config, "image_size", None)
     return side if isinstance(side, int) else None

@@ -33,7 +33,6 @@ PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=T
 
 
 def _range(row: dict[str, Any]) -> str:
-    """From where to where the measure goes in both thirds."""
     if not isinstance(row["measure"], str):
         return NOTHING
     ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
