@@ -6,8 +6,7 @@ a pretraining names it (docs/methods.md, section 6).
 """
 
 import tarfile
-from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Literal, Self
 
@@ -81,16 +80,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         if len(names) != CLASSES:
             raise UserError(f"{archive}: {NAMES} names {len(names)} classes, not {CLASSES}; fetch it again.")
         validating = last_of_each_class(dict(enumerate(labels["train"])), params.val_per_class, name)
-    found: Counter[str] = Counter()
-    files = {f"{role}_X.bin": role for role in taken}
-    for file, data in _photos(archive, files):
-        role = files[file]
-        number = found[role]
-        found[role] += 1
-        if len(data) < PHOTO or number >= COUNTS[role]:
-            raise UserError(
-                f"{archive}: {role}_X.bin does not hold {COUNTS[role]:,} photos of {PHOTO:,} bytes; fetch it again."
-            )
+    for role, number, data in _photos(archive, taken):
         label = labels[role][number] if labelled else 0
         validates = role == "train" and number in validating
         yield Item(
@@ -102,21 +92,24 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             key_item=str(number),
             data=pixels.encode_png(upright(data)),
         )
-    for role in taken:
-        if found[role] != COUNTS[role]:
-            raise UserError(
-                f"{archive} has {found[role]:,} photos in {role}_X.bin, not {COUNTS[role]:,}; fetch it again."
-            )
 
 
-def _photos(archive: Path, files: Collection[str]) -> Iterator[tuple[str, bytes]]:
-    """The bytes of one photo after the other, each with its file's name: 2.8 GB in one file are too many for a memory."""
+def _photos(archive: Path, roles: Sequence[str]) -> Iterator[tuple[str, int, bytes]]:
+    """Role, place and bytes of one photo after the other: 2.8 GB in one file are too many for a memory."""
+    role_of = {f"{role}_X.bin": role for role in roles}
     with readable(archive), tarfile.open(archive) as tar:
         for member in tar:
             file = PurePosixPath(member.name).name
-            opened = tar.extractfile(member) if file in files else None
-            while opened and (data := opened.read(PHOTO)):
-                yield file, data
+            if (role := role_of.get(file)) is None or (opened := tar.extractfile(member)) is None:
+                continue
+            if member.size != COUNTS[role] * PHOTO:
+                raise UserError(
+                    f"{archive}: {file} does not hold {COUNTS[role]:,} photos of {PHOTO:,} bytes; fetch it again."
+                )
+            del role_of[file]
+            yield from ((role, number, opened.read(PHOTO)) for number in range(COUNTS[role]))
+    for file, role in role_of.items():
+        raise UserError(f"{archive} has 0 photos in {file}, not {COUNTS[role]:,}; fetch it again.")
 
 
 def upright(data: bytes) -> np.ndarray:
