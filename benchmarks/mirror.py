@@ -113,9 +113,6 @@ class Grid:
         from bgbias.files.atomic import write_json
 
         _, value = self.record(node, seed)
-        vitals = self.folder / value["vitals_file"]
-        vitals.parent.mkdir(parents=True, exist_ok=True)
-        vitals.write_text(value["vitals"].splitlines(keepends=True)[0])
         if node == "train":
             self.history(seed).parent.mkdir(parents=True, exist_ok=True)
             self.history(seed).write_text("epoch,loss,val_map_at_r,train_seconds,validate_seconds\n")
@@ -143,7 +140,6 @@ class Grid:
                 shutil.copy(self.folder / output.replace(f"seed{seed}", "seed0"), self.folder / output)
         json_checksum.write(path, value)
         self.running(node, seed).unlink(missing_ok=True)
-        (self.folder / value["vitals_file"]).unlink(missing_ok=True)
 
 
 def _watched(made: Path, cells: int, seconds: float, working: bool) -> Share:

@@ -175,7 +175,7 @@ def test_a_table_that_is_too_wide_for_a_terminal_loses_its_last_columns(
     assert "A cure of a very long name + BGAugment" in shown
     heads, fewer = (text.splitlines()[0].split() for text in (formats.show(table, "table3"), shown))
     assert fewer == heads[: len(fewer)] != heads
-    assert "On a wider terminal also: Score." in shown
+    assert "Not shown for want of room: Score." in shown
 
 
 # -- bold ------------------------------------------------------------------------------------------------------------

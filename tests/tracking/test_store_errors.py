@@ -47,22 +47,32 @@ def test_a_server_that_is_not_there(project: Project) -> None:
     assert "nobody answers there; is the server running" in fault(project, "http://127.0.0.1:9")
 
 
-def test_a_server_that_asks_for_a_login(project: Project) -> None:
-    class Locked(BaseHTTPRequestHandler):
-        """Knows nobody."""
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (200, "what answers there is no MLflow server, or one of another version"),
+        (404, "what answers there is no MLflow server, or one of another version"),
+        (401, "the server asks for a login; set MLFLOW_TRACKING_USERNAME"),
+    ],
+)
+def test_a_server_of_something_else_or_that_asks_for_a_login(
+    project: Project, status: int, said: str
+) -> None:
+    class Other(BaseHTTPRequestHandler):
+        """Answers whatever it is asked in the same way."""
 
         def do_GET(self) -> None:
-            self.send_response(401)
+            self.send_response(status)
             self.end_headers()
-            self.wfile.write(b"You are not authenticated.")
+            self.wfile.write(b"hello")
 
         def log_message(self, *words: object) -> None: ...
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Locked) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        said = fault(project, f"http://127.0.0.1:{server.server_port}")
+        found = fault(project, f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
-    assert "the server asks for a login; set MLFLOW_TRACKING_USERNAME" in said
+    assert said in found
 
 
 def test_a_database_of_another_mlflow(project: Project) -> None:

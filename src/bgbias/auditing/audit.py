@@ -6,6 +6,7 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +45,7 @@ from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say, showing, track
+from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as asking
 from bgbias.report.queries import AskedModel
 from bgbias.results import background_baseline
@@ -173,7 +174,7 @@ def _masks(question: Question) -> tuple[Masks, Masks | None]:
 def _foretell(
     question: Question, model: Adapted, work: Path, at: Path, does: forecast.Work, masks: Sequence[Masks]
 ) -> None:
-    """Say what is left before it begins."""
+    """Say what is left before it begins, and refuse a disk that is too small for it."""
     say("Timing a few photos ...")
     seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in masks)
     missing = sum(len(of_one.missing) for of_one in masks)
@@ -194,6 +195,7 @@ def _foretell(
         expected = forecast.measure(question, model, does, photos, left, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if left["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
+    _room(work, at, expected.disk)
 
 
 def _pictures(folder: Path, views: Sequence[View], row: int) -> list[Path]:
@@ -288,4 +290,16 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         raise UserError(
             f"None of the {len(usable)} photos with a trusted mask has another photo of its class: nobody is to be found. Take"
             " more photos, or look at the masks."
+        )
+
+
+def _room(work: Path, at: Path, needed: int) -> None:
+    """Refuse a disk that is too small before anything is made; what is there already counts as room."""
+    exported = work.parent.parent.glob("*-*/*.png")
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
+    free = shutil.disk_usage(work).free + there
+    if free < needed:
+        raise UserError(
+            f"{work} has room for {size(free)}, and the audit needs {size(needed)} while it runs: {size(needed - free)} more."
+            " Name another folder by --out, or fewer photos by --sample."
         )

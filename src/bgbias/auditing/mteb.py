@@ -53,7 +53,6 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
 
 
 def _split(folder: Path, view: str) -> dict[str, Any]:
-    """The queries of a view, the gallery, and who is right, as MTEB's retrieval takes them."""
     datasets = import_extra("datasets", "mteb")
     labels = pd.read_csv(folder / workdir.PHOTOS)["class_name"].astype(str)
     ids = [str(row) for row in labels.index]

@@ -164,7 +164,6 @@ def photos(audit: AuditResult) -> pd.DataFrame:
 
 
 def _with_intervals(some: object) -> dict[str, Any]:
-    """A frozen value's fields, each estimate with its interval."""
     return {
         name: interval(value) if isinstance(value, Estimate) else value for name, value in vars(some).items()
     }

@@ -172,7 +172,6 @@ def _are_tables_alike(noted: dict[str, Any]) -> bool:
 
 def _list_results() -> str:
     """All published results, one grid or table a line: where they are shown, how they are made again, and what that takes."""
-
     import pandas as pd
 
     from bgbias.report import pages

@@ -151,7 +151,6 @@ def _seconds(cost: Cost, side: int) -> float:
 
 
 def _preparation_cost(study: Study) -> Cost:
-    """What is decoded once and kept beside the nodes' products, at each short side that a backbone wants."""
     sides = _sides(study)
     photographed = {(d, sides[c.backbone]) for c in plan.cells(study) for d in plan.list_datasets(study, c)}
     behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}

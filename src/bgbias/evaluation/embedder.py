@@ -69,5 +69,4 @@ class Embedder:
 
 
 def _load_pyfunc(path: str) -> Embedder:
-    """What MLflow calls with the weights' place."""
     return Embedder(Path(path))

@@ -146,7 +146,7 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
     while len(widths) > 1 and labels + sum(widths) + 2 * len(widths) > _width():
         widths.pop()
     if further := [column.terminal for column in columns[len(widths) :]]:
-        legend = [*legend, *textwrap.wrap(f"On a wider terminal also: {', '.join(further)}.", _width())]
+        legend = [*legend, *textwrap.wrap(f"Not shown for want of room: {', '.join(further)}.", _width())]
     head = " " * labels + "".join(f"  {c.terminal:>{w}}" for c, w in zip(columns, widths, strict=False))
     lines = [head]
     for heading, rows in sections:
@@ -158,7 +158,7 @@ def plain(table: pd.DataFrame, chosen: Sequence[Column], legend: Sequence[str]) 
 
 
 def _width() -> int:
-    return min(shutil.get_terminal_size().columns, WIDEST)
+    return min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
 
 
 def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:

@@ -62,13 +62,11 @@ def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
 
 
 def _first(block: LossBlock) -> Row:
-    """The model that the others are seen beside: the plain one, or the first that was trained."""
     plain = (model for model in block.models if model["method"] == PLAIN)
     return next(plain, _trained(block)[0])
 
 
 def _trained(block: LossBlock) -> list[Row]:
-    """The models that were trained; all, where none was."""
     return [m for m in block.models if m["method"] not in names.NOT_TRAINED] or block.models
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bgbias import plugins
+from bgbias.errors import UserError
 from bgbias.files.checksums import sha256
 from bgbias.images import pixels
 from bgbias.tracking.entries import CELL_PARAMS, Entry
@@ -119,6 +120,8 @@ def _copy_code(weights: Path, package: Path) -> None:
         header = json.loads(file.metadata()["bgbias"])
     for family, option in {"backbones": header["backbone"], "necks": header.get("neck")}.items():
         path = Path(plugins.load(family, option).__file__ or "") if option else SOURCE
-        if not path.is_relative_to(SOURCE):
-            for file in path.parent.glob("*.py"):
-                shutil.copy(file, package.joinpath(*plugins.FAMILIES[family].split(".")[1:]))
+        for file in () if path.is_relative_to(SOURCE) else path.parent.glob("*.py"):
+            there = package.joinpath(*plugins.FAMILIES[family].split(".")[1:], file.name)
+            if there.exists():
+                raise UserError(f"{file} has the name of a file of ours; give it another one.")
+            shutil.copy(file, there)

@@ -12,6 +12,7 @@ SERVER_FAULTS = {
     "error code 40[13]|UNAUTHENTICATED": (
         "the server asks for a login; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
     ),
+    "error code 404|valid JSON format": "what answers there is no MLflow server, or one of another version",
     "failed with (timeout )?exception(?!.*ResponseError)": "nobody answers there; is the server running, and the address right?",
 }
 # How MLflow and the databases behind it tell that somebody else has just written the same, or deleted one of two runs of a step.

@@ -230,7 +230,6 @@ def _load(model: object, options: Options) -> Adapted:
 
 
 def _configure(model: Adapted, options: Options) -> Adapted:
-    """The model with so many pictures at once, by so many processes, in this precision."""
     precision = options.precision or "float32"
     if precision == "float16" and model.device == "cpu":
         raise UserError(

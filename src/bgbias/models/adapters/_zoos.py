@@ -130,7 +130,6 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
 
 
 def _without_classifier(network: Any, name: str) -> None:
-    """Let the last linear layer give what it gets."""
     linear = [
         path
         for path, module in network.named_modules()
