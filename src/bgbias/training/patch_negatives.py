@@ -19,7 +19,7 @@ GROWN, BLUR, LEAST, SHARE = 7, 2.0, 8, 0.05
 
 
 class Sides(Strict):
-    """From and to which side a photo's patches are drawn, as published."""
+    """From and to which side windows of a photo are drawn, as published."""
 
     smallest: int = Field(16, ge=1, le=SIDE, description="least side of a patch, in a photo of 224 pixels")
     largest: int = Field(72, ge=1, le=SIDE, description="greatest side of a patch")

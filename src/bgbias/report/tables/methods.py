@@ -79,7 +79,7 @@ def table(
 ) -> pd.DataFrame:
     """Table 3, a row a model in Table 1's order, from Tables 1 and 2 and the queries that the first was made of.
 
-    ``cost`` (``costs.passes``) is there if it is told, and if methods work on replaced backgrounds beside BGAugment alone,
+    ``cost`` (``costs.passes``) is there if it is given, and if methods work on replaced backgrounds beside BGAugment alone,
     differences from that, too, ``corrupted_over_bgaugment`` and ``clean_over_bgaugment``.
     """
     of_folds = [c for c in retrieval if c == "folds"]

@@ -49,8 +49,8 @@ def make(study: Study) -> pd.DataFrame:
 def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 11 from the values a query: of ``queries`` with somebody to find.
 
-    ``map``, ``cmc_*`` and ``single_shot_cmc_*`` are of original photos in percent, ``*_corrupted`` of query and gallery in
-    front of random backgrounds, ``relative_drop`` of mAP; ``map_difference`` and ``cmc_1_difference`` of original photos
+    ``map``, ``cmc_*`` and ``single_shot_cmc_*`` are of original photos in percent, ``*_corrupted`` of query and gallery on
+    random backgrounds, ``relative_drop`` of mAP; ``map_difference`` and ``cmc_1_difference`` of original photos
     minus plain's, in points; and what a paper has, ``published_*`` as in Table 1.
     """
     lines: list[dict[str, Any]] = []
