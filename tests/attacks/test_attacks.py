@@ -115,12 +115,12 @@ def test_golden_objectives(reduction: str, value: float, slope: tuple[float, flo
 
 
 def test_golden_step() -> None:
-    x = torch.tensor([0.5, -0.2], dtype=torch.float64)
+    x = 1 + torch.tensor([0.5, -0.2], dtype=torch.float64)  # a grey level higher: all lies in the range of photos
     begin = x + torch.tensor([0.0003, -0.0004], dtype=torch.float64)
     slope = torch.tensor([2.0, -1.0], dtype=torch.float64)
-    limits = {"epsilon": torch.tensor(0.01, dtype=torch.float64), "lowest": -1.0, "highest": 1.0}
-    found = attacks.descend(lambda y: (slope * y).sum(), x, begin, steps=1, **limits)
-    assert found.tolist() == pytest.approx([0.4903, -0.1904], abs=1e-12)
+    epsilon = torch.tensor(0.01, dtype=torch.float64)
+    found = attacks.descend(lambda y: (slope * y).sum(), x, begin, epsilon, steps=1)
+    assert found.tolist() == pytest.approx([1.4903, 0.8096], abs=1e-12)
 
 
 @pytest.mark.parametrize("noise", [5e-4, 0.2], ids=["little noise", "more noise than epsilon"])

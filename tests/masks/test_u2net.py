@@ -251,7 +251,7 @@ def test_weights_that_cannot_be_used_are_named(
     elif content is not None:
         torch.save(content, path)
     with pytest.raises(UserError, match=rf"(?s)(?=.*{re.escape(str(path))}).*{words}"):
-        saliency.load_weights(u2netp(), path, "u2netp")
+        saliency.load_weights(u2netp(), saliency.weights_file("u2netp", str(path)), "u2netp")
 
 
 # IoU and coverage of an independent run of the same weights in ONNX, threshold 128, mean of ten photos each.

@@ -123,15 +123,13 @@ def descend(
     begin: Tensor,
     epsilon: Tensor,
     steps: int,
-    lowest: float = 0.0,
-    highest: float = WHITE,
 ) -> Tensor:
     """Photos [B, 3, H, W] after ``steps`` steps from ``begin`` against the sign of the gradient of ``objective``, a scalar.
 
     A step is ``epsilon / steps``, of a size that broadcasts to the photos; each ends within ``epsilon`` of ``photos`` and within
-    ``lowest`` to ``highest``, as the first one begins. Nothing but the photos is differentiated.
+    0 to ``WHITE``, as the first one begins. Nothing but the photos is differentiated.
     """
-    low, high = (photos - epsilon).clamp_(min=lowest), (photos + epsilon).clamp_(max=highest)
+    low, high = (photos - epsilon).clamp_(min=0), (photos + epsilon).clamp_(max=WHITE)
     step, x = epsilon / steps, begin.clamp(low, high)
     for _ in range(steps):
         x.requires_grad_()

@@ -9,7 +9,6 @@ from bgbias.cli.arguments import DEFAULT, Device, Params, argument, option
 from bgbias.compute import gpu_slots
 from bgbias.compute.device import pick
 from bgbias.errors import UserError
-from bgbias.files.places import source
 from bgbias.progress import say
 from bgbias.study.params import load
 
@@ -60,7 +59,7 @@ def train_masker(
     recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
     pairs = mask_pairs.read_pairs(place)
     net = NETS[kind]()
-    saliency.load_weights(net, source(start) if start else find_weights(kind, "--start"), kind)
+    saliency.load_weights(net, saliency.weights_file(kind, start) if start else find_weights(kind, "--start"), kind)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
     cross_validation.write(judged, report)
     is_written = judged.helps or always

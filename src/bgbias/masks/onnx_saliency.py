@@ -20,7 +20,7 @@ from bgbias.errors import UserError
 from bgbias.masks import quality
 from bgbias.masks.maskers._params import GraphParams, SaliencyRecipe
 from bgbias.masks.policy import Mask
-from bgbias.masks.saliency import check_exists, mask_from, network_input, weights_file
+from bgbias.masks.saliency import mask_from, network_input, weights_file
 from bgbias.models.adapters._library import load_graph
 
 KINDS: dict[str, type[np.floating[Any]]] = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
@@ -104,7 +104,6 @@ class GraphMasker:
 def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
     """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
     path = weights_file(name, params.weights)
-    check_exists(path, name)
     graph = _unpack(path, name) if path.suffix == ".safetensors" else str(path)
     session = load_graph(graph, f"Masker '{name}'", str(path), device)
     entry = _input(session.get_inputs(), path, params.input_size, recipe.side)

@@ -101,24 +101,21 @@ class SaliencyMasker:
 
 def build_masker(name: str, params: SaliencyParams, device: str) -> SaliencyMasker:
     """The masker ``name`` with its weights loaded; UserError where they or ``device`` are absent."""
-    file = weights_file(name, params.weights)
     real = torch.device(pick(device))
     net = NETS[name]()
-    load_weights(net, file, name)
+    load_weights(net, weights_file(name, params.weights), name)
     return SaliencyMasker(net, params, real)
 
 
 def weights_file(name: str, weights: str | None) -> Path:
-    """The file of the masker's ``weights``, as its options name it; UserError where they name none."""
+    """The file of the masker's ``weights``, as its options name it. None, and a file that is not there, are errors; the latter's
+    says where it is published.
+    """
     if weights is None:
         raise UserError(f"Masker '{name}' has no weights; name their file as its 'weights' in params.yaml.")
-    return source(weights)
-
-
-def check_exists(path: Path, name: str) -> None:
-    """Refuse a file of the masker's weights that is missing, and say where it is published."""
+    path = source(weights)
     if path.is_file():
-        return
+        return path
     known = getattr(plugins.load("maskers", name), "PUBLISHED", ())
     fitting = [s for s in known if s.called.endswith(path.suffix)] or known
     published = next(iter(fitting), None)
@@ -131,7 +128,6 @@ def check_exists(path: Path, name: str) -> None:
 
 def load_weights(net: U2Net, path: Path, name: str) -> None:
     """Fill ``net`` from a .safetensors file, an official .pth or an .onnx; UserError says what does not match."""
-    check_exists(path, name)
     state = published_state(path, net, f"masker '{name}'")
     check_fits(net, state, path, name)
     net.load_state_dict(state)
