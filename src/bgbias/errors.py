@@ -30,11 +30,11 @@ def for_this_study(text: str) -> str:
     """
     # Not what is a part of another path, nor what was named before, nor a command's own.
     usual = rf"(?<![\w./-]){re.escape(USUAL)}"
-    named = rf"(?<!params[ =])(?<!params[ =]')({re.escape(_study_file)}|{usual})"
+    pattern = rf"(?<!params[ =])(?<!params[ =]')({re.escape(_study_file)}|{usual})"
     entries = "|".join(re.escape(entry) for entry in sorted(_other_files, key=len, reverse=True))
     first = re.search(rf"(?<![\w.])({entries})(?![\w-])", text) if entries else None
     file = _other_files[first[1]] if first else _study_file
-    text = re.sub(named, lambda _: file, text)
+    text = re.sub(pattern, lambda _: file, text)
     if _study_file == USUAL:
         return text
     option = shlex.quote(_study_file)
@@ -62,10 +62,10 @@ def name_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     arguments that it does not name itself. Commands to type stay as they are.
     """
 
-    def of(function: Callable[P, R]) -> Callable[P, R]:
-        named = "|".join(name.replace("_", "-") for name in (*signature(function).parameters, *more))
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        arguments = "|".join(name.replace("_", "-") for name in (*signature(function).parameters, *more))
         value = r"(?: (?!(?:and|is|means|or|says|takes)\b)(?=\w))?"
-        option = re.compile(rf"((?:python -m )?bgbias [a-z].*)|(?<![\w-])--({named})(?![\w-]){value}")
+        option = re.compile(rf"((?:python -m )?bgbias [a-z].*)|(?<![\w-])--({arguments})(?![\w-]){value}")
 
         @wraps(function)
         def spoken(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -77,4 +77,4 @@ def name_arguments(*more: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
         return spoken
 
-    return of
+    return decorate

@@ -96,11 +96,11 @@ def load(family: str, name: str) -> ModuleType:
         there = names(family)
         near = difflib.get_close_matches(name, there, 1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
-        own = f"{_folders[0]}/{family}" if _folders else f"my_plugins/{family}"
-        named = "" if _folders else ", with `plugins: [my_plugins]` in params.yaml or --plugins my_plugins"
+        folder = f"{_folders[0]}/{family}" if _folders else f"my_plugins/{family}"
+        advice = "" if _folders else ", with `plugins: [my_plugins]` in params.yaml or --plugins my_plugins"
         raise UserError(
             f"There is no '{name}' in {family}; there are: {', '.join(there)}.{hint}"
-            f" A new one is a file {own}/{file}.py{named}."
+            f" A new one is a file {folder}/{file}.py{advice}."
         )
     module = member(family, file)
     variants = getattr(module, "VARIANTS", "")
@@ -128,23 +128,23 @@ class _Place(NamedTuple):
 def _places(family: str, folders: tuple[Path, ...]) -> dict[str, _Place]:
     """Option to place; a name that is given twice is an error."""
     package = importlib.import_module(FAMILIES[family])
-    found = dict(_listed(FAMILIES[family], package.__path__))
+    places = dict(_listed(FAMILIES[family], package.__path__))
     for file, members in getattr(package, "SHARED", {}).items():
         label = f"{package.__path__[0]}/{file}.py"
-        found |= {name: _Place(f"{FAMILIES[family]}.{file}", label, name) for name in members}
+        places |= {name: _Place(f"{FAMILIES[family]}.{file}", label, name) for name in members}
     for name, place in (*_in_folders(family, folders), *_installed(family)):
         if not NAME.fullmatch(name):
             raise UserError(
                 f"{place.label!a} cannot be a plugin's file: its name becomes part of paths and commands, so only"
                 " unaccented letters, digits and _ - . can be in it. Give it another name."
             )
-        if name in found:
+        if name in places:
             raise UserError(
-                f"{place.label} hides {found[name].label}: two files of {family} are called '{name}'."
+                f"{place.label} hides {places[name].label}: two files of {family} are called '{name}'."
                 " Give it another name."
             )
-        found[name] = place
-    return found
+        places[name] = place
+    return places
 
 
 def _listed(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]]:
@@ -195,13 +195,13 @@ def _families(folder: Path) -> list[str]:
             f"{folder}/nodes: a node needs a rule in workflow/rules beside its file; both belong into a checkout"
             " (src/bgbias/nodes)."
         )
-    found = [name for name in below if name in FAMILIES]
-    if not found:
+    families = [name for name in below if name in FAMILIES]
+    if not families:
         raise UserError(
             f"The folder of plugins {folder} has no subfolder of a family; there are: {', '.join(FAMILIES)}."
             f" A loss, for example, is {folder}/losses/my_loss.py."
         )
-    return found
+    return families
 
 
 @cache
@@ -223,8 +223,8 @@ def _checked(family: str, place: _Place) -> ModuleType:
     required = REQUIRED.get(family, Required())
     further = required.if_so if getattr(module, required.fact, None) else required.if_not
     # A node's work is the function of its own name.
-    own = (place.module.rpartition(".")[2],) if family == "nodes" else ()
-    if lacks := [name for name in (*required.always, *further, *own) if not hasattr(module, name)]:
+    own_step = (place.module.rpartition(".")[2],) if family == "nodes" else ()
+    if lacks := [name for name in (*required.always, *further, *own_step) if not hasattr(module, name)]:
         raise UserError(
             f"{label} lacks {', '.join(lacks)}, which a file of {family} must have;"
             f" to read what that is: python -m pydoc {FAMILIES[family]}"
@@ -248,10 +248,10 @@ def _line(error: Exception, place: _Place) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
     package = place.module.partition(".")[0]
-    own = [
+    lines = [
         f"{frame.f_code.co_filename}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if frame.f_globals.get("__name__", "").partition(".")[0] == package
         and frame.f_globals is not globals()
     ]
-    return own[-1] if own else place.label
+    return lines[-1] if lines else place.label

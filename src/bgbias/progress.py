@@ -68,7 +68,7 @@ def showing(total: int | None, label: str) -> Iterator[Callable[[int], object]]:
         if now - last > SECONDS_BETWEEN_LINES and 0 < done != total:
             last = now
             rate = done / (now - began)
-            left = f" of {total}, about {minutes((total - done) / rate)} left" if total else ""
-            say(f"{label}: {done}{left} ({rate:.1f}/s)")
+            remaining = f" of {total}, about {minutes((total - done) / rate)} left" if total else ""
+            say(f"{label}: {done}{remaining} ({rate:.1f}/s)")
 
     yield advance

@@ -34,7 +34,7 @@ def torch_generator(purpose: str, *identity: object, device: str = "cpu") -> tor
     """A torch generator that belongs to this purpose and identity alone."""
     import torch
 
-    made = torch.Generator(device=device)
+    generator = torch.Generator(device=device)
     # torch takes a signed 64-bit seed.
-    made.manual_seed(number(key(purpose, *identity)) >> 1)
-    return made
+    generator.manual_seed(number(key(purpose, *identity)) >> 1)
+    return generator

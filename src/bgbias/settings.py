@@ -139,9 +139,9 @@ def _explanation(model: type[BaseModel], mistake: dict[str, Any], where: str) ->
 
     if kind == "extra_forbidden":
         members = _members(schema, definitions)
-        known = [key for member in members for key in member.get("properties", ())]
-        near = difflib.get_close_matches(str(place[-1]), known, 1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(known) or 'none'}."
+        keys = [key for member in members for key in member.get("properties", ())]
+        near = difflib.get_close_matches(str(place[-1]), keys, 1, cutoff=0.5)
+        hint = f"Did you mean '{near[0]}'?" if near else f"Known keys: {', '.join(keys) or 'none'}."
         return f"unknown key '{_key(where, place)}'. {hint}"
     key, allowed = _key(where, path), _words(schema, definitions)
     if kind == "missing":

@@ -115,7 +115,9 @@ def test_golden_objectives(reduction: str, value: float, slope: tuple[float, flo
 
 
 def test_golden_step() -> None:
-    x = 1 + torch.tensor([0.5, -0.2], dtype=torch.float64)  # a grey level higher: all lies in the range of photos
+    x = 1 + torch.tensor(
+        [0.5, -0.2], dtype=torch.float64
+    )  # a grey level higher: all lies in the range of photos
     begin = x + torch.tensor([0.0003, -0.0004], dtype=torch.float64)
     slope = torch.tensor([2.0, -1.0], dtype=torch.float64)
     epsilon = torch.tensor(0.01, dtype=torch.float64)

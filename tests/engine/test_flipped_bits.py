@@ -33,7 +33,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     raw["train"] |= {"max_epochs": 1}
     study = load(folder, raw)
     for node in graph.in_order(study):
-        make = getattr(node.declared, node.name)
+        make = getattr(node.module, node.name)
         on = {"device": "cpu"} if "device" in inspect.signature(make).parameters else {}
         make(study, **node.keywords, **on)
     return study

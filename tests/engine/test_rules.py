@@ -66,7 +66,7 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
         words = shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=False))
         assert words[0] == rule
         assert "--expect" in words
-        assert made.limits(rule)[0] >= getattr(node.declared, "LIMITS", Limits()).memory_mb
+        assert made.limits(rule)[0] >= getattr(node.module, "LIMITS", Limits()).memory_mb
 
 
 def test_a_job_of_several_steps_alone_is_told_to_do_again_what_is_up_to_date(made: Rules) -> None:

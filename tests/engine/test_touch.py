@@ -51,7 +51,7 @@ def states(study: Study) -> dict[str, str]:
 
 
 def by_name(study: Study, name: str, of: str = "") -> Node:
-    return next(n for n in graph.in_order(study) if n.name == name and of in n.of)
+    return next(n for n in graph.in_order(study) if n.name == name and of in n.subject_name)
 
 
 TRAIN = "train squares/pixels/wide/plain/seed0"

@@ -89,7 +89,11 @@ def test_models_of_one_network_see_training_photos_once(
     study: Study, raw: dict[str, Any], tmp_path: Path
 ) -> None:
     def readers(small: Study, cell: Cell) -> set[str]:
-        return {n.of for n in graph.reads_from(small, step("probe", cell=cell)) if n.name == "embed_training"}
+        return {
+            n.subject_name
+            for n in graph.reads_from(small, step("probe", cell=cell))
+            if n.name == "embed_training"
+        }
 
     for cell in (CELL, replace(CELL, dataset="again")):
         assert readers(study, cell) == {CELL.name}

@@ -238,7 +238,7 @@ def test_a_graph_that_was_fetched_is_kept_byte_for_byte_and_masks(
     raw["maskers"]["ground_truth"] = {"kind": "isnet", "options": {"weights": "published"}}
     chosen = load(tmp_path, raw)
     owner, masked = "maskers/ground_truth", {"dataset": "squares", "masker": "ground_truth"}
-    assert owner in {n.of for n in graph.in_order(chosen) if n.name == "weights"}
+    assert owner in {n.subject_name for n in graph.in_order(chosen) if n.name == "weights"}
     nodes.weights(chosen, owner)
     kept = load_file(chosen.files.at("weights", owner=owner))
     assert {name: tensor.numpy().tobytes() for name, tensor in kept.items()} == {"onnx": file.read_bytes()}

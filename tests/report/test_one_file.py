@@ -166,7 +166,7 @@ def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
         for name in family.list_enabled(study):
             files = step(node, **{node: name}).reads(study).values()
             assert files, name
-            assert all(file.output in file.node.declared.OUTPUTS for file in files), name
+            assert all(file.output in file.node.module.OUTPUTS for file in files), name
 
 
 def test_the_page_says_what_each_table_and_figure_is() -> None:

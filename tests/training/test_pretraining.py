@@ -440,7 +440,7 @@ def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
     small = load(tmp_path, raw)
     (made,) = [n for n in graph.in_order(small) if n.name == "pretrain"]
-    assert made.of == "learned/others/0"
+    assert made.subject_name == "learned/others/0"
     assert {plan.list_datasets(small, cell) for cell in plan.cells(small)} == {("squares", "others")}
     # What that dataset is masked by is looked at before anything runs, too.
     raw["maskers"]["torn"] = {"kind": "u2net", "options": {"sharpness": 1}}

@@ -110,7 +110,7 @@ def test_what_no_stage_keeps_is_made_again_with_the_report(
         study = params.load(ROOT / "params.yaml", grid)
         stages = Stages(study)
         kept_by_none = [n for n in graph.in_order(study) if not stages.of(n)]
-        others = [n.of for n in kept_by_none if n.name not in ("fetch", "weights")]
+        others = [n.subject_name for n in kept_by_none if n.name not in ("fetch", "weights")]
         assert sorted(others) == tables
 
 

@@ -10,7 +10,7 @@ rule evaluate:
     log:
         RULES.log("evaluate"),
     wildcard_constraints:
-        method=RULES.methods(asked=True),
+        method=RULES.methods(is_asked=True),
     conda:
         ENVIRONMENT
     threads: threads("evaluate")
@@ -30,7 +30,7 @@ rule evaluate_untrained:
     log:
         RULES.log("evaluate_untrained"),
     wildcard_constraints:
-        method=RULES.methods(asked=False),
+        method=RULES.methods(is_asked=False),
     conda:
         ENVIRONMENT
     threads: threads("evaluate_untrained")

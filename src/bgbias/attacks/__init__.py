@@ -67,13 +67,13 @@ def targets_of_batch(labels: Tensor, count: int, generator: torch.Generator) -> 
             f"An attack with {count} target{'s' * (count > 1)} needs photos of {count + 1} classes in a"
             f" batch; this one has {classes}. Take fewer targets, or raise train.batch_size in params.yaml."
         )
-    own = labels.cpu()
-    taken = own[:, None] == own[None]
+    on_cpu = labels.cpu()
+    taken = on_cpu[:, None] == on_cpu[None]
     chosen = []
     for _ in range(count):
         drawn = torch.rand(taken.shape, generator=generator).masked_fill_(taken, -1.0)
         chosen.append(drawn.argmax(1))
-        taken = taken | (own[chosen[-1]][:, None] == own[None])
+        taken = taken | (on_cpu[chosen[-1]][:, None] == on_cpu[None])
     return torch.stack(chosen, 1).to(labels.device)
 
 
@@ -91,15 +91,15 @@ def targets_of_photos(
             f"An attack with {count} target{'s' * (count > 1)} needs photos of {count + 1} classes; there"
             f" are photos of {classes}. Take fewer targets."
         )
-    found = np.empty((len(labels), count), np.int64)
+    drawn_rows = np.empty((len(labels), count), np.int64)
     for row, (key_set, item) in enumerate(keys):
         left = labels != labels[row]
         for number in range(count):
             rows = np.flatnonzero(left)
             drawn = seeds.number(seeds.key(key_set, "attack", draw, item, number))
-            found[row, number] = rows[drawn % len(rows)]
-            left &= labels != labels[found[row, number]]
-    return found
+            drawn_rows[row, number] = rows[drawn % len(rows)]
+            left &= labels != labels[drawn_rows[row, number]]
+    return drawn_rows
 
 
 def grey_levels(epsilon: float, like: Tensor) -> Tensor:

@@ -59,7 +59,8 @@ def train_masker(
     recipe = Recipe(steps=steps, input_size=input_size, seed=seed)
     pairs = mask_pairs.read_pairs(place)
     net = NETS[kind]()
-    saliency.load_weights(net, saliency.weights_file(kind, start) if start else find_weights(kind, "--start"), kind)
+    file = saliency.weights_file(kind, start) if start else find_weights(kind, "--start")
+    saliency.load_weights(net, file, kind)
     judged = cross_validation.cross_validate(pairs, net, recipe, folds, network_device)
     cross_validation.write(judged, report)
     is_written = judged.helps or always

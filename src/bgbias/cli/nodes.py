@@ -38,7 +38,7 @@ def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
     for node in nodes:
         options = {"device": device} if node.takes_device else {}
         try:
-            getattr(node.declared, node.name)(node.study(study), **node.keywords, **options)
+            getattr(node.module, node.name)(node.study(study), **node.keywords, **options)
         except UserError as error:
             wrong.append(str(error))
     if wrong:
@@ -82,7 +82,7 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
 
 def _find_subject(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:
     """The study and the subject that a command names; what params.yaml does not know is an error."""
-    subject = {"cell": Cell.of(**typed)} if "seed" in typed else typed
+    subject = {"cell": Cell.from_wildcards(**typed)} if "seed" in typed else typed
     study = load(params, grid)
     if typed.get("dataset"):
         parts_of(study, typed["dataset"])

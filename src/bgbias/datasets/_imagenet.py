@@ -52,16 +52,16 @@ class CorruptedParams(ImageNetParams):
 
 def source(params: ImageNetParams, dataset: str, above: Sequence[str] = ("",)) -> Source:
     """The user's folder or archive. ``above``: the folders that the classes' lie in; a folder without any is an error."""
-    (known,) = read_official(dataset).values()
+    (official,) = read_official(dataset).values()
     if params.source is None:
-        return known
+        return official
     names = None
     if "://" not in params.source and (root := places.source(params.source)).is_dir():
         folders = tuple(str(PurePosixPath(part, wnid)) for part in above for wnid in CLASSES)
         times = tuple((root / f).stat().st_mtime_ns if (root / f).is_dir() else 0 for f in folders)
         names = _photos_in(root, folders, times)
         if not names:
-            raise UserError(f"{root} has no photos in folders like {folders[0]}. {known.hint}")
+            raise UserError(f"{root} has no photos in folders like {folders[0]}. {official.hint}")
     return Source(place=params.source, sha256=params.sha256, names=names)
 
 
@@ -100,9 +100,9 @@ def check(class_of: Mapping[str, str], archive: Path, each: int | None = None) -
     counts = Counter(class_of.values())
     for wnid in CLASSES:
         if counts[wnid] != (each or counts[wnid] or 1):
-            wanted = f", not {each}" if each else ""
+            expectation = f", not {each}" if each else ""
             raise UserError(
-                f"{archive} has {counts[wnid]} photos of the class {wnid}{wanted}: it is incomplete, get it again."
+                f"{archive} has {counts[wnid]} photos of the class {wnid}{expectation}: it is incomplete, get it again."
             )
 
 

@@ -19,7 +19,7 @@ Photo = TypeVar("Photo")
 
 def read_official(dataset: str) -> dict[str, Source]:
     """The official files of one of our datasets by name, as ``official.yaml`` lists them."""
-    return {file: Source(file=file, **known) for file, known in OFFICIAL[dataset].items()}
+    return {file: Source(file=file, **facts) for file, facts in OFFICIAL[dataset].items()}
 
 
 class ArchiveParams(Strict):
@@ -30,8 +30,8 @@ class ArchiveParams(Strict):
 
     def archive(self, *official: Source, keep: tuple[str, ...] = ()) -> tuple[Source, ...]:
         """The user's if one is named, else the official one."""
-        own = Source(place=self.source, sha256=self.sha256, keep=keep)
-        return (own,) if self.source else official
+        source = Source(place=self.source, sha256=self.sha256, keep=keep)
+        return (source,) if self.source else official
 
 
 def split_of(label: int, ranges: Mapping[str, tuple[int, int]]) -> str:
@@ -62,12 +62,12 @@ def last_of_each_class(class_of: Mapping[Photo, object], count: int, name: str) 
     return {photo for photos in photos_of.values() for photo in photos[len(photos) - count :]}
 
 
-def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
+def names_in(archive: Path, is_wanted: Callable[[str], bool]) -> list[str]:
     """The wanted members of an archive, none of which is read, nor a compressed one unpacked: it may be of many gigabytes."""
     names: list[str] = []
 
     def listed(name: str) -> bool:
-        if wanted(name):
+        if is_wanted(name):
             names.append(name)
         return False
 
@@ -78,14 +78,14 @@ def names_in(archive: Path, wanted: Callable[[str], bool]) -> list[str]:
 
 def lists_in(archive: Path, lists: Collection[str], dataset: str) -> dict[str, bytes]:
     """The lists of these names, in this order; one that is not there is an error."""
-    found: dict[str, bytes] = {}
+    texts: dict[str, bytes] = {}
     for member, data in members(archive, lambda n: PurePosixPath(n).name in lists and not is_hidden(n)):
-        found[PurePosixPath(member).name] = data
-        if len(found) == len(lists):
+        texts[PurePosixPath(member).name] = data
+        if len(texts) == len(lists):
             break  # what follows in an archive may be gigabytes
-    if absent := [name for name in lists if name not in found]:
+    if absent := [name for name in lists if name not in texts]:
         raise UserError(f"{archive} has no {absent[0]}: it is not in the official layout of {dataset}.")
-    return {name: found[name] for name in lists}
+    return {name: texts[name] for name in lists}
 
 
 def listed_photos(

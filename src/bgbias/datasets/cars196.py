@@ -75,12 +75,12 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     """The user's files if he names some, else the official ones."""
     if params.source is None:
         return {part: (OFFICIAL[file],) for part, file in PARTS[params.files].items()}
-    own: dict[str, tuple[Source, ...]] = {
+    sources: dict[str, tuple[Source, ...]] = {
         "photos": (Source(place=params.source, sha256=params.sha256, keep=(".mat",)),)
     }
     if params.annotations:
-        own["annotations"] = (Source(place=params.annotations),)
-    return own
+        sources["annotations"] = (Source(place=params.annotations),)
+    return sources
 
 
 def expected(params: Params) -> dict[str, int]:
@@ -92,8 +92,8 @@ def expected(params: Params) -> dict[str, int]:
 
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """All photos in the archives' order. Unknown layouts, annotations without photos and counts of another dataset are errors."""
-    given = _plain_file(params.annotations) if params.annotations else ""
-    digests, mats = _contents(parts, given if given in (TRAIN, TEST) else JOINT)
+    annotations = _plain_file(params.annotations) if params.annotations else ""
+    digests, mats = _contents(parts, annotations if annotations in (TRAIN, TEST) else JOINT)
     layout, label = _labels(digests, mats, name)
     counts = len(label), len(set(label.values())), sum(n >= SPLIT["test"][0] for n in label.values())
     if counts != (PHOTOS, CLASSES, TEST_PHOTOS):
@@ -121,13 +121,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
             )
 
 
-def _contents(parts: dict[str, Path], own: str) -> tuple[dict[Photo, str], dict[str, bytes]]:
+def _contents(parts: dict[str, Path], annotations: str) -> tuple[dict[Photo, str], dict[str, bytes]]:
     """The SHA-256 of every picture, and the annotation files by their official names; ``own`` is that of the user's."""
     digests: dict[Photo, str] = {}
     mats: dict[str, bytes] = {}
     for part, path in parts.items():
         if _is_mat(path):
-            mats[TEST if part == "test_labels" else own] = path.read_bytes()
+            mats[TEST if part == "test_labels" else annotations] = path.read_bytes()
             continue
         for member, data in members(path, lambda n: is_picture(n) or n.endswith(".mat")):
             if member.endswith(".mat"):
@@ -142,27 +142,27 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
     by_place = {"/".join(PurePosixPath(member).parts[-2:]): (part, member) for part, member in digests}
     folders = {place.split("/")[0] for place in by_place}
     if JOINT in mats and "car_ims" in folders:
-        wanted = _annotated(mats[JOINT], JOINT, "relative_im_path", "")
-        return f"layout car_ims with {JOINT}", _found(wanted, by_place, JOINT, name)
+        listed = _annotated(mats[JOINT], JOINT, "relative_im_path", "")
+        return f"layout car_ims with {JOINT}", _listed(listed, by_place, JOINT, name)
     if {"cars_train", "cars_test"} <= folders and TRAIN in mats:
         if TEST not in mats:
             raise UserError(
                 f"{name}: {TEST} is missing (md5 {OFFICIAL[TEST].md5}); without it nobody knows the"
                 " classes of cars_test, for the devkit's cars_test_annos.mat has none. Put it beside the photos."
             )
-        wanted = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
-        wanted |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
-        found = _found(wanted, by_place, "the devkit", name)
-        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", found
+        listed = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
+        listed |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
+        labels = _listed(listed, by_place, "the devkit", name)
+        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", labels
     number_of = {_plain(n): number for number, n in enumerate(NAMES)}
     label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
-    if known := {p: number for p, number in label.items() if number is not None}:
-        if strange := next((p[1] for p in label if p not in known), None):
+    if label_by_folder := {p: number for p, number in label.items() if number is not None}:
+        if strange := next((p[1] for p in label if p not in label_by_folder), None):
             raise UserError(
                 f"{name}: '{strange}' lies in a folder that is no class of Cars196; remove it, or name the folder as in"
                 " cars_meta.mat, e.g. 'Acura RL Sedan 2012'."
             )
-        return "layout of class folders", known
+        return "layout of class folders", label_by_folder
     raise UserError(
         f"{name}: {len(digests)} photos in {', '.join(sorted(folders)[:3]) or 'no folder'}, annotations:"
         f" {', '.join(sorted(mats)) or 'none'}. Cars196 is read as car_ims with {JOINT}"
@@ -185,15 +185,15 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
     return listed
 
 
-def _found(
-    wanted: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
+def _listed(
+    listed: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
 ) -> dict[Photo, int]:
-    if absent := [place for place in wanted if place not in by_place]:
+    if absent := [place for place in listed if place not in by_place]:
         raise UserError(
             f"{name}: {len(absent)} photos that {annotations} lists are missing, e.g. '{absent[0]}'; the archive is incomplete."
             f" Delete it and run: python -m bgbias fetch {name}"
         )
-    return {by_place[place]: number for place, number in wanted.items()}
+    return {by_place[place]: number for place, number in listed.items()}
 
 
 def _ids(label: dict[Photo, int], digests: dict[Photo, str]) -> dict[Photo, str]:

@@ -84,14 +84,14 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     _check_counts(label, params, archive, name)
     # In the order of images.txt.
     official = places((path, split_of(number, OFFICIAL_SPLIT)) for path, number in label.items())
-    wanted = {path for path, number in label.items() if number < params.classes}
+    paths = {path for path, number in label.items() if number < params.classes}
     if "segmentations" in parts:
         truth |= {_stem(n): data for n, data in members(parts["segmentations"], _is_mask)}
-        if bare := sorted(path for path in wanted if _stem(path) not in truth):
+        if bare := sorted(path for path in paths if _stem(path) not in truth):
             raise UserError(
                 f"{parts['segmentations']} lacks the masks of {len(bare)} photos, e.g. '{bare[0]}'; fetch it again."
             )
-    for path, data in listed_photos(archive, _path, wanted):
+    for path, data in listed_photos(archive, _path, paths):
         split, place = official[path]
         yield Item(
             image_id=path,

@@ -67,9 +67,9 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     if params.protocol == "classic" or not names_release:
         return {"photos": photos}
     file = LIST["new"].format(params.boxes)
-    beside = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
+    list_file = Source(place=re.sub(r"[^/:]+$", file, params.source)) if params.source else None
     published = Source(place=f"{LISTS_AT}/{file}", file=file)
-    return {"photos": photos, "protocol": (beside, published) if beside else (published,)}
+    return {"photos": photos, "protocol": (list_file, published) if list_file else (published,)}
 
 
 def given(params: Params) -> bool:
@@ -99,7 +99,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
                     f" under datasets.{name}.options.source in params.yaml."
                 )
             else:
-                photos = _named(_by_list(protocol.read_bytes(), protocol), boxes, archive)
+                photos = _listed(_by_list(protocol.read_bytes(), protocol), boxes, archive)
                 market1501.check_counts(photos, NEW[params.boxes], archive)
             pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
             yield from market1501.items_of(pictures, photos, params, KEY, name)
@@ -141,8 +141,8 @@ def _released(
                     for number, photo in enumerate(photos, 1):
                         if file[photo].ndim == 3:
                             view = 1 if number <= OF_FIRST_CAMERA else 2
-                            shown = f"{PERSON.format(pair, person)}_{view}_{number:02d}.png"
-                            boxes[f"images_{params.boxes}/{shown}"] = photo
+                            png = f"{PERSON.format(pair, person)}_{view}_{number:02d}.png"
+                            boxes[f"images_{params.boxes}/{png}"] = photo
             tested = file[file["testsets"][()].ravel()[params.split]][()].T.astype(int).tolist()
             persons_to_test = {PERSON.format(*person) for person in tested}
         except (OSError, AttributeError, *UNREADABLE) as error:
@@ -152,10 +152,10 @@ def _released(
 
         def read(name: str) -> np.ndarray:
             try:
-                shown = file[boxes[name]][()].T
-                if shown.dtype != np.uint8 or shown.shape[2:] != (3,):
-                    raise ValueError(f"{shown.dtype} of {shown.shape} is no picture")
-                return np.ascontiguousarray(shown)
+                picture = file[boxes[name]][()].T
+                if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+                    raise ValueError(f"{picture.dtype} of {picture.shape} is no picture")
+                return np.ascontiguousarray(picture)
             except (OSError, ValueError) as error:
                 raise UserError(
                     f"{archive}: {name} cannot be read ({error}); get {RELEASE} again."
@@ -172,28 +172,28 @@ def _of_boxes(member: str) -> str | None:
 
 def _extracted(names: list[str], params: Params, archive: Path) -> dict[str, PersonPhoto]:
     """Pictures as toolboxes write them, by the list of their protocol beside them."""
-    wanted = LIST[params.protocol].format(params.boxes)
-    listed = next((data for _, data in members(archive, lambda n: PurePosixPath(n).name == wanted)), None)
+    list_name = LIST[params.protocol].format(params.boxes)
+    listed = next((data for _, data in members(archive, lambda n: PurePosixPath(n).name == list_name)), None)
     if listed is None or not names:
         raise UserError(
-            f"{archive} has no {wanted if names else 'pictures of ' + params.boxes + ' boxes'}. It is to hold what a"
+            f"{archive} has no {list_name if names else 'pictures of ' + params.boxes + ' boxes'}. It is to hold what a"
             f" toolbox (torchreid) makes of {RELEASE}, images_{params.boxes} and the protocol's list, or, for the new protocol,"
             f" CUHK03-NP's folders (bounding_box_train, query and bounding_box_test). {RELEASE} itself is read, too, if source"
             " names the file."
         )
     if params.protocol == "new":
-        return _named(_by_list(listed, archive), names, archive)
+        return _listed(_by_list(listed, archive), names, archive)
     return _by_persons(_in_split(listed, params.split, archive), names)
 
 
-def _named(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
+def _listed(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
     """The photos that a list names, by their own names; one that is not there is an error."""
-    own = {PurePosixPath(n).name: n for n in names}
-    if absent := sorted(by_file.keys() - own.keys()):
+    member_of = {PurePosixPath(n).name: n for n in names}
+    if absent := sorted(by_file.keys() - member_of.keys()):
         raise UserError(
             f"{archive} lacks {len(absent)} of the photos that its list names, e.g. '{absent[0]}'."
         )
-    return {own[file]: photo for file, photo in by_file.items()}
+    return {member_of[file]: photo for file, photo in by_file.items()}
 
 
 def _person_and_camera(name: str) -> tuple[str, str]:

@@ -69,20 +69,20 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     root = params.root or str(PurePosixPath(params.source).parent)
     if params.source.startswith("shared:") and params.root is None:
         root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
-    photos = Source(place=root, names=_named(places.source(params.source)))
+    photos = Source(place=root, names=_files_named(places.source(params.source)))
     return {"table": (Source(place=params.source),), "photos": (photos,)}
 
 
-def _named(table: Path) -> frozenset[str] | None:
+def _files_named(table: Path) -> frozenset[str] | None:
     """The files that a table names; None where it is not here, or is told to be wrong when it is read."""
     if not table.is_file():
         return None
     stat = table.stat()
-    return _named_by(table, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    return _read_names(table, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
 
 
 @cache
-def _named_by(table: Path, identity: tuple[int, ...]) -> frozenset[str] | None:
+def _read_names(table: Path, identity: tuple[int, ...]) -> frozenset[str] | None:
     try:
         rows, _ = read_rows(table, str(table))
     except UserError:
@@ -210,13 +210,13 @@ def _across_rows(rows: list[Row], columns: set[str], params: Params) -> Iterator
                 yield (
                     f"row {row.number}, {column}: '{value}' is {row.split} here and {other.split} in row {other.number}{hint}"
                 )
-    found = {row.split for row in rows}
-    for column, split in product(sorted(columns & {"query", "gallery"}), sorted(found & {"val", "test"})):
+    splits = {row.split for row in rows}
+    for column, split in product(sorted(columns & {"query", "gallery"}), sorted(splits & {"val", "test"})):
         if not any(YES_OR_NO.get(getattr(r, column).lower()) for r in rows if r.split == split):
             yield f"no row of the split '{split}' has {column} true"
     # Photos to test alone are all that a finished model needs.
-    if found & {"train", "val"} or "test" not in found:
-        yield from (f"no row has the split '{s}'" for s in ("train", "val", "test") if s not in found)
+    if splits & {"train", "val"} or "test" not in splits:
+        yield from (f"no row has the split '{s}'" for s in ("train", "val", "test") if s not in splits)
 
 
 def _splits(rows: list[Row], columns: set[str], params: Params, name: str) -> dict[str, str]:

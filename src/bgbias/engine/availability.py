@@ -61,8 +61,8 @@ def show(study: Study, only_grid: bool = False) -> None:
     previous = ""
     for a in arrivals(study, only_grid):
         size = f"{a.size / 1e6:,.1f} MB" if a.size is not None else ""
-        shown = a.dataset if a.dataset != previous else ""
-        table.add_row(*map(Text, (shown, a.part, a.state, size, for_this_study(a.step))))
+        dataset = a.dataset if a.dataset != previous else ""
+        table.add_row(*map(Text, (dataset, a.part, a.state, size, for_this_study(a.step))))
         previous = a.dataset
     console = Console(width=None if sys.stdout.isatty() else WIDTH_WHEN_PIPED)
     console.print(table)
@@ -83,16 +83,16 @@ def _arrival(study: Study, dataset: str, part: str, sources: tuple[Source, ...],
     begun = [p for s in sources if s.remote and (p := partial_download(target, s)).exists()]
     if begun:
         have = max(p.stat().st_size for p in begun)
-        of = f" of {size / 1e6:,.1f}" if size else ""
-        return Arrival(dataset, part, f"partly downloaded, {have / 1e6:,.1f}{of} MB", size, fetch)
+        amount = f" of {size / 1e6:,.1f}" if size else ""
+        return Arrival(dataset, part, f"partly downloaded, {have / 1e6:,.1f}{amount} MB", size, fetch)
     local = [places.source(s.place) for s in sources if s.place and not s.remote]
-    found = next((p for p in local if p.exists()), None)
-    if found:
-        return Arrival(dataset, part, "to fetch", found.stat().st_size if found.is_file() else None, fetch)
+    file = next((p for p in local if p.exists()), None)
+    if file:
+        return Arrival(dataset, part, "to fetch", file.stat().st_size if file.is_file() else None, fetch)
     if any(s.remote for s in sources):
         return Arrival(dataset, part, "to fetch", size, fetch)
     if local:
         cure = f"put it at {local[0]}, or edit datasets.{dataset}.options"
         return Arrival(dataset, part, "missing file", None, cure)
-    wanted = next(s for s in sources if s.file)
-    return Arrival(dataset, part, "by hand", size, f"put {wanted.file}{wanted.facts} into {folder}/")
+    published = next(s for s in sources if s.file)
+    return Arrival(dataset, part, "by hand", size, f"put {published.file}{published.facts} into {folder}/")

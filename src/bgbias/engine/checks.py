@@ -65,8 +65,8 @@ def _check_photos(study: Study, node: Node, dataset: str) -> None:
     where, fitted = f"grids.{study.grid}", study.datasets[dataset].fit_probes_on
     if node.name == "probe" and fitted:
         graph.once(("probed", dataset, fitted), lambda: _check_probes(study, dataset, fitted))
-    if node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
-        where = f"pretrainings.{named.name}.dataset" if named.params().dataset else where
+    if node.name == "pretrain" and (pretraining := plan.pretraining(study, node.keywords["backbone"])):
+        where = f"pretrainings.{pretraining.name}.dataset" if pretraining.params().dataset else where
     if node.name == "embed_training" and fitted:
         where, dataset = f"datasets.{dataset}.fit_probes_on", fitted
 
@@ -101,14 +101,14 @@ def check_weights(study: Study, node: Node) -> None:
     lacks a part that training is to leave alone. What was right is remembered beside the study's
     work, since looking takes seconds (torch, or timm, is imported).
     """
-    named = _network_of(study, node)
-    if named is None:
+    network = _network_of(study, node)
+    if network is None:
         return
-    owner, module = named.owner, named.module
+    owner, module = network.owner, network.module
     is_pretrained = node.cell is not None and plan.pretraining(study, node.cell.backbone) is not None
-    file = None if is_pretrained else weights_file(study, named)
+    file = None if is_pretrained else weights_file(study, network)
     if file is not None and not file.exists():
-        if not named.is_fetched:
+        if not network.is_fetched:
             raise UserError(
                 f"The weights file {file} of {owner} is missing. Put it there, or correct `weights` of it in params.yaml"
                 + (" (`published`: they are fetched)." if getattr(module, "PUBLISHED", ()) else ".")
@@ -116,15 +116,15 @@ def check_weights(study: Study, node: Node) -> None:
             )
         file = None  # the node `weights` brings it
 
-    is_masker = named.family == "maskers"
+    is_masker = network.family == "maskers"
     frozen = study.train.frozen if not is_masker and node.name in ("train", *EMBEDS, "weights") else ()
     builds = hasattr(module, "network" if is_masker else "build")
-    if not named.variant and not (builds and (file is not None or frozen)):
+    if not network.variant and not (builds and (file is not None or frozen)):
         return
 
     stats = [Path(p).stat() for p in (file, module.__file__) if p]
     rests_on = [
-        *(owner, named.kind, str(file), *frozen, named.params().model_dump(mode="json")),
+        *(owner, network.kind, str(file), *frozen, network.params().model_dump(mode="json")),
         *([stat.st_size, stat.st_mtime_ns] for stat in stats),
         *(version(library) for library in LIBRARIES),
     ]
@@ -133,9 +133,9 @@ def check_weights(study: Study, node: Node) -> None:
     if verdict in passed:
         return
     if is_masker:
-        _check_masker(named.name, module, file)
+        _check_masker(network.name, module, file)
     else:
-        _check_backbone(named, file, frozen)
+        _check_backbone(network, file, frozen)
     write_text(memory, "\n".join([*passed, verdict]))
 
 
@@ -158,21 +158,21 @@ def _network_of(study: Study, node: Node) -> NamedEntry | None:
     return None
 
 
-def _check_backbone(named: NamedEntry, file: Path | None, frozen: tuple[str, ...]) -> None:
+def _check_backbone(network: NamedEntry, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.training import loop
 
-    if named.variant:
-        backbones.facts(named.kind, named.params())  # an error if the library does not know it
+    if network.variant:
+        backbones.facts(network.kind, network.params())  # an error if the library does not know it
     if file is None and not frozen:
         return
-    trunk = _without_weights(lambda: backbones.build(named.kind, named.params()))
-    loop.freeze(trunk, frozen, named.name)
+    trunk = _without_weights(lambda: backbones.build(network.kind, network.params()))
+    loop.freeze(trunk, frozen, network.name)
     if file is not None:
         # timm's own conversions compute with values.
-        device = "cpu" if named.variant else "meta"
-        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{named.name}.weights", device)
-        backbones.fit_state(trunk, state, named.kind, str(file))
+        device = "cpu" if network.variant else "meta"
+        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{network.name}.weights", device)
+        backbones.fit_state(trunk, state, network.kind, str(file))
 
 
 def _check_masker(name: str, module: Any, file: Path | None) -> None:
@@ -207,8 +207,8 @@ def emulation_warning(study: Study, current: Collection[Node]) -> str:
             continue
         if section := PRECISIONS.get(node.name):
             precision = getattr(node.study(study), section).precision
-        elif node.name == "pretrain" and (named := plan.pretraining(study, node.keywords["backbone"])):
-            section, precision = f"pretrainings.{named.name}", named.params().precision
+        elif node.name == "pretrain" and (pretraining := plan.pretraining(study, node.keywords["backbone"])):
+            section, precision = f"pretrainings.{pretraining.name}", pretraining.params().precision
         else:
             continue
         if precision == "bf16":

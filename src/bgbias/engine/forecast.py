@@ -78,7 +78,7 @@ def forecast(study: Study) -> dict[str, Cost]:
 
 
 def _each(study: Study) -> dict[Node, Cost]:
-    costs = {node: getattr(node.declared, "cost", None) for node in graph.in_order(study)}
+    costs = {node: getattr(node.module, "cost", None) for node in graph.in_order(study)}
     return {n: cost(n.study(study), **n.keywords) if cost else Cost() for n, cost in costs.items()}
 
 
@@ -86,9 +86,10 @@ def format_forecast(study: Study, current: Collection[Node] | None = None) -> st
     """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
     costs = forecast(study)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
-    left, paces = _estimate_remaining(study, current)
-    seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in left.items())
-    takes = f"about {minutes(seconds)} for one step after the other (estimate)" if left else "nothing is left"
+    remaining, paces = _estimate_remaining(study, current)
+    seconds = sum(sum(guesses) * pace_of(name, paces) for name, guesses in remaining.items())
+    about = f"about {minutes(seconds)} for one step after the other (estimate)"
+    takes = about if remaining else "nothing is left"
     lines = [
         f"forecast of grid {study.grid}: {takes}",
         "trainings end early: from .. to",
@@ -108,8 +109,8 @@ def format_forecast(study: Study, current: Collection[Node] | None = None) -> st
 
 def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
     """What a node of each kind may take that has to run, in the mean, in seconds: by passes, and as finished ones took."""
-    left, paces = _estimate_remaining(study, current)
-    return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in left.items()}
+    remaining, paces = _estimate_remaining(study, current)
+    return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in remaining.items()}
 
 
 def pace_of(name: str, paces: Paces) -> float:
@@ -129,7 +130,7 @@ def _estimate_remaining(
 
     if current is None:
         current = freshness.current(freshness.examine(study))
-    left: dict[str, list[float]] = {}
+    remaining: dict[str, list[float]] = {}
     paces: Paces = {}
     sides = _sides(study)
     for node, cost in _each(study).items():
@@ -140,8 +141,8 @@ def _estimate_remaining(
             took, before = paces.get(node.name, (0.0, 0.0))
             paces[node.name] = took + record["seconds"], before + guess
         if node not in current:
-            left.setdefault(node.name, []).append(guess)
-    return left, paces
+            remaining.setdefault(node.name, []).append(guess)
+    return remaining, paces
 
 
 def _seconds(cost: Cost, side: int) -> float:
@@ -153,10 +154,10 @@ def _seconds(cost: Cost, side: int) -> float:
 def _preparation_cost(study: Study) -> Cost:
     sides = _sides(study)
     photographed = {(d, sides[c.backbone]) for c in plan.cells(study) for d in plan.list_datasets(study, c)}
-    behind = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
-    kept = [(photos_of(study, dataset), side**2 * PREPARED_BYTES) for dataset, side in photographed]
-    kept += [(_backgrounds(study, pool), side**2 * BACKGROUND_BYTES) for pool, side in behind]
-    costs = (Cost(n, disk=n * each, unknown=unknown, nodes=0) for (n, unknown), each in kept)
+    pools = {(study.datasets[c.dataset].backgrounds, sides[c.backbone]) for c in plan.cells(study)}
+    stored = [(photos_of(study, dataset), side**2 * PREPARED_BYTES) for dataset, side in photographed]
+    stored += [(_backgrounds(study, pool), side**2 * BACKGROUND_BYTES) for pool, side in pools]
+    costs = (Cost(n, disk=n * each, unknown=unknown, nodes=0) for (n, unknown), each in stored)
     return sum(costs, NONE)
 
 
@@ -166,10 +167,10 @@ def _sides(study: Study) -> dict[str, int]:
 
 def side_of(study: Study, backbone: str) -> int:
     """The short side in pixels that a backbone's photos are likely to have; of a library's network without building it."""
-    named = plan.backbone(study, backbone)
-    if named.variant:
-        return int(named.module.likely_resize(named.variant, named.params()))
-    return backbones.facts(named.kind, named.params()).resize
+    network = plan.backbone(study, backbone)
+    if network.variant:
+        return int(network.module.likely_resize(network.variant, network.params()))
+    return backbones.facts(network.kind, network.params()).resize
 
 
 def _backgrounds(study: Study, pool: str) -> tuple[int, bool]:

@@ -172,7 +172,7 @@ def differences(before: Any, now: Any, key: str = "") -> Iterator[str]:
 
 def _set_aside(study: Study, node: Node) -> None:
     path = node.record(study)
-    keep = getattr(node.declared, "keep", None)
+    keep = getattr(node.module, "keep", None)
     if keep:  # what Snakemake deletes before the step runs
         keep(study, json_checksum.read_any(path), **node.keywords)
     for name in TOGETHER if node.name in TOGETHER else (node.name,):

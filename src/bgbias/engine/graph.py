@@ -32,8 +32,8 @@ def share_lookups(memory: dict[Hashable, Any] | None = None) -> Iterator[dict[Ha
     """
     global _memory
     before = _memory
-    known = before if memory is None else memory
-    _memory = {} if known is None else known
+    lookups = before if memory is None else memory
+    _memory = {} if lookups is None else lookups
     try:
         yield _memory
     finally:
@@ -46,8 +46,8 @@ def once(what: Hashable, find: Callable[[], T]) -> T:
         return find()
     if what not in _memory:
         _memory[what] = find()
-    found: T = _memory[what]
-    return found
+    result: T = _memory[what]
+    return result
 
 
 def find_inputs(study: Study, reader: Node) -> dict[str, StepOutput]:
@@ -57,12 +57,12 @@ def find_inputs(study: Study, reader: Node) -> dict[str, StepOutput]:
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
     """The files that a node reads, by role."""
-    return {role: made.path(study) for role, made in find_inputs(study, step(name, **subject)).items()}
+    return {role: output.path(study) for role, output in find_inputs(study, step(name, **subject)).items()}
 
 
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads, each once, in the order in which it names them."""
-    return list(dict.fromkeys(made.node for made in find_inputs(study, reader).values()))
+    return list(dict.fromkeys(output.node for output in find_inputs(study, reader).values()))
 
 
 def goals(study: Study) -> list[Node]:
@@ -106,26 +106,26 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     reader = step(name, **subject)
     upstream: dict[str, dict[str, str]] = {}
     for maker in reads_from(study, reader):
-        upstream.setdefault(maker.name, {})[maker.of] = _maker_digest(study, maker, reader)
-    read = {n: of if len(of) > 1 else next(iter(of.values())) for n, of in upstream.items()}
+        upstream.setdefault(maker.name, {})[maker.subject_name] = _maker_digest(study, maker, reader)
+    read = {n: sums if len(sums) > 1 else next(iter(sums.values())) for n, sums in upstream.items()}
     settings = reader.settings(study)
     modules = reader.code(study)
     by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
-    known = {"node": name, "subject": reader.of, **by}
-    if hidden := (known.keys() & settings.keys()) | ((known | settings).keys() & read.keys()):
+    content = {"node": name, "subject": reader.subject_name, **by}
+    if hidden := (content.keys() & settings.keys()) | ((content | settings).keys() & read.keys()):
         raise ValueError(
             f"the node {name} has a setting '{min(hidden)}', which means something else in a digest"
         )
-    return known | settings | read
+    return content | settings | read
 
 
 def _maker_digest(study: Study, maker: Node, reader: Node) -> str:
     """A maker's digest. Where its sources are elsewhere (a clone whose data came from a remote) it
     cannot have changed: it is what the reader's record says that it was.
     """
-    elsewhere = getattr(maker.declared, "sources_are_elsewhere", None)
+    elsewhere = getattr(maker.module, "sources_are_elsewhere", None)
     if elsewhere and elsewhere(study, **maker.keywords):
         before = read_recorded(reader.record(study)).get(maker.name, "")
-        if known := before.get(maker.of, "") if isinstance(before, dict) else before:
-            return str(known)
+        if before_digest := before.get(maker.subject_name, "") if isinstance(before, dict) else before:
+            return str(before_digest)
     return digest(study, maker.name, **maker.keywords)

@@ -100,9 +100,9 @@ def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
     if network.is_fetched:
         return without_weights(study, name)
     before = read_recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    own = hash_weights(study, network, before)
+    sha256 = hash_weights(study, network, before)
     chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
-    return {"backbone": chosen | ({"weights_sha256": own} if own else {})}
+    return {"backbone": chosen | ({"weights_sha256": sha256} if sha256 else {})}
 
 
 def without_weights(study: Study, name: str) -> dict[str, Any]:

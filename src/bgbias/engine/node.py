@@ -78,17 +78,17 @@ class Node:
         return self.cell.wildcards if self.cell else self.keywords
 
     @property
-    def of(self) -> str:
+    def subject_name(self) -> str:
         """The subject as people call it: ``toy_090/tiny/contrastive/plain/seed0``; empty for the whole grid."""
         return "/".join(v.name if isinstance(v, Cell) else str(v) for _, v in self.subject)
 
     @property
     def label(self) -> str:
         """The node as people call it: ``train toy_090/tiny/contrastive/plain/seed0``."""
-        return f"{self.name} {self.of}".strip()
+        return f"{self.name} {self.subject_name}".strip()
 
     @property
-    def declared(self) -> ModuleType:
+    def module(self) -> ModuleType:
         """The node's file under ``nodes/``."""
         return plugins.load("nodes", self.name)
 
@@ -98,33 +98,33 @@ class Node:
 
     def reads(self, study: Study) -> dict[str, "StepOutput"]:
         """Role to file: what the node reads; nothing if its file does not say."""
-        declared = getattr(self.declared, "reads", None)
-        return declared(self.study(study), **self.keywords) if declared else {}
+        reads = getattr(self.module, "reads", None)
+        return reads(self.study(study), **self.keywords) if reads else {}
 
     def settings(self, study: Study) -> dict[str, Any]:
         """What else its numbers depend on."""
-        return dict(self.declared.settings(self.study(study), **self.keywords))
+        return dict(self.module.settings(self.study(study), **self.keywords))
 
     def code(self, study: Study) -> tuple[str, ...]:
         """The modules that it works by, by name: its own file first, and the backbone of a model that it runs."""
-        uses = getattr(self.declared, "uses", None)
+        uses = getattr(self.module, "uses", None)
         used = list(uses(self.study(study), **self.keywords)) if uses else []
         if self.cell and self.takes_device and not plan.folds_of(study, self.cell):
             used.append(plan.backbone(study, self.cell.backbone).module)
-        return (self.declared.__name__, *(m.__name__ for m in used))
+        return (self.module.__name__, *(m.__name__ for m in used))
 
     @property
     def takes_device(self) -> bool:
-        return "device" in inspect.signature(getattr(self.declared, self.name)).parameters
+        return "device" in inspect.signature(getattr(self.module, self.name)).parameters
 
     def threads(self, study: Study) -> int:
         """How many threads it may use on a processor. Small models train faster side by side than with many threads each."""
-        tell = getattr(self.declared, "threads", None)
+        tell = getattr(self.module, "threads", None)
         return int(tell(study, **self.keywords)) if tell else 1
 
     def outputs(self, study: Study) -> dict[str, Path]:
         """The node's files by name, without its record."""
-        names = self.declared.OUTPUTS
+        names = self.module.OUTPUTS
         return {n: self.file(study, n) for n in names if n != f"{self.name}_record"}
 
     def file(self, study: Study, output: str) -> Path:

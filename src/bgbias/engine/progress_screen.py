@@ -39,14 +39,14 @@ class Work:
     """A job: what it does, when it began (seconds of ``time.monotonic``), where it logs."""
 
     rule: str
-    of: str
+    subject: str
     began: float
     log: str = ""
 
     @property
     def label(self) -> str:
         """As people call it: ``train demo_90/tiny/contrastive/plain/seed0``."""
-        return f"{self.rule} {self.of}".strip()
+        return f"{self.rule} {self.subject}".strip()
 
 
 @dataclass
@@ -102,8 +102,8 @@ class Screen:
 
     def started(self, job: int, rule: str, wildcards: Mapping[str, Any], log: Sequence[str]) -> None:
         whole = {"dataset", "backbone", "loss", "method", "seed"} <= wildcards.keys()
-        of = CELL.format(**wildcards) if whole else "/".join(map(str, wildcards.values()))
-        self._jobs[job] = Work(rule, of, self._clock(), str(log[0]) if log else "")
+        subject = CELL.format(**wildcards) if whole else "/".join(map(str, wildcards.values()))
+        self._jobs[job] = Work(rule, subject, self._clock(), str(log[0]) if log else "")
         self.course.at_once = max(self.course.at_once, len(self._jobs))
 
     def finished(self, job: int) -> None:
@@ -118,7 +118,7 @@ class Screen:
         course.took.setdefault(work.rule, []).append(seconds)
         if not self._console.is_terminal:
             ended = f"{course.done} of {course.total}: {work.label}, {seconds:.0f} s"
-            self.say("; ".join(filter(None, [ended, self._left()])))
+            self.say("; ".join(filter(None, [ended, self._remaining()])))
 
     def failed(self, job: int) -> None:
         if work := self._jobs.pop(job, None):
@@ -138,13 +138,13 @@ class Screen:
             self.say(f"failed: {work.label}; see {work.log}")
         self.course.total = 0
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         seconds = self.course.seconds_left(list(self._jobs.values()), self._clock())
         return f"about {minutes(seconds)} left" if seconds is not None and seconds >= 1 else ""
 
     def _drawn(self) -> Group:
         course, now = self.course, self._clock()
-        words = [f"{course.done} of {course.total} jobs", minutes(now - self._begun), self._left()]
+        words = [f"{course.done} of {course.total} jobs", minutes(now - self._begun), self._remaining()]
         head, rows = Table.grid(padding=(0, 1)), Table.grid(padding=(0, 2))
         bar = ProgressBar(max(1, course.total), course.done, width=30)
         head.add_row(bar, ", ".join(filter(None, words)))
@@ -166,7 +166,7 @@ def training(work: Work) -> str:
         # Both files may be on their way, or have no epoch yet.
         with suppress(OSError, ValueError, LookupError, TypeError):
             record = json.loads(path.read_text(encoding="utf-8"))
-            if record["subject"] != work.of:
+            if record["subject"] != work.subject:
                 continue
             rows = list(csv.DictReader(Path(record["history"]).read_text(encoding="utf-8").splitlines()))
             if work.rule == "pretrain":

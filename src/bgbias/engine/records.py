@@ -62,9 +62,9 @@ class Record:
 def read(path: Path) -> dict[str, Any]:
     """A record; a damaged one is an error that names it."""
     try:
-        found = dict(json_checksum.read(path))
-        _ = found["digest"], found["spec"], found["outputs"], found["inputs"]
-        return found
+        record = dict(json_checksum.read(path))
+        _ = record["digest"], record["spec"], record["outputs"], record["inputs"]
+        return record
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(
             f"The record {path} cannot be read ({error}); run `snakemake --cores all` to remake it."
@@ -94,7 +94,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
 
     A missing input and a node that another process is already working on are errors that say what to do.
     """
-    name, subject, label = worker.name, worker.keywords, worker.of or study.grid
+    name, subject, label = worker.name, worker.keywords, worker.subject_name or study.grid
     if worker.study(study) is not study:
         raise ValueError(
             f"{worker.label} is certified with other settings than it works with; hand it `Node.study`"
@@ -112,14 +112,14 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
         # First of all: an edit that is saved from now on is none of the code that works here.
         by = code.modules(*worker.code(study))
         with graph.share_lookups():
-            made = Record(outputs, graph.digest(study, name, **subject))
+            result = Record(outputs, graph.digest(study, name, **subject))
             spec = graph.spec(study, name, **subject)
             read = {str(p): sha256(p) for p in inputs.values()}
             _refuse_others(study, worker, label, read)
         for path in (*outputs.values(), record):
             remove_leftovers(path)
         running = study.files.at("running", name=key)
-        cell, curve = worker.cell, getattr(worker.declared, "CURVE", "")
+        cell, curve = worker.cell, getattr(worker.module, "CURVE", "")
         written: dict[str, Any] = {
             "node": name,
             "subject": label,
@@ -127,7 +127,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             "cell": cell.wildcards if cell else None,
             "status": "running",
             "spec": spec,
-            "digest": made.digest,
+            "digest": result.digest,
             "code": by,
             "started": _now(),
             "command": command(),
@@ -142,19 +142,19 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
         begun = time.perf_counter()
         try:
             with vitals.watching() as watched:
-                yield made
+                yield result
             watched.look()
             if missing := [str(p) for p in outputs.values() if not p.exists()]:
                 raise RuntimeError(f"{name} ended without making {missing[0]}")
-            collection = getattr(worker.declared, "COLLECTION", None)
+            collection = getattr(worker.module, "COLLECTION", None)
             certified = written | {
                 "status": "done",
                 "inputs": read,
                 "outputs": {str(p): sha256(p) for p in outputs.values()},
                 "collection": collection and (collection[0], str(outputs[collection[1]])),
-                "device": made.device,
-                "metrics": made.metrics | vitals.peak_gpu_memory_mb(),
-                "notes": made.notes,
+                "device": result.device,
+                "metrics": result.metrics | vitals.peak_gpu_memory_mb(),
+                "notes": result.notes,
                 "seconds": round(time.perf_counter() - begun, 3),
                 "peak_memory_mb": vitals.peak_memory_mb(),
                 "vitals": watched.csv(),
@@ -164,7 +164,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 # Last bits depend on both.
                 "machine": machine(),
                 "threads": threads(),
-                **({"epoch_seconds": made.epoch_seconds} if made.epoch_seconds else {}),
+                **({"epoch_seconds": result.epoch_seconds} if result.epoch_seconds else {}),
             }
             json_checksum.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
             json_checksum.aside(record).unlink(missing_ok=True)
@@ -245,12 +245,12 @@ def _now() -> str:
 @cache
 def checkout() -> dict[str, Any]:
     """The commit that is checked out, and whether files that git knows were edited since; None where there is no git."""
-    asked = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
+    command = ["git", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=True).stdout
+        status = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout
     except (OSError, subprocess.SubprocessError):
         return {"git_commit": None, "git_dirty": None}
-    head, *lines = said.splitlines()
+    head, *lines = status.splitlines()
     commit = head.rpartition(" ")[2]
     edited = any(not line.startswith("#") for line in lines)
     return {"git_commit": None if commit == "(initial)" else commit, "git_dirty": edited}

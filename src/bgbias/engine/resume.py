@@ -117,7 +117,7 @@ def _runs_snakemake(line: list[str]) -> bool:
 def _processes_here() -> Iterator[psutil.Process]:
     here = str(Path.cwd().resolve())
     for process in psutil.process_iter(["cmdline", "cwd", "environ"]):
-        known = process.info
+        process_info = process.info
         # Other people's processes tell nothing, and are not ours.
-        if known["cwd"] == here and known["environ"] is not None and process.pid != os.getpid():
+        if process_info["cwd"] == here and process_info["environ"] is not None and process.pid != os.getpid():
             yield process

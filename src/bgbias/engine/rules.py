@@ -93,7 +93,7 @@ class Rules:
     def step(self, name: str, wildcards: Mapping[str, Any]) -> Node:
         """The step that a path's wildcards name."""
         chosen = dict(wildcards.items())
-        return step(name, **({"cell": Cell.of(**chosen)} if "seed" in chosen else chosen))
+        return step(name, **({"cell": Cell.from_wildcards(**chosen)} if "seed" in chosen else chosen))
 
     def inputs(
         self, rule: str, wildcards: Mapping[str, Any], forced: Collection[str], check: bool
@@ -108,8 +108,8 @@ class Rules:
             for node in nodes:
                 if check and node not in self._current:
                     check_step(self.study, node)
-                for made in graph.find_inputs(self.study, node).values():
-                    needed |= {made.path(self.study): made.node, made.node.record(self.study): made.node}
+                for file in graph.find_inputs(self.study, node).values():
+                    needed |= {file.path(self.study): file.node, file.node.record(self.study): file.node}
             read = [
                 (path, self._is_forced(maker, forced)) for path, maker in needed.items() if maker not in nodes
             ]
@@ -141,7 +141,7 @@ class Rules:
             *parts, seed = nodes[0].wildcards.values()
             words += [*parts, "--seed", str(seed)]
         else:
-            words += [str(nodes[0].keywords[key]) for key in nodes[0].declared.SUBJECT]
+            words += [str(nodes[0].keywords[key]) for key in nodes[0].module.SUBJECT]
         words += ["--grid", self.study.grid, "--params", self.params, "--expect", expected]
         words += ["--device", "cuda"] if must_use_gpu else []
         return shlex.join(words + (["--again"] if again and rule in STEPS else []))
@@ -157,7 +157,7 @@ class Rules:
 
     def limits(self, rule: str) -> tuple[int, int]:
         """Memory (MB) and minutes that a job may take when it is first tried."""
-        limits = [getattr(step(name).declared, "LIMITS", Limits()) for name in _steps(rule)]
+        limits = [getattr(step(name).module, "LIMITS", Limits()) for name in _steps(rule)]
         return max(one.memory_mb for one in limits), sum(one.minutes for one in limits)
 
     def records(self, *names: str) -> list[str]:
@@ -165,10 +165,10 @@ class Rules:
         with graph.share_lookups(self._memory):
             return [str(n.record(self.study)) for n in graph.in_order(self.study) if n.name in names]
 
-    def methods(self, asked: bool) -> str:
+    def methods(self, is_asked: bool) -> str:
         """The methods of the grid's models that are asked where they look, or all others, as Snakemake constrains a wildcard."""
         names = "|".join(sorted({re.escape(cell.method) for cell in plan.attributed_models(self.study)}))
-        return f"(?:{names or '(?!)'})" if asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
+        return f"(?:{names or '(?!)'})" if is_asked else f"(?!(?:{names or '(?!)'})/)[^/]+"
 
     def _is_forced(self, node: Node, forced: Collection[str]) -> bool:
         """Whether Snakemake was told to run a step's rule or to make a file of it or its makers."""

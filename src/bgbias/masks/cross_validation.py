@@ -63,19 +63,19 @@ class Judgement:
     @property
     def shares(self) -> pd.DataFrame:
         """What the choice saw: a row a group and share of new weights, with the mean change and its standard error."""
-        made = []
+        frames = []
         for group, members in groups(self.rows["group"].tolist()):
             changes = self.changes[:, members]
             row = {"blend": self.blends, "change": changes.mean(axis=1), "error": standard_error(changes)}
-            made.append(pd.DataFrame({"group": group, **row}))
-        rows = pd.concat(made, ignore_index=True)
+            frames.append(pd.DataFrame({"group": group, **row}))
+        rows = pd.concat(frames, ignore_index=True)
         return rows.assign(chosen=rows["blend"] == self.blend)
 
 
-def groups(of: Sequence[str]) -> list[tuple[str, NDArray[np.bool_]]]:
+def groups(group_names: Sequence[str]) -> list[tuple[str, NDArray[np.bool_]]]:
     """The groups by name, if there are several, and all photos: which photos [N] are of each."""
-    names = np.asarray(of, dtype=object)
-    several = sorted(set(of)) if len(set(of)) > 1 else []
+    names = np.asarray(group_names, dtype=object)
+    several = sorted(set(group_names)) if len(set(group_names)) > 1 else []
     return [*((name, names == name) for name in several), (ALL, np.ones(len(names), bool))]
 
 
@@ -134,7 +134,7 @@ def cross_validate(
     """
     fold = np.array(folds(pairs, count))
     before = masks(start, pairs, recipe, device)
-    known = np.array([quality.iou(m, p.mask) for m, p in zip(before, pairs, strict=True)])
+    ious = np.array([quality.iou(m, p.mask) for m, p in zip(before, pairs, strict=True)])
     inner = np.full((count, len(recipe.blends), len(pairs)), np.nan)
     outer = np.full((len(recipe.blends), len(pairs)), np.nan)
     blends = np.zeros(len(pairs))
@@ -147,14 +147,14 @@ def cross_validate(
         if len(without) == 1:
             blends[out] = choice(inner[without[0]][:, fold != without[0]], recipe.blends)
         for number, blend in enumerate(recipe.blends):
-            made = masks(tuned.at(blend), [pairs[n] for n in out], recipe, device)
-            change = [quality.iou(m, pairs[n].mask) - known[n] for n, m in zip(out, made, strict=True)]
+            predicted = masks(tuned.at(blend), [pairs[n] for n in out], recipe, device)
+            change = [quality.iou(m, pairs[n].mask) - ious[n] for n, m in zip(out, predicted, strict=True)]
             if len(without) == 2:
                 # Each for the choice of the other fold.
                 inner[sum(without) - fold[out], number, out] = change
                 continue
             outer[number, out] = change
-            for n, mask in zip(out, made, strict=True):
+            for n, mask in zip(out, predicted, strict=True):
                 after[n] = mask if blend == blends[n] else after[n]
     rows = pd.DataFrame(
         {
@@ -162,7 +162,7 @@ def cross_validate(
             "group": [p.group for p in pairs],
             "fold": fold,
             "blend": blends,
-            "before": known,
+            "before": ious,
             "after": [quality.iou(m, p.mask) for m, p in zip(after, pairs, strict=True)],
         }
     )
@@ -183,11 +183,11 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     """A row a group and one of all photos: mean IoUs, mean change with its standard error, whether it is a gain (1), a loss (-1)
     or neither (0), and how many photos changed by .005.
     """
-    made = []
+    lines = []
     for name, members in groups(rows["group"].tolist()):
         part = rows[members]
         change = part["change"].to_numpy(np.float64)
-        made.append(
+        lines.append(
             {
                 "group": name,
                 "photos": len(part),
@@ -200,13 +200,13 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "worse": int((change < -0.005).sum()),
             }
         )
-    return pd.DataFrame(made)
+    return pd.DataFrame(lines)
 
 
 def gains(rows: pd.DataFrame) -> bool:
     """Whether held-out photos gain: all together do, and no group loses."""
-    found = summary(rows)["clear"]
-    return bool(found.iloc[-1] > 0 and not (found < 0).any())
+    clear_changes = summary(rows)["clear"]
+    return bool(clear_changes.iloc[-1] > 0 and not (clear_changes < 0).any())
 
 
 def write(judged: Judgement, folder: Path) -> None:

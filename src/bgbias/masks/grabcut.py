@@ -26,10 +26,10 @@ def segment(photo: np.ndarray, attention: np.ndarray, area: float, sure: float, 
     labels = np.where(likely, cv2.GC_PR_FGD, cv2.GC_PR_BGD).astype(np.uint8)
     labels[brightest(attention, sure * area)] = cv2.GC_FGD
     labels[darkest(attention, likely, sure)] = cv2.GC_BGD
-    nowhere, (behind, before) = (0, 0, 0, 0), np.zeros((2, 1, 65))
+    nowhere, (back, front) = (0, 0, 0, 0), np.zeros((2, 1, 65))
     cv2.setRNGSeed(0)  # it clusters colours from a random start, whatever ran before
     image, how = np.ascontiguousarray(photo), cv2.GC_INIT_WITH_MASK
-    cv2.grabCut(image, labels, nowhere, behind, before, rounds, how)
+    cv2.grabCut(image, labels, nowhere, back, front, rounds, how)
     return np.isin(labels, (cv2.GC_FGD, cv2.GC_PR_FGD))
 
 
@@ -44,9 +44,9 @@ def darkest(attention: np.ndarray, likely: np.ndarray, share: float) -> np.ndarr
     """
     away = cv2.distanceTransform((~likely).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
     order = np.lexsort((-away.ravel(), attention.ravel(), likely.ravel()))
-    found = np.zeros(attention.size, bool)
-    found[order[: round(share * (~likely).sum())]] = True
-    return found.reshape(attention.shape)
+    chosen = np.zeros(attention.size, bool)
+    chosen[order[: round(share * (~likely).sum())]] = True
+    return chosen.reshape(attention.shape)
 
 
 def largest_part(mask: np.ndarray) -> np.ndarray:

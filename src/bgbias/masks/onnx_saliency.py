@@ -70,9 +70,9 @@ class GraphMasker:
     def _judge(self, mask: Mask) -> None:
         """Refuse a graph if most of its first masks show no object."""
         self.faults.append(quality.fault(mask.alpha))
-        shown = Counter(filter(None, self.faults))
-        if len(self.faults) == JUDGED and 2 * shown.total() > JUDGED:
-            counted = ", ".join(f"{count} show {fault}" for fault, count in shown.items())
+        counts = Counter(filter(None, self.faults))
+        if len(self.faults) == JUDGED and 2 * counts.total() > JUDGED:
+            counted = ", ".join(f"{count} show {fault}" for fault, count in counts.items())
             raise UserError(
                 f"{self.path}: of the first {JUDGED} masks {counted}. The graph probably wants photos otherwise: give mean, std,"
                 " sigmoid, stretch and output of masker onnx (`--mask-option mean=0.5,0.5,0.5`; in params.yaml, its options). The"
@@ -82,14 +82,14 @@ class GraphMasker:
     def _saliency(self, photo: NDArray[np.uint8]) -> NDArray[np.float32]:
         """The network's map, float32 [h, w] in 0..1."""
         name, kind, side = self.entry
-        seen = network_input(photo, side, self.recipe.mean, self.recipe.std).astype(kind)
-        (found,) = self.session.run([self.output], {name: seen[None]})
-        if found.ndim < 2 or found.size != found.shape[-1] * found.shape[-2]:
+        square = network_input(photo, side, self.recipe.mean, self.recipe.std).astype(kind)
+        (output,) = self.session.run([self.output], {name: square[None]})
+        if output.ndim < 2 or output.size != output.shape[-1] * output.shape[-2]:
             raise UserError(
-                f"{self.path} gives {list(found.shape)} as '{self.output}', not one map [1, 1, h, w]: another network's file?"
+                f"{self.path} gives {list(output.shape)} as '{self.output}', not one map [1, 1, h, w]: another network's file?"
                 " Correct `weights`, or name the map (`output` of kind onnx)."
             )
-        saliency = found.reshape(found.shape[-2:]).astype(np.float32)
+        saliency = output.reshape(output.shape[-2:]).astype(np.float32)
         if self.recipe.sigmoid:
             saliency = expit(saliency)
         low, high = float(saliency.min()), float(saliency.max())
@@ -131,7 +131,7 @@ def _unpack(path: Path, name: str) -> bytes:
     return graph
 
 
-def _input(inputs: list[Any], path: Path, asked: int | None, usual: int | None) -> _Input:
+def _input(inputs: list[Any], path: Path, size: int | None, usual: int | None) -> _Input:
     """The input, whose side is the graph's own, else the one that is ``asked`` for, else the ``usual`` one."""
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)
@@ -140,17 +140,17 @@ def _input(inputs: list[Any], path: Path, asked: int | None, usual: int | None) 
         )
     (entry,) = inputs
     shape = [side if isinstance(side, int) and side > 0 else None for side in entry.shape]
-    wanted = len(shape) == 4 and shape[0] in (1, None) and shape[1] in (3, None) and shape[2] == shape[3]
-    if not wanted or entry.type not in KINDS:
+    is_usable = len(shape) == 4 and shape[0] in (1, None) and shape[1] in (3, None) and shape[2] == shape[3]
+    if not is_usable or entry.type not in KINDS:
         raise UserError(
             f"{path} takes {entry.type} {entry.shape}, not a photo [1, 3, S, S] of float32 or float16; correct `weights`."
         )
-    own = shape[2]
-    if own is not None and asked not in (own, None):
+    graph_side = shape[2]
+    if graph_side is not None and size not in (graph_side, None):
         raise UserError(
-            f"{path} takes photos of {own} pixels and no others; leave `input_size: {asked}` out."
+            f"{path} takes photos of {graph_side} pixels and no others; leave `input_size: {size}` out."
         )
-    side = own or asked or usual
+    side = graph_side or size or usual
     if side is None:
         raise UserError(
             f"{path} takes photos of any size; say which one it was trained with: `input_size: 320`, for example."

@@ -116,8 +116,8 @@ def weights_file(name: str, weights: str | None) -> Path:
     path = source(weights)
     if path.is_file():
         return path
-    known = getattr(plugins.load("maskers", name), "PUBLISHED", ())
-    fitting = [s for s in known if s.called.endswith(path.suffix)] or known
+    sources = getattr(plugins.load("maskers", name), "PUBLISHED", ())
+    fitting = [s for s in sources if s.called.endswith(path.suffix)] or sources
     published = next(iter(fitting), None)
     put = f"put it there (published: {published.place}, sha256 {published.sha256}) or " if published else ""
     cure = f"{put}correct 'weights' in params.yaml"
@@ -146,10 +146,10 @@ def check_fits(net: U2Net, state: dict[str, torch.Tensor], path: Path, name: str
     """Refuse the tensors of the file ``path``, or their shapes alone (torch's ``meta``), where they are not those of ``net``."""
     # Batch norm's counters of batches are bookkeeping, and absent from files of before 2018 and from ours.
     bookkeeping = {k for k in net.state_dict() if k.endswith("num_batches_tracked")}
-    expected, found = (
+    expected, actual = (
         {k: v for k, v in s.items() if k not in bookkeeping} for s in (net.state_dict(), state)
     )
-    if fault := state_dicts.difference(expected, found, path):
+    if fault := state_dicts.difference(expected, actual, path):
         raise UserError(
             f"{path} does not hold the weights of '{name}': {fault}."
             " Is it the file of the other net (u2net, u2netp)? Correct 'weights' in params.yaml."
@@ -174,9 +174,9 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
     stored = {i.name: i for i in graph.initializer}
     constants = [n for n in graph.node if n.op_type == "Constant"]
     stored |= {n.output[0]: a.t for n in constants for a in n.attribute if a.name == "value"}
-    known = net.state_dict()
+    own_state = net.state_dict()
 
-    def named(module: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, torch.Tensor]:
+    def tensors_of(module: str, parts: Sequence[str], sources: Sequence[str]) -> dict[str, torch.Tensor]:
         """The tensors ``sources`` as the ``parts`` of a module."""
         for name in sources:
             if name not in stored:
@@ -189,7 +189,7 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
 
     convolutions = [n for n in graph.node if n.op_type == "Conv"]
     norm_after = {n.input[0]: n for n in graph.node if n.op_type == "BatchNormalization"}
-    own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in known}
+    own_names = {n.input[1].removesuffix(".weight") for n in convolutions if n.input[1] in own_state}
     blocks = [f"{name}.conv_s1" for name, module in net.named_modules() if isinstance(module, ConvNormRelu)]
     nameless = [name for name in blocks if name not in own_names]
     if len(convolutions) != len(own_names) + len(nameless):
@@ -200,16 +200,16 @@ def read_onnx(path: Path, net: U2Net, whose: str) -> dict[str, torch.Tensor]:
     in_order = iter(nameless)
     state: dict[str, torch.Tensor] = {}
     for node in convolutions:
-        name = node.input[1].removesuffix(".weight") if node.input[1] in known else next(in_order)
-        state |= named(name, ("weight", "bias"), node.input[1:])
+        name = node.input[1].removesuffix(".weight") if node.input[1] in own_state else next(in_order)
+        state |= tensors_of(name, ("weight", "bias"), node.input[1:])
         if name.endswith(".conv_s1"):
             norm = name.removesuffix("conv_s1") + "bn_s1"
             after = norm_after.get(node.output[0])
-            state |= named(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, known)
+            state |= tensors_of(norm, BATCH_NORM, after.input[1:]) if after else _unchanging(norm, own_state)
     return state
 
 
-def _unchanging(norm: str, known: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _unchanging(norm: str, own_state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """A batch norm that lets everything pass, but for the epsilon (1e-5) that it adds to the variance."""
     values = {f"{norm}.{p}": v for p, v in zip(BATCH_NORM, (1.0, 0.0, 0.0, 1.0), strict=True)}
-    return {name: known[name].new_full(known[name].shape, value) for name, value in values.items()}
+    return {name: own_state[name].new_full(own_state[name].shape, value) for name, value in values.items()}

@@ -112,9 +112,9 @@ def example(photo: NDArray[np.uint8], mask: NDArray[np.uint8], size: int) -> Exa
 
 def batch(examples: Iterable[Example]) -> tuple[Tensor, Tensor]:
     """Network inputs [B,3,S,S] with masks [B,1,S,S]."""
-    seen, true = zip(*examples, strict=True)
-    x = torch.from_numpy(np.stack(seen)).contiguous(memory_format=torch.channels_last)
-    return x, torch.from_numpy(np.stack(true))[:, None]
+    inputs, masks = zip(*examples, strict=True)
+    x = torch.from_numpy(np.stack(inputs)).contiguous(memory_format=torch.channels_last)
+    return x, torch.from_numpy(np.stack(masks))[:, None]
 
 
 def save(net: U2Net, out: Path) -> None:
@@ -168,10 +168,10 @@ def fine_tune(pairs: Sequence[MaskPair], start: U2Net, recipe: Recipe, device: s
 
     def average(step: int) -> None:
         # Plain averaging first, so that the running mean does not remember where it began.
-        kept = min(recipe.averaged, step / (step + 1))
+        keep = min(recipe.averaged, step / (step + 1))
         with torch.no_grad():
             for n, p in net.named_parameters():
-                mean[n].lerp_(p, 1 - kept)
+                mean[n].lerp_(p, 1 - keep)
 
     # One photo at a time: on a CPU its maps stay in the cache, which makes 780 ms a photo 530.
     at_once = 1 if device == "cpu" else None
@@ -256,8 +256,8 @@ def train_on_toys(
     save(net, out)
     # Of the weights as they are written.
     params = saliency.SaliencyParams(weights=str(out), input_size=input_size, batch_size=8)
-    shown, truths = specimens(held_out, size, seed + 1)
-    predicted = saliency.build_masker("u2netp", params, "cpu")(list(shown))
+    photos_held_out, truths = specimens(held_out, size, seed + 1)
+    predicted = saliency.build_masker("u2netp", params, "cpu")(list(photos_held_out))
     return float(np.mean([quality.iou(m.alpha, t) for m, t in zip(predicted, truths, strict=True)]))
 
 
@@ -281,5 +281,5 @@ def toy_batches(
         rng = seeds.generator("toy-masker", "batch", seed, step)
         chosen = rng.choice(len(photos), BATCH_SIZE, replace=False)
         facing = np.where(rng.random(BATCH_SIZE) < 0.5, -1, 1)
-        shown = list(zip(chosen, facing, strict=True))
-        yield batch(example(photos[n][:, ::side], masks[n][:, ::side], size) for n, side in shown)
+        views = list(zip(chosen, facing, strict=True))
+        yield batch(example(photos[n][:, ::side], masks[n][:, ::side], size) for n, side in views)

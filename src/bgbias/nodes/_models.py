@@ -53,8 +53,8 @@ def fresh_model(study: Study, cell: Cell) -> EmbeddingModel:
     if learned:
         from safetensors.torch import load_file
 
-        (made,) = inputs.backbone_weights(study, cell).values()
-        model.trunk.load_state_dict(load_file(made.path(study)), strict=True)
+        (weights,) = inputs.backbone_weights(study, cell).values()
+        model.trunk.load_state_dict(load_file(weights.path(study)), strict=True)
     return model
 
 
@@ -84,7 +84,7 @@ def network(
     """A backbone, with its weights if it ``starts`` so, and a random embedding layer by ``key``."""
     from bgbias.models.model import build_model
 
-    named = plan.backbone(study, backbone)
-    weights = weights_file(study, named) if starts else None
+    network = plan.backbone(study, backbone)
+    weights = weights_file(study, network) if starts else None
     drawn = seeds.torch_generator("model", *key)
-    return build_model(named.kind, named.params(), dim, drawn, freeze_batch_norm, weights)
+    return build_model(network.kind, network.params(), dim, drawn, freeze_batch_norm, weights)

@@ -46,10 +46,10 @@ def uses(study: Study, cell: Cell) -> Modules:
 def cost(study: Study, cell: Cell) -> Cost:
     """Every test photo there and back in every step of every attack, and once more to be embedded."""
     test, unknown = photos_of(study, cell.dataset, "test")
-    asked = study.attacked
-    times = len(asked.attacks) * sum(epsilon > 0 for epsilon in asked.epsilon)
+    settings = study.attacked
+    times = len(settings.attacks) * sum(epsilon > 0 for epsilon in settings.epsilon)
     # The way back to the photos alone, as in training (``training/methods/_adversarial.py``).
-    there, back = (asked.steps + 1) * test * times, -(-2 * asked.steps * test * times // 3)
+    there, back = (settings.steps + 1) * test * times, -(-2 * settings.steps * test * times // 3)
     return Cost(test, (there, there), (back, back), unknown=unknown)
 
 
@@ -60,10 +60,10 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.evaluation import attack_eval, embeddings, scores
     from bgbias.models.inference import for_inference
 
-    asked = study.attacked
+    settings = study.attacked
     chosen = plan.require_setting(study, "attacked", "attacks", "names no attacks")
-    with records.node(study, step("attack", cell=cell)) as made:
-        model, album, how = open_model(study, cell, made.on(device))
+    with records.node(study, step("attack", cell=cell)) as record:
+        model, album, how = open_model(study, cell, record.on(device))
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), frozenset(), "test")
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
@@ -74,22 +74,22 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
             if name in (CLEAN, RANDOM_BACKGROUND)
         ]
         tables = []
-        every = list(itertools.product(chosen, asked.epsilon))
+        every = list(itertools.product(chosen, settings.epsilon))
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
-            strength = Strength(epsilon=epsilon, steps=asked.steps)
+            strength = Strength(epsilon=epsilon, steps=settings.steps)
             name = f"{attack}@{epsilon:g}"  # as tables have it
             vectors = attack_eval.embed_attacked(model, photos, clean, attack, strength, 0, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
-            found = scores.score_queries(after, {"attack": name}, clean)
-            tables.append(found)
+            attacked = scores.score_queries(after, {"attack": name}, clean)
+            tables.append(attacked)
             judged.append({"view": name, "draw": 0} | _metrics(vectors, before.labels))
-            everything = found[found["setting"] == "symmetric"]
+            everything = attacked[attacked["setting"] == "symmetric"]
             label = name.replace(":", "_").replace("@", "_")
-            made.metrics |= {
+            record.metrics |= {
                 f"{m}_{label}": float(everything[m].mean()) for m in ("map_at_r", "precision_at_1")
             }
-        made.write("attacked", pd.concat(tables, ignore_index=True))
-        made.write("attacked_metrics", pd.DataFrame(judged))
+        record.write("attacked", pd.concat(tables, ignore_index=True))
+        record.write("attacked_metrics", pd.DataFrame(judged))
 
 
 def _metrics(embeddings: np.ndarray, labels: np.ndarray) -> dict[str, float]:

@@ -41,8 +41,8 @@ def cost(study: Study, cell: Cell) -> Cost:
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.attribution.images or test)
     noisy = images * study.attribution.samples
-    seen = noisy + (2 * images if study.attribution.similarity else 0)
-    return Cost(images, (seen, seen), (noisy, noisy), NODE_BYTES, unknown)
+    passes = noisy + (2 * images if study.attribution.similarity else 0)
+    return Cost(images, (passes, passes), (noisy, noisy), NODE_BYTES, unknown)
 
 
 def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
@@ -52,13 +52,13 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.smoothgrad import attribute_photos
 
     settings = study.attribution
-    with records.node(study, step("attribute", cell=cell)) as made:
-        device = made.on(device)
+    with records.node(study, step("attribute", cell=cell)) as record:
+        device = record.on(device)
         model, album, how = open_model(study, cell, device)
         if how.pooled:
             model.embed_by_features()
-        shown = album.table("test").keyed("attribution", settings.images)
-        photos = album.evaluation(shown, {"masks"}, "test")
+        attributed = album.table("test").keyed("attribution", settings.images)
+        photos = album.evaluation(attributed, {"masks"}, "test")
         distance = plan.distance(cell)
         truth = None
         if plan.truth(study, cell.dataset) == "masks":
@@ -69,11 +69,11 @@ def attribute(study: Study, cell: Cell, device: str = "auto") -> None:
 
             pairs = attribute_pairs(model, photos, album.table("test"), settings, device)
             frame = pd.concat([frame, pairs], ignore_index=True)
-        made.write("attribution", album.table("test").labelled(frame))
-        with replacing(made.outputs["maps"]) as temporary, temporary.open("wb") as file:
+        record.write("attribution", album.table("test").labelled(frame))
+        with replacing(record.outputs["maps"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **maps)  # type: ignore[arg-type]  # the stubs see an option
         for variant, part in frame.groupby("variant"):
-            made.metrics |= {
+            record.metrics |= {
                 f"attribution_{variant}": float(part["score"].mean()),
                 f"attribution_{variant}_below_0": float((part["score"] < 0).mean()),
                 f"attribution_{variant}_skipped": int(part["score"].isna().sum()),

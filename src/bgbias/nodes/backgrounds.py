@@ -54,11 +54,11 @@ def backgrounds(study: Study, pool: str) -> None:
     import pandas as pd
 
     plan.pools(study, pool)
-    with records.node(study, step("backgrounds", pool=pool)) as made:
+    with records.node(study, step("backgrounds", pool=pool)) as record:
         rows = []
         role_of: dict[str, str] = {}
         for role, licence, photos in _pools(study, pool):
-            with writing(made.outputs[f"{role}_pool"]) as store:
+            with writing(record.outputs[f"{role}_pool"]) as store:
                 for name, data in photos:
                     height, width = pixels.decode(data, name).shape[:2]
                     sha256 = hashlib.sha256(data).hexdigest()
@@ -70,8 +70,8 @@ def backgrounds(study: Study, pool: str) -> None:
                             )
                     store.add(name, data)
                     rows.append([role, name, width, height, licence, sha256])
-        made.write("pool_table", pd.DataFrame(rows, columns=list(COLUMNS)))
-        made.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
+        record.write("pool_table", pd.DataFrame(rows, columns=list(COLUMNS)))
+        record.metrics |= {f"photos_{role}": sum(r[0] == role for r in rows) for role in pools.ROLES}
 
 
 def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[str, bytes]]]]:
@@ -80,10 +80,10 @@ def _pools(study: Study, pool: str) -> Iterator[tuple[str, str, Iterator[tuple[s
     described = study.backgrounds[pool]
     if described.propose:
         table = pd.read_csv(study.files.at("proposal", pool=pool), dtype={"name": str}, keep_default_na=False)
-        found = pools.unique(described.propose.source)
-        kept = [name for name in table.loc[table["kept"], "name"] if name in found]
-        for role, names in pools.share_out(kept, described.propose).items():
-            yield role, described.propose.licence, ((name, found[name]) for name in names)
+        pictures = pools.unique(described.propose.source)
+        selected = [name for name in table.loc[table["kept"], "name"] if name in pictures]
+        for role, names in pools.share_out(selected, described.propose).items():
+            yield role, described.propose.licence, ((name, pictures[name]) for name in names)
         return
     gathered = study.files.at("gathered", pool=pool)
     for role, source in described.pools.items():

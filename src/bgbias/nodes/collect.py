@@ -37,7 +37,7 @@ def reads(study: Study) -> dict[str, StepOutput]:
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")
-        read |= {f"{output} {dataset}": made for output, made in index.items()}
+        read |= {f"{output} {dataset}": written for output, written in index.items()}
     return read
 
 
@@ -53,7 +53,7 @@ def collect(study: Study) -> None:
     from bgbias.results.rows import together
 
     files = study.files
-    with records.node(study, step("collect")) as made:
+    with records.node(study, step("collect")) as record:
         cells = plan.cells(study)
         scores = [pd.read_csv(files.at("scores", **c.wildcards), keep_default_na=False) for c in cells]
         attribution = [
@@ -62,12 +62,12 @@ def collect(study: Study) -> None:
             ).assign(**c.wildcards)
             for c in plan.attributed_models(study)
         ]
-        made.write("results", together(scores))
-        with replacing(made.outputs["all_queries"]) as temporary:
+        record.write("results", together(scores))
+        with replacing(record.outputs["all_queries"]) as temporary:
             write_together([files.at("queries", **c.wildcards) for c in cells], temporary)
-        made.write("all_attribution", together(attribution))
-        made.write("mask_report", _mask_report(study))
-        made.metrics["models"] = len(cells)
+        record.write("all_attribution", together(attribution))
+        record.write("mask_report", _mask_report(study))
+        record.metrics["models"] = len(cells)
 
 
 def write_together(tables: Sequence[Path], path: Path) -> None:

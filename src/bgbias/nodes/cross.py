@@ -17,8 +17,8 @@ LIMITS = Limits(memory_mb=8000)
 
 
 def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "test")
-    return seen | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings")
+    photos = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "test")
+    return photos | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings")
 
 
 def settings(study: Study, cell: Cell) -> Settings:
@@ -33,8 +33,8 @@ def settings(study: Study, cell: Cell) -> Settings:
 def cost(study: Study, cell: Cell) -> Cost:
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.crossing.objects or 0)
-    seen = images * study.crossing.backgrounds
-    return Cost(images, (seen, seen), disk=seen * study.train.embedding_dim * FLOAT, unknown=unknown)
+    passes = images * study.crossing.backgrounds
+    return Cost(images, (passes, passes), disk=passes * study.train.embedding_dim * FLOAT, unknown=unknown)
 
 
 def cross(study: Study, cell: Cell, device: str = "auto") -> None:
@@ -45,20 +45,20 @@ def cross(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     count = plan.require_setting(study, "crossing", "objects", "crosses nothing")
-    with records.node(study, step("cross", cell=cell)) as made:
-        model, album, how = open_model(study, cell, made.on(device))
+    with records.node(study, step("cross", cell=cell)) as record:
+        model, album, how = open_model(study, cell, record.on(device))
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
-        shown = crossing.objects(photos, count)
-        crossed = crossing.embed(model, photos, shown, study.crossing.backgrounds, how)
+        objects = crossing.objects(photos, count)
+        crossed = crossing.embed(model, photos, objects, study.crossing.backgrounds, how)
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         queries = crossing.score_queries(crossed, before)
         shares = crossing.shares(crossed.vectors)
-        crossed.write(made.outputs["crossed"])
-        made.write("crossed_queries", queries)
-        found = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}
-        row = found | {"negative": " ".join(shares.negative)}
-        made.write("shares", pd.DataFrame([row]))
-        made.metrics |= {"objects": len(crossed.ids), "backgrounds": len(crossed.backgrounds)}
-        made.metrics |= {f"share_{name}": value for name, value in found.items()}
-        made.metrics |= {name: float(queries[name].mean()) for name in ("map_at_r", "cosine")}
+        crossed.write(record.outputs["crossed"])
+        record.write("crossed_queries", queries)
+        values = {n: float(getattr(shares, n)) for n in ("object", "background", "interaction")}
+        row = values | {"negative": " ".join(shares.negative)}
+        record.write("shares", pd.DataFrame([row]))
+        record.metrics |= {"objects": len(crossed.ids), "backgrounds": len(crossed.backgrounds)}
+        record.metrics |= {f"share_{name}": value for name, value in values.items()}
+        record.metrics |= {name: float(queries[name].mean()) for name in ("map_at_r", "cosine")}

@@ -41,9 +41,9 @@ DRAWN = (RANDOM_BACKGROUND, 0)  # how validation photos are seen that a fit is j
 
 
 def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    seen = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "val", "test")
+    photos = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "val", "test")
     masks = files_of(step("remask", dataset=cell.dataset, backbone=cell.backbone), "seen_masks", "remasking")
-    return seen | inputs.model(study, cell) | masks | files_of(step("embed", cell=cell), "embeddings")
+    return photos | inputs.model(study, cell) | masks | files_of(step("embed", cell=cell), "embeddings")
 
 
 def settings(study: Study, cell: Cell) -> Settings:
@@ -56,23 +56,23 @@ def settings(study: Study, cell: Cell) -> Settings:
 
 
 def uses(study: Study, cell: Cell) -> Modules:
-    named = [plugins.load("cures", name) for name in study.cures.names]
+    cures = [plugins.load("cures", name) for name in study.cures.names]
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return [*named, *metrics]
+    return [*cures, *metrics]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
     """Every test photo in every view for each cure, and the crossed validation photos where one is fitted."""
     test, unknown = photos_of(study, cell.dataset, "test")
     val, unknown_too = photos_of(study, cell.dataset, "val")
-    named = [plugins.load("cures", name) for name in study.cures.names]
-    seen = test * (1 + study.cures.draws) * sum(hasattr(one, "AT") for one in named)
-    fitted = [getattr(one, "AT", "") for one in named if one.FITTED]
+    cures = [plugins.load("cures", name) for name in study.cures.names]
+    passes = test * (1 + study.cures.draws) * sum(hasattr(one, "AT") for one in cures)
+    fitted = [getattr(one, "AT", "") for one in cures if one.FITTED]
     if fitted:
-        seen += val * (1 + fitted.count("beside"))
+        passes += val * (1 + fitted.count("beside"))
     if "" in fitted:
-        seen += min(val, study.cures.objects) * study.cures.backgrounds
-    return Cost(test, (seen, seen), unknown=unknown or unknown_too)
+        passes += min(val, study.cures.objects) * study.cures.backgrounds
+    return Cost(test, (passes, passes), unknown=unknown or unknown_too)
 
 
 def cure(study: Study, cell: Cell, device: str = "auto") -> None:
@@ -85,17 +85,17 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     names = plan.require_setting(study, "cures", "names", "names no cures")
-    with records.node(study, step("cure", cell=cell)) as made:
-        model, album, how = open_model(study, cell, made.on(device), fold=cell.fold)
+    with records.node(study, step("cure", cell=cell)) as record:
+        model, album, how = open_model(study, cell, record.on(device), fold=cell.fold)
         model = for_inference(model)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         if "patches" in [getattr(plugins.load("cures", name), "AT", "") for name in names]:
             late_interaction.refuse_many(len(photos.table), cell.dataset)
-        seen = step("remask", dataset=cell.dataset, backbone=cell.backbone)
-        masks = ImageStore(seen.file(study, "seen_masks"))
+        remasked = step("remask", dataset=cell.dataset, backbone=cell.backbone)
+        masks = ImageStore(remasked.file(study, "seen_masks"))
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         views = views_of(study.cures.draws)
-        masker_ms = float(pd.read_csv(seen.file(study, "remasking"))["masker_ms"].iloc[0])
+        masker_ms = float(pd.read_csv(remasked.file(study, "remasking"))["masker_ms"].iloc[0])
         validation = CureFits(study, album, model, how)
 
         def show(view: View) -> Iterator[cure_eval.Seen]:
@@ -108,8 +108,8 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         def patchwise(name: str, chosen: ModuleType) -> tuple[pd.DataFrame, dict[str, float]]:
             patches = {view: cure_eval.embed_patches(model, show(view), chosen, how) for view in views}
             gallery = patches[views[-1]]
-            asked = gallery.first(TIMED)
-            took = cure_eval.milliseconds(lambda: similarity(asked, gallery), len(asked.counts))
+            queries = gallery.first(TIMED)
+            took = cure_eval.milliseconds(lambda: similarity(queries, gallery), len(queries.counts))
             took += milliseconds(chosen, cure_eval.embed_patches) + masker_ms
             scored = late_interaction.score_queries(before, patches, {"cure": name})
             return scored, {"ms": took, "bytes": gallery.vectors.nbytes / len(gallery.counts)}
@@ -141,9 +141,9 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
             facts.append(fact)
             after = replace(before, views=by_view, donors={})
             tables.append(scores.score_queries(after, {"cure": name}, index))
-        made.write("cured", pd.concat(tables, ignore_index=True))
-        made.write("cures", pd.DataFrame(facts))
-        made.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
+        record.write("cured", pd.concat(tables, ignore_index=True))
+        record.write("cures", pd.DataFrame(facts))
+        record.metrics |= {f"ms_{fact['cure']}": fact["ms"] for fact in facts}
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ class CureFits:
         """Embeddings [n, m, d] of a keyed subset of the photos, each on the same backgrounds."""
         from bgbias.evaluation import crossing
 
-        shown = crossing.objects(self.photos, self.study.cures.objects)
-        return crossing.embed(self.model, self.photos, shown, self.study.cures.backgrounds, self.how).vectors
+        ids = crossing.objects(self.photos, self.study.cures.objects)
+        return crossing.embed(self.model, self.photos, ids, self.study.cures.backgrounds, self.how).vectors
 
     @cached_property
     def before(self) -> Embeddings:
@@ -183,8 +183,8 @@ class CureFits:
         from bgbias.evaluation import cure_eval
         from bgbias.evaluation.masked_photos import pictures
 
-        known = ((picture, mask) for _, picture, mask in pictures(self.photos, [DRAWN]))
-        seconds = cure_eval.embed(self.model, known, chosen, self.how)
+        masked = ((picture, mask) for _, picture, mask in pictures(self.photos, [DRAWN]))
+        seconds = cure_eval.embed(self.model, masked, chosen, self.how)
         return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
 
     def _map_at_r(self, vectors: np.ndarray) -> float:

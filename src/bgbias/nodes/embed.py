@@ -56,16 +56,16 @@ def embed(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     files, settings = study.files, study.evaluation
-    with records.node(study, step("embed", cell=cell)) as made:
+    with records.node(study, step("embed", cell=cell)) as record:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            model, album, how = open_model(study, cell, made.on(device))
+            model, album, how = open_model(study, cell, record.on(device))
             views = conditions.views(settings.conditions, settings.draws)
             needs = conditions.needs(settings.conditions)
             photos = album.evaluation(album.table("test"), needs, "test")
             embedded = embedding.embed(for_inference(model), photos, views, how)
-        embedded.write(made.outputs["embeddings"])
-        made.metrics["photos"] = len(embedded.ids)
-        made.metrics["photos_without_trusted_mask"] = int((~embedded.usable).sum())
+        embedded.write(record.outputs["embeddings"])
+        record.metrics["photos"] = len(embedded.ids)
+        record.metrics["photos_without_trusted_mask"] = int((~embedded.usable).sum())

@@ -53,27 +53,27 @@ def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.models.inference import for_inference
 
     files = study.files
-    with records.node(study, step("embed_training", cell=cell)) as made:
+    with records.node(study, step("embed_training", cell=cell)) as record:
         if parts := plan.folds_of(study, cell):
             by_fold = [embeddings.read(files.at("training_embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            model, album, how = open_model(study, cell, made.on(device), _dataset(study, cell))
+            model, album, how = open_model(study, cell, record.on(device), _dataset(study, cell))
             table = album.table("train").keyed("probe", _most(study, cell))
             photos = album.evaluation(table, frozenset(), "train")
             embedded = embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
-        embedded.write(made.outputs["training_embeddings"])
-        made.metrics["training_photos"] = len(embedded.ids)
+        embedded.write(record.outputs["training_embeddings"])
+        record.metrics["training_photos"] = len(embedded.ids)
 
 
 def _dataset(study: Study, cell: Cell) -> str:
-    named = study.datasets[cell.dataset].fit_probes_on
-    if named is None:
+    other = study.datasets[cell.dataset].fit_probes_on
+    if other is None:
         raise UserError(
             f"Probes of {cell.dataset} are fitted on parts of its test photos. Set datasets.{cell.dataset}.fit_probes_on in"
             " params.yaml, if its test photos are of the classes of training photos."
         )
-    return named
+    return other
 
 
 def _most(study: Study, cell: Cell) -> int | None:

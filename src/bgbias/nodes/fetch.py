@@ -54,23 +54,23 @@ def cost(study: Study, dataset: str, part: str) -> Cost:
 def fetch(study: Study, dataset: str, part: str) -> None:
     """Download and verify a dataset file. It goes to data/raw."""
     sources = sources_of(study, dataset, part)
-    with records.node(study, step("fetch", dataset=dataset, part=part)) as made:
-        target = made.outputs["part"]
+    with records.node(study, step("fetch", dataset=dataset, part=part)) as record:
+        target = record.outputs["part"]
         lock = study.files.at("locks", name="checksums")
         desk = fetching.Desk(Path(study.paths.downloads), Path(study.paths.checksums), lock)
         used = fetching.fetch(sources, target, dataset, part=part, desk=desk)
-        made.notes["source"] = used.model_dump()
+        record.notes["source"] = used.model_dump()
         origin = places.source(used.place or "")
         if not used.remote and origin.is_dir() and used.names is not None:
             others = [n for n in pictures.walk(origin)[0] if pictures.is_photo(n) and n not in used.names]
             if others:
-                made.metrics["photos_not_named"] = len(others)
+                record.metrics["photos_not_named"] = len(others)
                 say(
                     f"{dataset}: {len(others)} photos in {origin} are none of its own, e.g. {others[0]}, and are not taken"
                 )
         elif not used.remote and origin.is_dir() and (left_out := pictures.list_left_out(origin, used.keep)):
-            made.notes["left_out"] = left_out
-        made.metrics["megabytes"] = target.stat().st_size / 1e6
+            record.notes["left_out"] = left_out
+        record.metrics["megabytes"] = target.stat().st_size / 1e6
 
 
 def _without_listing(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -21,9 +21,9 @@ def goals(study: Study) -> list[dict[str, str]]:
 
 def reads(study: Study, figure: str) -> dict[str, StepOutput]:
     """What the figure shows; one that the grid does not have is an error."""
-    wanted = figures.list_enabled(study)
-    if figure not in wanted:
-        raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(wanted)}.")
+    enabled = figures.list_enabled(study)
+    if figure not in enabled:
+        raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(enabled)}.")
     return figures.load(figure).reads(study)
 
 

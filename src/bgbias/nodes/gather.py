@@ -43,16 +43,16 @@ def gather(study: Study, pool: str) -> None:
         raise UserError(
             f"The backgrounds '{pool}' name no list (.csv) in params.yaml; there is nothing to gather."
         )
-    with records.node(study, step("gather", pool=pool)) as made:
-        output = made.outputs["gathered"]
+    with records.node(study, step("gather", pool=pool)) as record:
+        output = record.outputs["gathered"]
         work = output.parent / ".unfinished"
         # Two pools may be parts of one list.
-        wanted = {row.name: row for p in lists for row in pools.read_list(Path(str(p.source)), p.group)}
+        listed = {row.name: row for p in lists for row in pools.read_list(Path(str(p.source)), p.group)}
         copies = dict.fromkeys(place for p in lists for place in p.copies)
         work.mkdir(parents=True, exist_ok=True)
         others = []
         with writing(output) as store:
-            for row, data, same in pools.gather(wanted.values(), copies, work):
+            for row, data, same in pools.gather(listed.values(), copies, work):
                 pixels.decode(data, row.name)
                 store.add(row.name, data)
                 others += [] if same else [row.name]
@@ -60,5 +60,5 @@ def gather(study: Study, pool: str) -> None:
             progress.say(
                 f"{len(others)} photos are other copies than the list's, e.g. '{others[0]}'; pools tell them by sha256"
             )
-        made.metrics |= {"photos": len(wanted), "other_copies": len(others)}
+        record.metrics |= {"photos": len(listed), "other_copies": len(others)}
     shutil.rmtree(work, ignore_errors=True)

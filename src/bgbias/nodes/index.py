@@ -57,49 +57,49 @@ def index(study: Study, dataset: str) -> None:
     from bgbias.photos.examination import LISTED, PhotoValidator
     from bgbias.photos.table import COLUMNS, GIVEN, PLACE, ImageTable
 
-    named = study.dataset(dataset)
-    module, params = named.module, named.params()
+    entry = study.dataset(dataset)
+    module, params = entry.module, entry.params()
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
     for part in parts:
         _check_is_planned(study, dataset, part)
-    with records.node(study, step("index", dataset=dataset)) as made:
+    with records.node(study, step("index", dataset=dataset)) as record:
         rows: list[dict[str, object]] = []
         upright = getattr(params, "upright", False)
-        seen = PhotoValidator(_not_read(study, dataset, module, parts), upright=upright)
-        with writing(made.outputs["photos"]) as photos, writing(made.outputs["truth"]) as truth:
+        validator = PhotoValidator(_not_read(study, dataset, module, parts), upright=upright)
+        with writing(record.outputs["photos"]) as photos, writing(record.outputs["truth"]) as truth:
             for item in progress.track(module.items(params, parts, dataset), None, f"index {dataset}"):
-                if not seen.takes(item):
+                if not validator.takes(item):
                     continue
                 rows.append({c: getattr(item, c) for c in COLUMNS + GIVEN + PLACE})
                 data = pixels.upright(item.data, item.image_id) if upright else item.data
                 photos.add(item.image_id, data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
-            for line in seen.told(dataset):
+            for line in validator.told(dataset):
                 progress.say(line)
             # Inside the block, so that no store appears without its table.
             if not rows:
                 raise UserError(
-                    f"{dataset} has no readable photo ({len(seen.left_out)} were left out); see the lines above."
+                    f"{dataset} has no readable photo ({len(validator.left_out)} were left out); see the lines above."
                 )
             # Archives list files in any order; all that follows goes by class, then by name.
-            given = plan.has_query_split(study, dataset)
-            _check_given(rows, given, dataset)
+            has_split = plan.has_query_split(study, dataset)
+            _check_given(rows, has_split, dataset)
             placed = PLACE if any(row["place"] for row in rows) else ()
-            frame = pd.DataFrame(rows, columns=[*COLUMNS, *(GIVEN if given else ()), *placed])
+            frame = pd.DataFrame(rows, columns=[*COLUMNS, *(GIVEN if has_split else ()), *placed])
             frame = frame.sort_values(["label", "image_id"], kind="stable")
             table = ImageTable(frame.reset_index(drop=True))
             _check_splits(study, frame, dataset)
-        made.write("table", table.frame)
-        excluded = pd.DataFrame(list(seen.left_out.items()), columns=["image_id", "reason"])
-        made.write("excluded", excluded)
+        record.write("table", table.frame)
+        excluded = pd.DataFrame(list(validator.left_out.items()), columns=["image_id", "reason"])
+        record.write("excluded", excluded)
         classes = int(frame["label"].nunique())
-        made.metrics |= {"photos": len(table), "classes": classes, "excluded": len(seen.left_out)}
-        made.metrics |= {name: len(values) for name, values in seen.findings.items()}
-        made.notes |= {name: values[:LISTED] for name, values in seen.findings.items()}
+        record.metrics |= {"photos": len(table), "classes": classes, "excluded": len(validator.left_out)}
+        record.metrics |= {name: len(values) for name, values in validator.findings.items()}
+        record.notes |= {name: values[:LISTED] for name, values in validator.findings.items()}
         for split, rest in frame.groupby("split"):
-            made.metrics[f"photos_{split}"] = len(rest)
-            made.metrics[f"classes_{split}"] = int(rest["label"].nunique())
+            record.metrics[f"photos_{split}"] = len(rest)
+            record.metrics[f"classes_{split}"] = int(rest["label"].nunique())
 
 
 def _check_is_planned(study: Study, dataset: str, part: str) -> None:
@@ -118,21 +118,21 @@ def _not_read(study: Study, dataset: str, module: ModuleType, parts: dict[str, P
     """
     if not hasattr(module, "left_out"):
         return {}
-    found = {}
+    sources = {}
     for part, place in parts.items():
         record = study.files.at("fetch_record", dataset=dataset, part=part)
         packed = records.read(record)["notes"].get("left_out", {}) if record.exists() else {}
         for name, reason in (packed | module.left_out(place)).items():
-            found[name if part == "photos" else f"{name} ({part})"] = reason
-    return found
+            sources[name if part == "photos" else f"{name} ({part})"] = reason
+    return sources
 
 
-def _check_given(rows: list[dict[str, object]], given: bool, dataset: str) -> None:
+def _check_given(rows: list[dict[str, object]], has_split: bool, dataset: str) -> None:
     """Cameras and queries that nobody would look at are refused."""
-    said = next((r for r in rows if r["camera"] or not (r["query"] and r["gallery"])), None)
-    if said and not given:
+    declared = next((r for r in rows if r["camera"] or not (r["query"] and r["gallery"])), None)
+    if declared and not has_split:
         raise UserError(
-            f"{dataset} says who is asked among whom (e.g. of '{said['image_id']}'), and the study does not know of it: set"
+            f"{dataset} says who is asked among whom (e.g. of '{declared['image_id']}'), and the study does not know of it: set"
             f" datasets.{dataset}.options.given to true in params.yaml, or remove the columns query, gallery and camera."
         )
 

@@ -72,8 +72,8 @@ def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> Non
     key = record.get("notes", {}).get("masker_key")
     masks, table = (study.files.at(name, dataset=dataset, masker=masker) for name in ("masks", "mask_table"))
     if key and masks.exists() and table.exists():
-        kept = KeptMasks(study.files.at("mask_cache", masker=masker, key=key))
-        kept.adopt(ImageStore(masks), read_mask_table(table))
+        cached = KeptMasks(study.files.at("mask_cache", masker=masker, key=key))
+        cached.adopt(ImageStore(masks), read_mask_table(table))
 
 
 def threads(study: Study, dataset: str, masker: str) -> int:
@@ -94,25 +94,25 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
 
     (subject,) = subjects(study, dataset, masker)
     masker = subject["masker"]
-    with records.node(study, step("masks", **subject)) as made:
+    with records.node(study, step("masks", **subject)) as record:
         table = read_table(study.files.at("table", dataset=dataset)).used
         photos = ImageStore(study.files.at("photos", dataset=dataset))
         truth = ImageStore(study.files.at("truth", dataset=dataset))
         keys = {i: photo_key(photos.read(i)) for i in table.ids}
         if study.masker(masker).module.PREDICTS:
             predictor = find_predictor(study, masker, device)
-            made.notes["masker_key"] = predictor.key
-            kept = KeptMasks(study.files.at("mask_cache", masker=masker, key=predictor.key))
-            new = {key: i for i, key in reversed(keys.items()) if key not in kept}
-            made.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
-            made.device = _predict(predictor, photos, new, kept, f"masks {dataset}")
-            quality = _write(keys, lambda i: kept.read(keys[i]), photos, truth, made)
-            kept.delete_others()
+            record.notes["masker_key"] = predictor.key
+            cached = KeptMasks(study.files.at("mask_cache", masker=masker, key=predictor.key))
+            new = {key: i for i, key in reversed(keys.items()) if key not in cached}
+            record.metrics |= {"reused": len(set(keys.values())) - len(new), "computed": len(new)}
+            record.device = _predict(predictor, photos, new, cached, f"masks {dataset}")
+            quality = _write(keys, lambda i: cached.read(keys[i]), photos, truth, record)
+            cached.delete_others()
             if guesses := predictor.guesses:
-                made.notes["guesses"] = guesses
+                record.notes["guesses"] = guesses
                 progress.say(f"{dataset}: masker {masker}: {guesses}; its options in params.yaml can say it")
         else:
-            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, made)
+            quality = _write(keys, _given(study, masker, photos, truth, table.ids), photos, truth, record)
         if not len(quality):
             raise UserError(
                 f"Masker '{masker}' has no mask for any photo of {dataset}; name another one at datasets.{dataset}.masker"
@@ -120,13 +120,13 @@ def masks(study: Study, dataset: str, masker: str | None = None, device: str = "
             )
         without = sorted(set(keys) - set(quality["image_id"]))
         if without:
-            made.notes["without_mask"] = without[:LISTED]
+            record.notes["without_mask"] = without[:LISTED]
             progress.say(f"{dataset}: {len(without)} photos have no mask, the first of them {without[0]}")
-        found = {"photos": len(table), **summary(quality, len(table), study)}
-        made.metrics |= {name: value for name, value in found.items() if not math.isnan(value)}
+        counts = {"photos": len(table), **summary(quality, len(table), study)}
+        record.metrics |= {name: value for name, value in counts.items() if not math.isnan(value)}
         both_empty = quality["image_id"].isin(truth.ids) & quality["iou"].isna()
         if both_empty.any():
-            made.metrics["iou_of_two_empty"] = int(both_empty.sum())
+            record.metrics["iou_of_two_empty"] = int(both_empty.sum())
         _check_queries(study, quality, table, f"{dataset}: behind the masks of '{masker}'")
 
 
@@ -139,15 +139,15 @@ def find_predictor(study: Study, masker: str, device: str) -> MaskPredictor:
     """A masker of params.yaml that predicts; fetched weights are the file that the node ``weights`` makes."""
     from bgbias.masks.predictor import MaskPredictor
 
-    named = study.masker(masker)
-    params = named.params()
-    if named.is_fetched:
-        params = params.model_copy(update={"weights": str(weights_file(study, named))})
-    return MaskPredictor(named.kind, params, device)
+    entry = study.masker(masker)
+    params = entry.params()
+    if entry.is_fetched:
+        params = params.model_copy(update={"weights": str(weights_file(study, entry))})
+    return MaskPredictor(entry.kind, params, device)
 
 
 def _predict(
-    masker: MaskPredictor, photos: ImageStore, new: dict[str, str], kept: KeptMasks, label: str
+    masker: MaskPredictor, photos: ImageStore, new: dict[str, str], cached: KeptMasks, label: str
 ) -> str:
     """Mask the photos that are ``new`` (key to image id); gives the device that was used."""
     if not new:
@@ -155,7 +155,7 @@ def _predict(
     predict = masker.build()
     progress.say(f"{label}: {len(new)} photos to mask; what is done stays done")
     ordered = dict(sorted(new.items(), key=lambda item: item[1]))
-    for _ in progress.track(kept.make(predict, ordered, photos.array, AT_ONCE), len(new), label):
+    for _ in progress.track(cached.make(predict, ordered, photos.array, AT_ONCE), len(new), label):
         pass
     return describe(str(predict.device))
 
@@ -164,8 +164,8 @@ def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids
     from bgbias.images import drawn_masks
     from bgbias.masks.policy import Mask
 
-    named = study.masker(masker)
-    alpha_of = named.module.given(named.params(), truth, ids)
+    entry = study.masker(masker)
+    alpha_of = entry.module.given(entry.params(), truth, ids)
 
     def find(image_id: str) -> Mask | None:
         alpha = alpha_of(image_id)
@@ -179,7 +179,7 @@ def _given(study: Study, masker: str, photos: ImageStore, truth: ImageStore, ids
 
 
 def _write(
-    keys: dict[str, str], mask_of: Source, photos: ImageStore, truth: ImageStore, made: records.Record
+    keys: dict[str, str], mask_of: Source, photos: ImageStore, truth: ImageStore, record: records.Record
 ) -> pd.DataFrame:
     """Masks and their table, one row a photo that has a mask, in the dataset's order."""
     import pandas as pd
@@ -188,7 +188,7 @@ def _write(
     from bgbias.masks.quality import measure
 
     rows: list[dict[str, Any]] = []
-    with writing(made.outputs["masks"]) as store:
+    with writing(record.outputs["masks"]) as store:
         for image_id, key in progress.track(keys.items(), len(keys), "measuring masks"):
             mask = mask_of(image_id)
             if mask is None:
@@ -205,11 +205,11 @@ def _write(
             measured = measure(alpha, mask.confidence, true, image_id)
             rows.append({"image_id": image_id, "sha256": key, **measured})
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    made.write("mask_table", frame)
+    record.write("mask_table", frame)
     return frame
 
 
-def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, told: str) -> None:
+def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, subject: str) -> None:
     """Masks that leave a split without a query are told before anything is trained: of the test split they are an error."""
     from bgbias.masks import policy
 
@@ -225,7 +225,7 @@ def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, told:
         empty, full = (int(n) for n in flags.reindex(part["image_id"]).fillna(False).astype(bool).sum())
         sizes = part["label"].value_counts()
         text = (
-            f"{told} no {split} photo can have its background replaced and be a query: of {len(part)} photos of {len(sizes)}"
+            f"{subject} no {split} photo can have its background replaced and be a query: of {len(part)} photos of {len(sizes)}"
             f" classes ({int((sizes == 1).sum())} of one photo) {empty} have an empty mask, {full} a full one and"
             f" {len(part) - int(part['image_id'].isin(flags.index).sum())} none. Look at the masks, then name another masker or"
             " correct its files, or loosen `mask_policy` in params.yaml (docs/masks.md)."

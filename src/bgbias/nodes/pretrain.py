@@ -23,17 +23,17 @@ CURVE = "pretraining_history"  # grows while the node works
 
 
 def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, StepOutput]:
-    seen = inputs.album(study, dataset, _named(study, backbone).params().needs, backbone=backbone)
-    return seen | inputs.weights(plan.backbone(study, backbone))
+    photos = inputs.album(study, dataset, _named(study, backbone).params().needs, backbone=backbone)
+    return photos | inputs.weights(plan.backbone(study, backbone))
 
 
 def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
-    named = _named(study, backbone)
+    pretraining = _named(study, backbone)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     return {
-        "pretraining": {"kind": named.kind, **named.params().model_dump(exclude={"dataset"})},
+        "pretraining": {"kind": pretraining.kind, **pretraining.params().model_dump(exclude={"dataset"})},
         **inputs.backbone_settings(study, backbone, node),
-        **(inputs.mask_policy(study) if "masks" in named.params().needs else {}),
+        **(inputs.mask_policy(study) if "masks" in pretraining.params().needs else {}),
     }
 
 
@@ -42,11 +42,11 @@ def uses(study: Study, backbone: str, dataset: str, run: str) -> Modules:
 
 
 def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
-    named = _named(study, backbone)
-    params, (images, unknown) = named.params(), photos_of(study, dataset, "train")
+    pretraining = _named(study, backbone)
+    params, (images, unknown) = pretraining.params(), photos_of(study, dataset, "train")
     if not unknown:
         params.check(images)
-    forward, backward = named.module.Pretraining.photos_a_step(params, params.batch_size)
+    forward, backward = pretraining.module.Pretraining.photos_a_step(params, params.batch_size)
     steps = params.epochs * (images // params.batch_size)
     there, back = ((steps * count, steps * count) for count in (forward, backward))
     return Cost(images, there, back, MODEL_BYTES, unknown)
@@ -59,20 +59,20 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     from bgbias.training import loop
     from bgbias.training.pretraining import epoch_views
 
-    named, (_, fold) = _named(study, backbone), seed_and_fold(run)
+    pretraining, (_, fold) = _named(study, backbone), seed_and_fold(run)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
-    with records.node(study, node) as made:
-        device = made.on(device)
-        params, key = named.params(), (dataset, run)
+    with records.node(study, node) as record:
+        device = record.on(device)
+        params, key = pretraining.params(), (dataset, run)
         # Its embedding layer learns nothing; a grid's embedding_dim must not be in what an interrupted run keeps.
         model = network(study, backbone, ("pretraining", *key), freeze_batch_norm=False, dim=1)
         album = Album(study, dataset, model.resize, model.input_size, fold, backbone)
-        made.notes |= with_statistics(model, album)
+        record.notes |= with_statistics(model, album)
         photos = album.training(params.needs, device)
         training = params.as_training(len(photos.labels))
         steps = training.max_epochs * training.iterations_per_epoch
-        method = named.module.Pretraining(model, params, key, steps)
-        method.lr_key = f"pretrainings.{named.name}.lr"
+        method = pretraining.module.Pretraining(model, params, key, steps)
+        method.lr_key = f"pretrainings.{pretraining.name}.lr"
         checkpoint, history = (
             study.files.at(name, grid=study.grid, **node.wildcards)
             for name in ("partial_pretraining", "partial_pretraining_history")
@@ -85,16 +85,16 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
             training,
             checkpoint,
             history,
-            made.digest,
+            record.digest,
             device,
         )
-        state_dicts.write_state_dict(model.trunk.state_dict(), made.outputs["pretrained"])
-        loop.write_history(made.outputs["pretraining_history"], state.curve)
-        made.epoch_seconds |= state.seconds
+        state_dicts.write_state_dict(model.trunk.state_dict(), record.outputs["pretrained"])
+        loop.write_history(record.outputs["pretraining_history"], state.curve)
+        record.epoch_seconds |= state.seconds
         views = 2 * params.batch_size * training.iterations_per_epoch
-        made.metrics |= {"epochs": state.epoch, "images_per_second": state.rate(views)}
-        made.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
-        made.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
+        record.metrics |= {"epochs": state.epoch, "images_per_second": state.rate(views)}
+        record.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
+        record.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
 
 

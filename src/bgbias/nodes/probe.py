@@ -34,7 +34,7 @@ def probe(study: Study, cell: Cell) -> None:
     from bgbias.evaluation import embeddings, probes
 
     folds = plan.require_setting(study, "probes", "folds", "asks for no probes")
-    with records.node(study, step("probe", cell=cell)) as made:
+    with records.node(study, step("probe", cell=cell)) as record:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
             queries = probes.score_queries(embedded, folds)
@@ -45,11 +45,11 @@ def probe(study: Study, cell: Cell) -> None:
             as_fitted = probes.class_numbers(table, cell.dataset, fitted_table, fitted)
             labels = np.array([as_fitted[label] for label in embedded.labels.tolist()], np.int64)
             queries = probes.of_others(embedded, training, labels)
-        made.write("probed", queries)
+        record.write("probed", queries)
         means = queries.groupby("condition")[list(probes.PROBES)].mean().to_dict()
-        made.metrics |= {
-            f"{name}_{said}": means[name][condition]
+        record.metrics |= {
+            f"{name}_{short}": means[name][condition]
             for name in probes.PROBES
-            for condition, said in ((CLEAN, "clean"), (RANDOM_BACKGROUND, "corrupted"))
+            for condition, short in ((CLEAN, "clean"), (RANDOM_BACKGROUND, "corrupted"))
         }
-        made.metrics["queries"] = int(queries["image_id"].nunique())
+        record.metrics["queries"] = int(queries["image_id"].nunique())

@@ -74,30 +74,30 @@ def propose(study: Study, pool: str, device: str = "auto") -> None:
     import pandas as pd
 
     proposal = _proposal(study, pool)
-    with records.node(study, step("propose", pool=pool)) as made:
-        found = pools.unique(proposal.source)
-        strange = sorted({*proposal.keep, *proposal.drop} - set(found))
+    with records.node(study, step("propose", pool=pool)) as record:
+        pictures = pools.unique(proposal.source)
+        strange = sorted({*proposal.keep, *proposal.drop} - set(pictures))
         if strange:
             raise UserError(
                 f"backgrounds.{pool}.propose names '{strange[0]}', which {proposal.source} does not hold."
             )
         rows, photos = [], {}
-        for name, photo, foreground in _looked_at(study, proposal, found, device):
-            kept = name in proposal.keep or (not foreground.obvious and name not in proposal.drop)
-            rows.append({"name": name, "kept": kept, **asdict(foreground)})
+        for name, photo, foreground in _looked_at(study, proposal, pictures, device):
+            is_kept = name in proposal.keep or (not foreground.obvious and name not in proposal.drop)
+            rows.append({"name": name, "kept": is_kept, **asdict(foreground)})
             photos[name] = photo
         if not rows:
             raise UserError(
                 f"{proposal.source} holds no readable pictures; see backgrounds.{pool}.propose in params.yaml."
             )
         frame = pd.DataFrame(rows).sort_values("name", ignore_index=True)
-        made.write("proposal", frame)
-        _sheet(frame, photos, made.outputs["proposal_sheet"])
+        record.write("proposal", frame)
+        _sheet(frame, photos, record.outputs["proposal_sheet"])
         rejected = int((~frame["kept"]).sum())
         progress.say(
-            f"{rejected} of {len(frame)} photos have an obvious foreground: {made.outputs['proposal_sheet']}"
+            f"{rejected} of {len(frame)} photos have an obvious foreground: {record.outputs['proposal_sheet']}"
         )
-        made.metrics |= {"photos": len(frame), "rejected": rejected}
+        record.metrics |= {"photos": len(frame), "rejected": rejected}
 
 
 def _proposal(study: Study, pool: str) -> Proposal:
@@ -108,7 +108,7 @@ def _proposal(study: Study, pool: str) -> Proposal:
 
 
 def _looked_at(
-    study: Study, proposal: Proposal, found: dict[str, bytes], device: str
+    study: Study, proposal: Proposal, pictures: dict[str, bytes], device: str
 ) -> Iterator[tuple[str, np.ndarray, Foreground]]:
     from bgbias.backgrounds.foregrounds import look
 
@@ -118,13 +118,13 @@ def _looked_at(
             " `masker` of the proposal in params.yaml."
         )
     masker = find_predictor(study, proposal.masker, device).build()
-    names = sorted(found)
+    names = sorted(pictures)
     batches = [names[i : i + BATCH] for i in range(0, len(names), BATCH)]
     for batch in progress.track(batches, len(batches), f"foregrounds ({BATCH} photos each)"):
         photos = {}
         for name in batch:
             try:
-                photos[name] = pixels.decode(found[name], name)
+                photos[name] = pixels.decode(pictures[name], name)
             except UserError as error:
                 progress.say(f"left out: {error}")
         for (name, photo), mask in zip(photos.items(), masker(list(photos.values())), strict=True):
@@ -137,8 +137,8 @@ def _sheet(frame: pd.DataFrame, photos: dict[str, np.ndarray], target: Path) -> 
 
     order = frame.sort_values(["kept", "sharpness"], ascending=[True, False]).head(MOST_SHOWN)
     labels = [
-        f"{'kept' if kept else 'rejected'}, sharp {sharpness:.2f}"
-        for kept, sharpness in zip(order["kept"], order["sharpness"], strict=True)
+        f"{'is_kept' if is_kept else 'rejected'}, sharp {sharpness:.2f}"
+        for is_kept, sharpness in zip(order["kept"], order["sharpness"], strict=True)
     ]
     sheet = contact_sheet([photos[n] for n in order["name"]], SHEET_COLUMNS, labels, SHEET_SIDE)
     with replacing(target) as temporary:

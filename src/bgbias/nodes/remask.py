@@ -54,8 +54,8 @@ def uses(study: Study, dataset: str, backbone: str) -> Modules:
 def cost(study: Study, dataset: str, backbone: str) -> Cost:
     """Every test photo in every view once through the masker's network."""
     test, unknown = photos_of(study, dataset, "test")
-    seen = test * (1 + study.cures.draws)
-    return Cost(test, (seen, seen), disk=seen * PICTURE_BYTES, unknown=unknown)
+    passes = test * (1 + study.cures.draws)
+    return Cost(test, (passes, passes), disk=passes * PICTURE_BYTES, unknown=unknown)
 
 
 def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> None:
@@ -66,23 +66,23 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker
-    with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as made:
+    with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as record:
         album = Album.seen_by(study, dataset, backbone)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
         views = views_of(study.cures.draws)
         predicts = study.masker(masker).module.PREDICTS
-        make = find_predictor(study, masker, made.on(device)).build() if predicts else None
+        make = find_predictor(study, masker, record.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
         stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
-        with writing(made.outputs["seen_masks"]) as store:
+        with writing(record.outputs["seen_masks"]) as store:
             while batch := list(islice(stream, PICTURES_AT_ONCE)):
                 start = time.perf_counter()
-                names, shown, found = map(list, zip(*batch, strict=True))
+                names, arrays, masks = map(list, zip(*batch, strict=True))
                 if make:
-                    found = [mask.alpha for mask in make(shown)]
+                    masks = [mask.alpha for mask in make(arrays)]
                     seconds += time.perf_counter() - start
-                for name, mask in zip(names, found, strict=True):
+                for name, mask in zip(names, masks, strict=True):
                     store.add(name, pixels.encode_png(mask))
         facts_of = {"pictures": count, "masker_ms": 1000 * seconds / count, "predicts": predicts}
-        made.write("remasking", pd.DataFrame([facts_of]))
-        made.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}
+        record.write("remasking", pd.DataFrame([facts_of]))
+        record.metrics |= {"pictures": count, "masker_ms": facts_of["masker_ms"]}

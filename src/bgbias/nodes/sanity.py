@@ -48,8 +48,8 @@ def cost(study: Study, cell: Cell) -> Cost:
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.sanity.images or 0)
     noisy = NETWORKS * images * study.attribution.samples
-    seen = noisy + images * NETWORKS * 2 * len(FRACTIONS)
-    return Cost(images, (seen, seen), (noisy, noisy), NODE_BYTES, unknown)
+    passes = noisy + images * NETWORKS * 2 * len(FRACTIONS)
+    return Cost(images, (passes, passes), (noisy, noisy), NODE_BYTES, unknown)
 
 
 def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
@@ -61,19 +61,19 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.attribution.smoothgrad import attribute_photos
 
     count = plan.require_setting(study, "sanity", "images", "doubts no scores")
-    with records.node(study, step("sanity", cell=cell)) as made:
-        device = made.on(device)
+    with records.node(study, step("sanity", cell=cell)) as record:
+        device = record.on(device)
         model, album, _ = open_model(study, cell, device)
         table = album.table("test")
         # Of the photos that `attribute` scores the first ones.
         photos = album.evaluation(table.keyed("attribution", count), {"masks"}, "test")
-        distance, asked = plan.distance(cell), study.attribution
+        distance, settings = plan.distance(cell), study.attribution
         networks = {"model": model} | {level: randomise(model, level) for level in LEVELS}
         frames, maps = [], {}
         for kind, network in networks.items():
-            frame, kept = attribute_photos(network, photos, distance, asked, device, len(photos.table))
+            frame, data = attribute_photos(network, photos, distance, settings, device, len(photos.table))
             frames.append(frame[frame["variant"] == "ref"].assign(kind=kind))
-            maps[kind] = dict(zip(kept["ids"].tolist(), kept["ref"].astype(np.float64), strict=True))
+            maps[kind] = dict(zip(data["ids"].tolist(), data["ref"].astype(np.float64), strict=True))
         keys = dict(zip(photos.table.ids, photos.table.keys, strict=True))
         blind = {
             "centre": {name: centre(photos.size) for name in keys},
@@ -84,12 +84,12 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
             frames.append(pd.DataFrame(rows).assign(kind=kind))
         judged = {kind: maps[kind] for kind in ("model", "all")} | blind
         faithful = _faithful(study, model, photos, judged, device)
-        found = pd.concat(frames, ignore_index=True).merge(faithful, on=["image_id", "kind"], how="left")
+        scores = pd.concat(frames, ignore_index=True).merge(faithful, on=["image_id", "kind"], how="left")
         columns = ["image_id", "kind", "score", "faithful"]
-        made.write("sanity", table.labelled(found[columns]))
-        means = found.groupby("kind")[["score", "faithful"]].mean()
-        made.metrics |= {f"score_{kind}": float(value) for kind, value in means["score"].items()}
-        made.metrics |= {f"faithful_{k}": float(v) for k, v in means["faithful"].dropna().items()}
+        record.write("sanity", table.labelled(scores[columns]))
+        means = scores.groupby("kind")[["score", "faithful"]].mean()
+        record.metrics |= {f"score_{kind}": float(value) for kind, value in means["score"].items()}
+        record.metrics |= {f"faithful_{k}": float(v) for k, v in means["faithful"].dropna().items()}
 
 
 def _faithful(
@@ -115,6 +115,6 @@ def _faithful(
     how = How(device, study.attribution.precision, study.evaluation.batch_size)
     vectors = embed_views(for_inference(model), views(), how)
     by_map = vectors.reshape(len(names), 1 + 2 * len(FRACTIONS), -1).astype(np.float64)
-    kept = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
+    similarity = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
     kinds, ids = zip(*names, strict=True)
-    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": area(kept)})
+    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": area(similarity)})

@@ -43,7 +43,7 @@ def score(study: Study, cell: Cell) -> None:
 
     from bgbias.evaluation import embeddings, scores
 
-    with records.node(study, step("score", cell=cell)) as made:
+    with records.node(study, step("score", cell=cell)) as record:
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         alone = ~pd.Series(embedded.labels).duplicated(keep=False).to_numpy()
         left_out = ~embedded.usable
@@ -61,9 +61,9 @@ def score(study: Study, cell: Cell) -> None:
                 f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
             )
         queries = scores.score_queries(embedded, cell.wildcards)
-        made.write("queries", queries)
-        made.write("scores", scores.means(queries, cell.wildcards))
-        made.metrics |= _summary(queries) | queries_of
+        record.write("queries", queries)
+        record.write("scores", scores.means(queries, cell.wildcards))
+        record.metrics |= _summary(queries) | queries_of
 
 
 def _summary(queries: pd.DataFrame) -> dict[str, float]:

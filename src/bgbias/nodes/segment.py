@@ -41,8 +41,8 @@ def cost(study: Study, cell: Cell) -> Cost:
     """Every episode: a photo, and its supports twice."""
     test, unknown = photos_of(study, cell.dataset, "test")
     images = min(test, study.segmentation.episodes or 0)
-    seen = images * (1 + 2 * episodes.SHOTS)
-    return Cost(images, (seen, seen), disk=NODE_BYTES, unknown=unknown)
+    passes = images * (1 + 2 * episodes.SHOTS)
+    return Cost(images, (passes, passes), disk=NODE_BYTES, unknown=unknown)
 
 
 def segment(study: Study, cell: Cell, device: str = "auto") -> None:
@@ -52,8 +52,8 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
 
     settings = study.segmentation
     count = plan.require_setting(study, "segmentation", "episodes", "asks for no segmentation")
-    with records.node(study, step("segment", cell=cell)) as made:
-        device = made.on(device)
+    with records.node(study, step("segment", cell=cell)) as record:
+        device = record.on(device)
         model, album, how = open_model(study, cell, device)
         test, val = album.table("test"), album.table("val")
         truth = album.objects((*test.ids, *val.ids))
@@ -63,8 +63,8 @@ def segment(study: Study, cell: Cell, device: str = "auto") -> None:
         frame, segments = segment_photos(
             model, how.pooled, photos, truth, drawn, area, settings, device, keep=SHOWN
         )
-        made.write("segmentation", test.labelled(frame))
-        with replacing(made.outputs["segments"]) as temporary, temporary.open("wb") as file:
+        record.write("segmentation", test.labelled(frame))
+        with replacing(record.outputs["segments"]) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **segments)  # type: ignore[arg-type]  # the stubs see an option
-        made.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
-        made.metrics |= {"episodes": len(drawn), "object_area": area}
+        record.metrics |= {f"iou_{task}": float(part.mean()) for task, part in frame.groupby("task")["iou"]}
+        record.metrics |= {"episodes": len(drawn), "object_area": area}

@@ -24,9 +24,9 @@ def goals(study: Study) -> list[dict[str, str]]:
 
 def reads(study: Study, table: str) -> dict[str, StepOutput]:
     """What the table is made of; one that the grid does not have is an error."""
-    wanted = tables.list_enabled(study)
-    if table not in wanted:
-        raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(wanted)}.")
+    enabled = tables.list_enabled(study)
+    if table not in enabled:
+        raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(enabled)}.")
     return tables.load(table).reads(study)
 
 
@@ -57,8 +57,8 @@ def show(study: Study) -> None:
 
     files = study.files
     for name in tables.list_enabled(study):
-        shown = formats.show(formats.read(files.at("table_csv", table=name)), name)
-        print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{shown}")
+        text = formats.show(formats.read(files.at("table_csv", table=name)), name)
+        print(f"\n{names.table(name)} ({files.at('table_md', table=name)})\n\n{text}")
     if spent := costs.format_costs(study):
         print(f"\nWhat training took\n\n{spent}")
     print(f"\nFigures: {files.at('figure_png', figure='x').parent}/")

@@ -61,17 +61,17 @@ def textures(study: Study, dataset: str, backbone: str) -> None:
     from bgbias.photos import picture_cache
     from bgbias.photos.table import read_table
 
-    with records.node(study, step("textures", dataset=dataset, backbone=backbone)) as made:
+    with records.node(study, step("textures", dataset=dataset, backbone=backbone)) as record:
         table = read_table(study.files.at("table", dataset=dataset)).frame
         ids = table.loc[table["split"].isin(SPLITS), "image_id"].tolist()
-        store, kept = study.files.at("photos", dataset=dataset), study.files.at("prepared", owner=dataset)
-        photos = picture_cache.pictures(store, plan.backbone(study, backbone).facts.resize, kept)
+        store, prepared = study.files.at("photos", dataset=dataset), study.files.at("prepared", owner=dataset)
+        photos = picture_cache.pictures(store, plan.backbone(study, backbone).facts.resize, prepared)
 
         def quilted(image_id: str) -> bytes:
             return pixels.encode_png(texture(photos.get(image_id)))
 
-        with writing(made.outputs["textures"]) as pictures, ThreadPoolExecutor(device.threads()) as workers:
+        with writing(record.outputs["textures"]) as pictures, ThreadPoolExecutor(device.threads()) as workers:
             every = zip(ids, workers.map(quilted, ids), strict=True)
             for image_id, png in progress.track(every, len(ids), f"textures of {dataset}"):
                 pictures.add(image_id, png)
-        made.metrics["photos"] = len(ids)
+        record.metrics["photos"] = len(ids)

@@ -29,8 +29,8 @@ def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
     if not plan.trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
     needs = plan.needs(study, cell)
-    seen = inputs.album(study, cell.dataset, needs, "train", "val", backbone=cell.backbone)
-    return seen | inputs.backbone_weights(study, cell)
+    photos = inputs.album(study, cell.dataset, needs, "train", "val", backbone=cell.backbone)
+    return photos | inputs.backbone_weights(study, cell)
 
 
 def settings(study: Study, cell: Cell) -> Settings:
@@ -47,18 +47,18 @@ def settings(study: Study, cell: Cell) -> Settings:
 
 def uses(study: Study, cell: Cell) -> Modules:
     """The loss and the method, how these two go together, and what scores the validation photos."""
-    shown = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
-    chosen = [("losses", cell.loss), ("conditions", shown)]
+    condition = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
+    chosen = [("losses", cell.loss), ("conditions", condition)]
     scored = [("metrics", name) for name in METRICS]
-    named = plan.method(study, cell)
-    repelled = [("repulsions", cell.loss)] * named.repels
-    return [named.module, *(plugins.load(*one) for one in chosen + scored + repelled + named.uses)]
+    method = plan.method(study, cell)
+    repelled = [("repulsions", cell.loss)] * method.repels
+    return [method.module, *(plugins.load(*one) for one in chosen + scored + repelled + method.uses)]
 
 
 def cost(study: Study, cell: Cell) -> Cost:
     """From the epochs that patience alone takes to all that are allowed, each with its validation."""
-    named, protocol = plan.method(study, cell), study.train
-    method, params = named.module.Method, named.params()
+    chosen, protocol = plan.method(study, cell), study.train
+    method, params = chosen.module.Method, chosen.params()
     forward, backward = method.photos_a_step(params, protocol.batch_size)
     seen, _ = photos_of(study, cell.dataset, "train")
     validated, _ = photos_of(study, cell.dataset, "val")
@@ -86,20 +86,20 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
     from bgbias.training.batches import Epochs
     from bgbias.training.validation import Validation
 
-    with records.node(study, step("train", cell=cell)) as made:
-        device = made.on(device)
+    with records.node(study, step("train", cell=cell)) as record:
+        device = record.on(device)
         settings = study.train
         model = fresh_model(study, cell)
         album = Album(study, cell.dataset, model.resize, model.input_size, cell.fold, cell.backbone)
         photos = album.training(plan.method(study, cell).needs, device)
-        shown = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
+        validation = album.evaluation(album.table("val"), plan.needs(study, cell), "val")
         how = How(device, settings.precision, study.evaluation.batch_size)
-        validate = Validation(shown, plan.selection_condition(study, cell), how)
+        validate = Validation(validation, plan.selection_condition(study, cell), how)
         method = build_method(study, cell, model, photos.labels)
         if not model.freeze_batch_norm and is_folded(model):
             # Whether norms learn is known when the method is there; it may have copied folded ones, and is made anew.
             model = fresh_model(study, cell)
-            made.notes |= with_statistics(model, album)
+            record.notes |= with_statistics(model, album)
             method = build_method(study, cell, model, photos.labels)
         per_class = int(method.images_per_class or plugins.load("losses", cell.loss).IMAGES_PER_CLASS)
         batches_a_step = method.batches_a_step
@@ -107,21 +107,21 @@ def train(study: Study, cell: Cell, device: str = "auto") -> None:
         checkpoint = study.files.at("partial", grid=study.grid, **cell.wildcards)
         history = study.files.at("partial_history", grid=study.grid, **cell.wildcards)
         state = loop.fit(
-            method, epochs.batches, validate, validate.monitor, settings, checkpoint, history, made.digest, device,
+            method, epochs.batches, validate, validate.monitor, settings, checkpoint, history, record.digest, device,
             epochs.passes,
         )  # fmt: skip
-        header = {"cell": cell.wildcards, "digest": made.digest, "best_epoch": state.best_epoch}
-        save(model, made.outputs["model"], header)
+        header = {"cell": cell.wildcards, "digest": record.digest, "best_epoch": state.best_epoch}
+        save(model, record.outputs["model"], header)
         # Seconds in a product would make it another one each time; the record has them.
-        loop.write_history(made.outputs["history"], state.curve)
-        made.epoch_seconds |= state.seconds
-        made.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch}
-        made.metrics[f"best_{validate.monitor}"] = state.best_score
-        made.metrics["images_per_second"] = state.rate(
+        loop.write_history(record.outputs["history"], state.curve)
+        record.epoch_seconds |= state.seconds
+        record.metrics |= {"best_epoch": state.best_epoch, "epochs": state.epoch}
+        record.metrics[f"best_{validate.monitor}"] = state.best_score
+        record.metrics["images_per_second"] = state.rate(
             batches_a_step * settings.batch_size * settings.iterations_per_epoch
         )
         steps = settings.iterations_per_epoch * state.epoch
-        made.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
-        made.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
-        made.notes["photos_without_trusted_mask"] = photos.without_trusted_mask
+        record.metrics["seconds_a_step"] = sum(state.seconds["train_seconds"]) / steps
+        record.notes["deterministic"] = "with this machine and threads" if device == "cpu" else "no"
+        record.notes["photos_without_trusted_mask"] = photos.without_trusted_mask
     shutil.rmtree(checkpoint.parent, ignore_errors=True)

@@ -43,22 +43,22 @@ def weights(study: Study, owner: str) -> None:
     """Fetch, verify and convert a network's weights. A copy in data/downloads is taken first."""
     from bgbias.files import state_dicts
 
-    wanted = find_published(study, owner)
-    with records.node(study, step("weights", owner=owner)) as made:
-        target = made.outputs["weights"]
+    published = find_published(study, owner)
+    with records.node(study, step("weights", owner=owner)) as record:
+        target = record.outputs["weights"]
         unfinished = target.with_name(f"{target.name}.unfinished")
-        state, made.notes["source"] = _state(Path(study.paths.downloads), wanted, unfinished)
+        state, record.notes["source"] = _state(Path(study.paths.downloads), published, unfinished)
         state_dicts.write_state_dict(state, target)
-        made.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
+        record.metrics |= {"tensors": len(state), "megabytes": target.stat().st_size / 1e6}
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _state(
-    downloads: Path, wanted: PublishedWeights, unfinished: Path
+    downloads: Path, published: PublishedWeights, unfinished: Path
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors by their published names, and where they are from."""
-    network, sources = wanted.network, wanted.sources
-    copies = (folder / name for folder in (downloads, unfinished) for name in wanted.files)
+    network, sources = published.network, published.sources
+    copies = (folder / name for folder in (downloads, unfinished) for name in published.files)
     here = next((copy for copy in copies if copy.is_file()), None)
     command = f"python -m bgbias weights {network.owner}"
     if not sources:
@@ -68,11 +68,11 @@ def _state(
         try:
             return module.published(network.variant, network.params()), {"library": module.__name__}
         except UserError as error:
-            names = " or ".join(wanted.files)
+            names = " or ".join(published.files)
             raise UserError(f"{error}\nPut a copy at {downloads}/{names}; then run: {command}") from error
     if here is not None:
-        named = next(s for s in sources if s.called == here.name)
-        sources = (named.model_copy(update={"place": str(here)}),)
+        source = next(s for s in sources if s.called == here.name)
+        sources = (source.model_copy(update={"place": str(here)}),)
     name = sources[0].called if here is None else here.name
     cure = (
         f"Get {name}{sources[0].facts} by other means and put it at {downloads / name}; then run: {command}"

@@ -42,8 +42,8 @@ class Album:
     @classmethod
     def seen_by(cls, study: Study, dataset: str, backbone: str) -> Self:
         """The dataset as a backbone of params.yaml sees it."""
-        named = plan.backbone(study, backbone)
-        facts = backbones.facts(named.kind, named.params())
+        network = plan.backbone(study, backbone)
+        facts = backbones.facts(network.kind, network.params())
         return cls(study, dataset, facts.resize, facts.input_size)
 
     def table(self, split: str) -> ImageTable:
@@ -89,15 +89,15 @@ class Album:
         if plan.truth(study, dataset) == "masks":
             masks = self._prepared(study.files.at("truth", dataset=dataset), dataset, mode="L")
             return TrueMasks(masks, photos, self._size)
-        named, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
+        entry, store = study.dataset(dataset), ImageStore(study.files.at("photos", dataset=dataset))
         parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-        boxes = named.module.boxes(named.params(), parts)
-        found = {
+        boxes = entry.module.boxes(entry.params(), parts)
+        seen_boxes = {
             name: in_crop(boxes[name], pixels.size(store.read(name), name), self._side, self._size)
             for name in photos
             if name in boxes
         }
-        return TrueBoxes({name: box for name, box in found.items() if box.area > 0}, self._size)
+        return TrueBoxes({name: box for name, box in seen_boxes.items() if box.area > 0}, self._size)
 
     def _masks(self) -> tuple[Pictures, frozenset[str]]:
         files, masker = self._study.files, self._study.datasets[self._dataset].masker

@@ -30,7 +30,7 @@ class Cell:
     fold: int = 0
 
     @classmethod
-    def of(cls, seed: str, **parts: str) -> Self:
+    def from_wildcards(cls, seed: str, **parts: str) -> Self:
         """The cell that has these wildcards."""
         number, fold = folds.seed_and_fold(seed)
         return cls(**parts, seed=number, fold=fold)
@@ -43,8 +43,8 @@ class Cell:
     @property
     def wildcards(self) -> dict[str, Any]:
         """The cell as the wildcards of its paths."""
-        own = {name: getattr(self, name) for name in ("dataset", "backbone", "loss", "method")}
-        return own | {"seed": self.run}
+        parts = {name: getattr(self, name) for name in ("dataset", "backbone", "loss", "method")}
+        return parts | {"seed": self.run}
 
     @property
     def name(self) -> str:
@@ -54,5 +54,5 @@ class Cell:
 
 def side_by_side(method_name: str) -> tuple[str, str]:
     """``dcml_code+512d``, folds side by side, as ``dcml_code`` and 512; no length for one model."""
-    found = _SIDE_BY_SIDE.search(method_name)
-    return (method_name[: found.start()], found[1]) if found else (method_name, "")
+    match = _SIDE_BY_SIDE.search(method_name)
+    return (method_name[: match.start()], match[1]) if match else (method_name, "")

@@ -68,15 +68,15 @@ class Block(Strict):
     @model_validator(mode="after")
     def _has_models(self) -> Self:
         trained = {"losses": self.losses, "methods": self.methods, "seeds": self.seeds}
-        absent = [name for name, given in trained.items() if not given]
+        absent = [name for name, values in trained.items() if not values]
         # With seeds alone: the backbone, and what each seed's training would start from.
         if absent and not (self.pretrained and absent[:2] == ["losses", "methods"]):
             raise ValueError(
                 f"no {' and no '.join(absent)}: nothing would be trained. Name some; or leave losses, methods and seeds out"
                 " and set `pretrained: true`, for the backbone's own features alone"
             )
-        if given := [name for name in (PRETRAINED, UNTRAINED) if name in self.methods]:
-            raise ValueError(f"{given[0]} is no method to train; write `pretrained: true` instead")
+        if untrained := [name for name in (PRETRAINED, UNTRAINED) if name in self.methods]:
+            raise ValueError(f"{untrained[0]} is no method to train; write `pretrained: true` instead")
         if self.sweep and self.sweep.train and not self.losses:
             raise ValueError("sweep.train changes the training of the block's losses, and there are none")
         sweep = self.sweep or Sweep()
@@ -85,8 +85,8 @@ class Block(Strict):
             ("losses", sweep.losses, self.losses),
             ("methods", sweep.methods, methods),
         ]
-        for section, swept, known in both:
-            if strange := next((name for name in swept if name not in known), None):
+        for section, swept, options in both:
+            if strange := next((name for name in swept if name not in options), None):
                 raise ValueError(f"sweep.{section} names '{strange}', which is none of the block's {section}")
         return self
 
@@ -106,9 +106,9 @@ class Block(Strict):
 
 def _variants(name: str, swept: Mapping[str, Values]) -> Iterator[str]:
     """A name for each combination of values; the name itself if there are none."""
-    alone, said = variants.parse_name(name)
+    alone, changes = variants.parse_name(name)
     for values in product(*swept.values()):
-        yield variants.format_name(alone, said | dict(zip(swept, values, strict=True)))
+        yield variants.format_name(alone, changes | dict(zip(swept, values, strict=True)))
 
 
 def _changed(section: str) -> Any:

@@ -51,18 +51,18 @@ def find(entries: Entries, name: str) -> NamedMethod:
     """The method that a grid calls ``name``; an entry that hides a file and a senseless combination are errors."""
     entry = name.removesuffix(ON_REPLACED)
     options = dict(entries.get(entry, {}))
-    found = NamedMethod("methods", entry, str(options.pop("kind", entry)), options, replaces=entry != name)
-    if plugins.known("methods", entry) and found.kind != entry:
+    method = NamedMethod("methods", entry, str(options.pop("kind", entry)), options, replaces=entry != name)
+    if plugins.known("methods", entry) and method.kind != entry:
         raise UserError(
-            f"params.yaml: methods.{entry} is of kind '{found.kind}', but '{entry}' is a method itself; give the entry"
+            f"params.yaml: methods.{entry} is of kind '{method.kind}', but '{entry}' is a method itself; give the entry"
             " another name."
         )
-    if found.replaces and (not found.trains or "backgrounds" in found.module.NEEDS):
+    if method.replaces and (not method.trains or "backgrounds" in method.module.NEEDS):
         raise UserError(
-            f"'{name}' makes no sense: {entry} {'has its own use of backgrounds' if found.trains else 'trains nothing'}."
+            f"'{name}' makes no sense: {entry} {'has its own use of backgrounds' if method.trains else 'trains nothing'}."
             f" Name it without '{ON_REPLACED}'."
         )
-    return found
+    return method
 
 
 def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
@@ -78,11 +78,11 @@ def check(cell: str, method: NamedMethod, loss: str, batch_size: int) -> None:
         )
     if method.repels:
         _check_repelled(cell, method, loss)
-    own: int | None = getattr(method.params(), "images_per_class", None)
-    per_class: int = own or plugins.load("losses", loss).IMAGES_PER_CLASS
+    wished: int | None = getattr(method.params(), "images_per_class", None)
+    per_class: int = wished or plugins.load("losses", loss).IMAGES_PER_CLASS
     if batch_size % per_class:
         raise UserError(
-            f"{cell}: train.batch_size is {batch_size}, but {f'method {method.name!r}' if own else f'the loss {loss!r}'} wants"
+            f"{cell}: train.batch_size is {batch_size}, but {f'method {method.name!r}' if wished else f'the loss {loss!r}'} wants"
             f" {per_class} photos a class; set it to a multiple of {per_class} in params.yaml."
         )
     least: int = method.fact("classes", 1)

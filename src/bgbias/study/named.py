@@ -75,8 +75,8 @@ class NamedEntry:
     @property
     def is_fetched(self) -> bool:
         """Whether it starts from weights that the node ``weights`` fetches."""
-        wanted = self.weights
-        return wanted == PUBLISHED or "://" in wanted
+        weights = self.weights
+        return weights == PUBLISHED or "://" in weights
 
     @property
     def variant(self) -> str:

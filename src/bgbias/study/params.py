@@ -139,17 +139,17 @@ def read(path: Path) -> dict[str, Any]:
     speak_of(str(path))
     whole = read_yaml(path)
     files: dict[str, str] = {}
-    for beside in sorted((path.parent / "grids").glob("*.yaml")):
-        for section, entries in _entries(beside).items():
-            known = whole[section] = whole.get(section) or {}
-            if not isinstance(known, dict):
+    for grid_file in sorted((path.parent / "grids").glob("*.yaml")):
+        for section, entries in _entries(grid_file).items():
+            section_entries = whole[section] = whole.get(section) or {}
+            if not isinstance(section_entries, dict):
                 return whole  # the model says what is wrong with it
             for name, entry in entries.items():
                 key = f"{section}.{name}"
-                if name in known:
+                if name in section_entries:
                     first = files.get(key, path)
-                    raise UserError(f"'{key}' stands in {first} and in {beside}; rename one of them.")
-                known[name], files[key] = entry, str(beside)
+                    raise UserError(f"'{key}' stands in {first} and in {grid_file}; rename one of them.")
+                section_entries[name], files[key] = entry, str(grid_file)
     speak_of(str(path), files)
     return whole
 
@@ -216,9 +216,9 @@ def _check_sweep(study: Study, block: Block, path: Path, where: str) -> None:
                 checked.append((plugins.load("losses", loss).Params, below, f"losses.{loss}", swept))
     for method, swept in sweep.methods.items():
         if plugins.known("methods", str(study.methods.get(method, {}).get("kind", method))):
-            found = named_methods.find(study.methods, method)
-            kind = getattr(found.module, "Params", Strict)
-            checked.append((kind, dict(found.options), f"methods.{method}", swept))
+            method_entry = named_methods.find(study.methods, method)
+            kind = getattr(method_entry.module, "Params", Strict)
+            checked.append((kind, dict(method_entry.options), f"methods.{method}", swept))
     for kind, below, key, settings in checked:
         for setting, values in settings.items():
             for value in values:
@@ -233,13 +233,13 @@ def options(study: Study, family: str, name: str, values: dict[str, Any]) -> Str
 
 def loss_options(study: Study, dataset: str, loss: str) -> dict[str, Any]:
     """A loss's settings for a dataset: of its column, name, kind or ``default``, and its name."""
-    loss, said = variants.parse_name(loss)
-    changed = {key: v for key, v in said.items() if not key.startswith(variants.OF_TRAINING)}
-    known = study.losses.get(loss, {})
+    loss, changes = variants.parse_name(loss)
+    changed = {key: v for key, v in changes.items() if not key.startswith(variants.OF_TRAINING)}
+    options = study.losses.get(loss, {})
     described = study.datasets[dataset]
     for column in (described.losses, dataset, described.kind, "default"):
-        if column in known:
-            return known[column] | changed
+        if column in options:
+            return options[column] | changed
     raise UserError(
         f"params.yaml: losses.{loss} has no settings for {dataset}; add losses.{loss}.{described.kind} or losses.{loss}.default."
     )
@@ -286,11 +286,11 @@ def _check_names(study: Study, path: Path) -> None:
     """Everything the grid's cells name must exist; all that does not is told at once."""
     problems = []
 
-    def check(where: str, name: str, known: Collection[str]) -> None:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+    def check(where: str, name: str, available: Collection[str]) -> None:
+        if name not in available:
+            near = difflib.get_close_matches(name, available, 1)
             hint = f" (did you mean '{near[0]}'?)" if near else ""
-            problems.append(f"  {where}: '{name}'{hint}; there are: {', '.join(known)}")
+            problems.append(f"  {where}: '{name}'{hint}; there are: {', '.join(available)}")
 
     for field in ("datasets", "backbones", "losses"):
         for name in dict.fromkeys(n for block in study.cells for n in getattr(block, field)):
@@ -300,11 +300,11 @@ def _check_names(study: Study, path: Path) -> None:
             check(f"backbones.{name}.pretraining", pretraining, study.pretrainings)
             if dataset := study.pretrainings.get(pretraining, {}).get("dataset"):
                 check(f"pretrainings.{pretraining}.dataset", dataset, study.datasets)
-    known = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
+    available = tuple(dict.fromkeys((*plugins.names("methods"), *study.methods)))
     for name in dict.fromkeys(n for block in study.cells for n in block.methods):
         alone, _ = variants.parse_name(name)
-        check("methods", entry := alone.removesuffix(named_methods.ON_REPLACED), known)
-        if entry in known:
+        check("methods", entry := alone.removesuffix(named_methods.ON_REPLACED), available)
+        if entry in available:
             named_methods.find(study.methods, alone)
     for name in dict.fromkeys(n for block in study.cells for n in block.datasets if n in study.datasets):
         check(f"datasets.{name}.masker", study.datasets[name].masker, study.maskers)

@@ -46,10 +46,10 @@ def check_names(path: Path, sections: Mapping[str, Collection[str]]) -> None:
                 why = "a folder of ours is called so"
             if why:
                 # ascii: a letter of another alphabet looks like one of ours, a line break like nothing.
-                shown = ascii(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")[1:-1]
+                printable = ascii(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")[1:-1]
                 added = " '+bgaugment' is added where a grid names a method."
                 hint = added if section == "methods" and "+" in name else ""
-                raise UserError(f"{path}: '{section}.{shown}' cannot be a name: {why}.{hint}")
+                raise UserError(f"{path}: '{section}.{printable}' cannot be a name: {why}.{hint}")
 
 
 class Roots(Strict):

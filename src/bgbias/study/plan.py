@@ -35,45 +35,45 @@ def _seeded(study: Study) -> frozenset[str]:
     has some, those with random weights, which they are compared with.
     """
     there = {name: backbone(study, name) for block in study.cells for name in block.backbones}
-    if not any(named.pretraining for named in there.values()):
+    if not any(network.pretraining for network in there.values()):
         return frozenset()
     return frozenset(
         name
-        for name, named in there.items()
-        if named.pretraining or getattr(named.params(), "weights", None) is None
+        for name, network in there.items()
+        if network.pretraining or getattr(network.params(), "weights", None) is None
     )
 
 
 @lru_cache(maxsize=8)  # asked for by every table and figure
 def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str]) -> tuple[Cell, ...]:
-    made: dict[Cell, None] = {}
+    cells: dict[Cell, None] = {}
     for block in blocks:
         for dataset, backbone in product(block.datasets, block.backbones):
             if block.pretrained:
                 for seed in block.seeds if backbone in seeded else (0,):
-                    made[Cell(dataset, backbone, NO_LOSS, PRETRAINED, seed)] = None
-                made |= {Cell(dataset, backbone, NO_LOSS, UNTRAINED, seed): None for seed in block.seeds}
+                    cells[Cell(dataset, backbone, NO_LOSS, PRETRAINED, seed)] = None
+                cells |= {Cell(dataset, backbone, NO_LOSS, UNTRAINED, seed): None for seed in block.seeds}
             for loss, method, seed in product(block.losses, block.methods, block.seeds):
-                made |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
+                cells |= {Cell(dataset, backbone, loss, method, seed, fold): None for fold in block.folds}
                 if len(set(block.folds)) == folds.FOLDS:
-                    made[Cell(dataset, backbone, loss, method + side_by_side, seed)] = None
-    return tuple(made)
+                    cells[Cell(dataset, backbone, loss, method + side_by_side, seed)] = None
+    return tuple(cells)
 
 
 def blocks_of(study: Study, models: Iterable[tuple[str, str, str, str]]) -> tuple[Block, ...]:
     """The grid as far as it is of some models, by dataset, backbone, loss and method, with all their seeds and folds."""
-    kept: dict[Block, None] = {}
+    new: dict[Block, None] = {}
     for block, (dataset, backbone, loss, method) in product(study.cells, models):
         alone = method.removesuffix(_side_by_side(study))
-        of = {"datasets": (dataset,), "backbones": (backbone,)}
+        pair = {"datasets": (dataset,), "backbones": (backbone,)}
         if dataset not in block.datasets or backbone not in block.backbones:
             continue
         if method in (PRETRAINED, UNTRAINED) and block.pretrained:
             seeds = block.seeds if method == UNTRAINED or pretraining(study, backbone) else ()
-            kept[Block(**of, pretrained=True, seeds=seeds)] = None
+            new[Block(**pair, pretrained=True, seeds=seeds)] = None
         elif loss in block.losses and alone in block.methods:
-            kept[Block(**of, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)] = None
-    return tuple(kept)
+            new[Block(**pair, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)] = None
+    return tuple(new)
 
 
 def networks(study: Study) -> tuple[Cell, ...]:
@@ -97,10 +97,10 @@ def checked_cells(study: Study) -> tuple[Cell, ...]:
     """The grid's cells, each one's names and options checked before anything runs."""
     chosen = cells(study)
     if len({has_query_split(study, dataset) for dataset in datasets(study)}) > 1:
-        own = [dataset for dataset in datasets(study) if has_query_split(study, dataset)]
+        with_split = [dataset for dataset in datasets(study) if has_query_split(study, dataset)]
         raise UserError(
-            f"Of the datasets of grid '{study.grid}', {', '.join(own)} say who is asked among whom, and the others do not: their"
-            " results are no one table. Give each kind a grid of its own."
+            f"Of the datasets of grid '{study.grid}', {', '.join(with_split)} say who is asked among whom, and the others do not:"
+            " their results are no one table. Give each kind a grid of its own."
         )
     if probes(study) and someone_given(study):
         raise UserError(
@@ -122,7 +122,7 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
     """
     models = dict.fromkeys((c.dataset, c.backbone, c.loss, c.method) for c in cells(study))
     learned = {name: split_learning(study, name) for _, name, *_ in models}
-    found: dict[tuple[str, str, str, str], str] = {}
+    compared: dict[tuple[str, str, str, str], str] = {}
     for dataset, name, *rest in models:
         network, before, negatives = learned[name]
         if before is None:
@@ -134,8 +134,8 @@ def compared_backbones(study: Study) -> dict[tuple[str, str, str, str], str]:
             if its == (network, like, "none") and (dataset, other, *rest) in models
         ]
         if others:
-            found[dataset, name, rest[0], rest[1]] = others[0]
-    return found
+            compared[dataset, name, rest[0], rest[1]] = others[0]
+    return compared
 
 
 def split_learning(study: Study, name: str) -> tuple[Any, Any, str]:
@@ -143,18 +143,18 @@ def split_learning(study: Study, name: str) -> tuple[Any, Any, str]:
     and from which negatives of no class it was kept away in this.
     """
     network, before = backbone(study, name), pretraining(study, name)
-    own = (network.kind, network.params())
+    network_key = (network.kind, network.params())
     if before is None:
-        return own, None, "none"
-    return own, (before.kind, before.params().beside_negatives), before.params().active_negatives
+        return network_key, None, "none"
+    return network_key, (before.kind, before.params().beside_negatives), before.params().active_negatives
 
 
 def list_datasets(study: Study, cell: Cell) -> tuple[str, ...]:
     """The datasets that a model sees: its own, its pretraining's, and that of its probes."""
     before = pretraining(study, cell.backbone)
     fitted = study.datasets[cell.dataset].fit_probes_on if probes(study) else None
-    named = (cell.dataset, before.params().dataset if before else None, fitted)
-    return tuple(dict.fromkeys(name for name in named if name))
+    names = (cell.dataset, before.params().dataset if before else None, fitted)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def fitted_cell(study: Study, cell: Cell) -> Cell:
@@ -162,9 +162,9 @@ def fitted_cell(study: Study, cell: Cell) -> Cell:
     both are one network, so that it sees them once for all datasets that are asked; else the cell's.
     """
     fitted = study.datasets[cell.dataset].fit_probes_on
-    before, named = pretraining(study, cell.backbone), backbone(study, cell.backbone)
+    before, network = pretraining(study, cell.backbone), backbone(study, cell.backbone)
     # Random weights are drawn for each dataset, and so is the embedding layer.
-    one = before.params().dataset if before else getattr(named.params(), "weights", None)
+    one = before.params().dataset if before else getattr(network.params(), "weights", None)
     return replace(cell, dataset=fitted) if fitted and one and cell.method == PRETRAINED else cell
 
 
@@ -253,8 +253,8 @@ def pretraining(study: Study, name: str) -> NamedEntry | None:
 def method(study: Study, cell: Cell) -> NamedMethod:
     """The cell's method: its file, its options with what its name says, and whether it sees replaced backgrounds."""
     alone, changed = variants.parse_name(cell.method)
-    found = methods.find(study.methods, alone)
-    return replace(found, options={**found.options, **changed}) if changed else found
+    entry = methods.find(study.methods, alone)
+    return replace(entry, options={**entry.options, **changed}) if changed else entry
 
 
 def study_for_cell(study: Study, cell: Cell) -> Study:
@@ -288,8 +288,8 @@ def attributed_models(study: Study) -> tuple[Cell, ...]:
 
 def evaluated_by(study: Study, cell: Cell) -> tuple[str, ...]:
     """The steps that say how a model retrieves and, if it is asked, where it looks."""
-    asked = trains(study, cell) or (study.attribution.pretrained and cell.method == PRETRAINED)
-    return ("embed", "score", "attribute") if asked else ("embed", "score")
+    is_attributed = trains(study, cell) or (study.attribution.pretrained and cell.method == PRETRAINED)
+    return ("embed", "score", "attribute") if is_attributed else ("embed", "score")
 
 
 def distance(cell: Cell) -> str:
@@ -310,8 +310,8 @@ def selection_condition(study: Study, cell: Cell) -> str:
 
 def needs(study: Study, cell: Cell) -> frozenset[str]:
     """What training the cell reads beside photos: masks, backgrounds, both or nothing."""
-    own = method(study, cell).needs
-    return own | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else own
+    needed = method(study, cell).needs
+    return needed | {"masks", "backgrounds"} if selection_condition(study, cell) == "corrupted" else needed
 
 
 def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:

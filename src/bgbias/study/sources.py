@@ -24,11 +24,11 @@ PART = re.compile("[a-z_]+")
 
 def parts_of(study: Study, dataset: str) -> dict[str, tuple[Source, ...]]:
     """The files a dataset is made of, each with the places it can come from, best first; none for one that is rendered."""
-    named = study.dataset(dataset)
-    parts = dict(named.fact("parts"))
+    entry = study.dataset(dataset)
+    parts = dict(entry.fact("parts"))
     if wrong := [part for part in parts if not PART.fullmatch(part)]:
         raise UserError(
-            f"{named.module.__file__} calls a file of its datasets {wrong[0]!a}; the name becomes part of paths and"
+            f"{entry.module.__file__} calls a file of its datasets {wrong[0]!a}; the name becomes part of paths and"
             " commands: small letters and _ only."
         )
     return parts
@@ -48,16 +48,16 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
     """What the digest sees of a file's sources: its checksum, so that a new mirror changes nothing; where none is known, the
     place, and for a local file or folder what lies there (``database`` remembers what was read).
     """
-    found = []
+    identities = []
     for source in sources:
         folder = bool(source.place) and places.source(source.place or "").is_dir()
         checksum = None if folder else source.md5 or source.sha256  # a folder has none
-        seen: dict[str, Any] = {"checksum": checksum}
+        content: dict[str, Any] = {"checksum": checksum}
         if not checksum:
-            seen = {"place": source.place, "file": source.file, "keep": source.keep}
-            seen["listing"] = fingerprint(source.place or "", database, source.names)
-        found += [seen] if seen not in found else []
-    return found
+            content = {"place": source.place, "file": source.file, "keep": source.keep}
+            content["listing"] = fingerprint(source.place or "", database, source.names)
+        identities += [content] if content not in identities else []
+    return identities
 
 
 @dataclass(frozen=True)
@@ -83,15 +83,15 @@ class PublishedWeights:
 
 def find_published(study: Study, owner: str) -> PublishedWeights:
     """What to fetch for a network; one that has nothing to fetch is an error."""
-    named = network_of(study, owner)
-    wanted, module = named.weights, named.module
-    if "://" in wanted:
-        source = Source(place=wanted, sha256=getattr(named.params(), "sha256", None))
-        return PublishedWeights(named, (source,))
-    if wanted != PUBLISHED:
+    network = network_of(study, owner)
+    weights, module = network.weights, network.module
+    if "://" in weights:
+        source = Source(place=weights, sha256=getattr(network.params(), "sha256", None))
+        return PublishedWeights(network, (source,))
+    if weights != PUBLISHED:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
-            f" {f'the file {wanted}' if wanted else 'random weights'}; its weights may be `{PUBLISHED}` or a URL."
+            f" {f'the file {weights}' if weights else 'random weights'}; its weights may be `{PUBLISHED}` or a URL."
         )
     sources: tuple[Source, ...] = getattr(module, "PUBLISHED", ())
     if not sources and not hasattr(module, "published"):
@@ -99,14 +99,14 @@ def find_published(study: Study, owner: str) -> PublishedWeights:
             f"params.yaml: {owner.replace('/', '.')}: no `{PUBLISHED}` weights of it are known; name a file or a URL as its"
             " `weights`."
         )
-    return PublishedWeights(named, sources)
+    return PublishedWeights(network, sources)
 
 
-def weights_file(study: Study, named: NamedEntry) -> Path | None:
+def weights_file(study: Study, network: NamedEntry) -> Path | None:
     """The file that holds the network's weights, whether it is there or not; None where they are random."""
-    if named.is_fetched:
-        return study.files.at("weights", owner=named.owner)
-    return places.source(named.weights) if named.weights else None
+    if network.is_fetched:
+        return study.files.at("weights", owner=network.owner)
+    return places.source(network.weights) if network.weights else None
 
 
 def network_of(study: Study, owner: str) -> NamedEntry:
@@ -120,13 +120,13 @@ def network_of(study: Study, owner: str) -> NamedEntry:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def hash_weights(study: Study, named: NamedEntry, before: str = "") -> str:
+def hash_weights(study: Study, network: NamedEntry, before: str = "") -> str:
     """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
 
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
     """
-    own = None if named.is_fetched else weights_file(study, named)
-    return (content_id(own, study.files.at("known_files")) or before) if own else ""
+    file = None if network.is_fetched else weights_file(study, network)
+    return (content_id(file, study.files.at("known_files")) or before) if file else ""
 
 
 def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -134,12 +134,12 @@ def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None 
 
     ``before``: what a record has in its place; of files that are elsewhere, it is what they are known by.
     """
-    chosen, known = study.masker(masker), before or {}
+    chosen, recorded = study.masker(masker), before or {}
     module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
-    weights = hash_weights(study, chosen, known.get("weights", ""))
+    weights = hash_weights(study, chosen, recorded.get("weights", ""))
     places = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
-    own_files = {"weights": weights, "listing": list_places(study, places, known.get("listing", {}))}
+    own_files = {"weights": weights, "listing": list_places(study, places, recorded.get("listing", {}))}
     return {"kind": chosen.kind, "options": options} | {k: v for k, v in own_files.items() if v}
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def build_method(study: Study, cell: Cell, model: EmbeddingModel, labels: np.ndarray) -> BaseMethod:
     """The method of a cell around a model, with its loss for the classes of these labels, int [N] from 0."""
-    named, params = plan.method(study, cell), plan.loss_params(study, cell)
+    method, params = plan.method(study, cell), plan.loss_params(study, cell)
     key, classes = (cell.dataset, cell.loss, cell.run), int(labels.max()) + 1
 
     def loss_of(width: int, *purpose: object) -> nn.Module:
@@ -31,12 +31,12 @@ def build_method(study: Study, cell: Cell, model: EmbeddingModel, labels: np.nda
         return loss_of(width, "width", width)
 
     loss, names = loss_of(study.train.embedding_dim), (cell.dataset, cell.run)
-    repelled = plugins.load("repulsions", cell.loss).loss if named.repels else None
+    repelled = plugins.load("repulsions", cell.loss).loss if method.repels else None
     task = Task(torch.from_numpy(labels), names, wider, getattr(params, "lr", None), repelled)
-    return around(named, model, loss, task)
+    return around(method, model, loss, task)
 
 
-def around(named: NamedMethod, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
-    method: BaseMethod = named.module.Method(model, base_loss, named.params(), task)
-    method.replaces_backgrounds |= named.replaces
+def around(entry: NamedMethod, model: EmbeddingModel, base_loss: nn.Module, task: Task) -> BaseMethod:
+    method: BaseMethod = entry.module.Method(model, base_loss, entry.params(), task)
+    method.replaces_backgrounds |= entry.replaces
     return method

@@ -46,19 +46,19 @@ def value(written: object) -> Value:
 
 def format_name(name: str, changed: Mapping[str, Value]) -> str:
     """A loss or method with other settings, by name; what stands behind the method's own name stays there."""
-    first, *behind = name.split("+")
-    return "+".join([first, *(f"{key}={_text(changed[key])}" for key in sorted(changed)), *behind])
+    first, *changes = name.split("+")
+    return "+".join([first, *(f"{key}={_text(changed[key])}" for key in sorted(changed)), *changes])
 
 
 def parse_name(name: str) -> tuple[str, dict[str, Value]]:
     """A name without the settings that it says, and these; a name that ``format_name`` would spell in another way is an error."""
     parts = name.split("+")
-    said = [part.partition("=") for part in parts if "=" in part]
+    options = [part.partition("=") for part in parts if "=" in part]
     alone = "+".join(part for part in parts if "=" not in part)
-    if not said:
+    if not options:
         return name, {}
     try:
-        changed = {key: value(text) for key, _, text in said}
+        changed = {key: value(text) for key, _, text in options}
     except ValueError as error:
         raise UserError(f"{name!a} is no variant: {error}.") from error
     if wrong := next((key for key in changed if not _KEY.fullmatch(key)), None):
@@ -75,10 +75,10 @@ def parse_name(name: str) -> tuple[str, dict[str, Value]]:
 def training_settings(loss: str) -> dict[str, Value]:
     """The settings of training that a loss's name says, by their keys under ``train``; what all models share is refused."""
     changed = parse_name(loss)[1].items()
-    found = {key.removeprefix(OF_TRAINING): v for key, v in changed if key.startswith(OF_TRAINING)}
-    for key in found.keys() & set(COMMON):
+    options = {key.removeprefix(OF_TRAINING): v for key, v in changed if key.startswith(OF_TRAINING)}
+    for key in options.keys() & set(COMMON):
         raise UserError(f"'{loss}': {common(key)}.")
-    return found
+    return options
 
 
 def common(key: str) -> str:

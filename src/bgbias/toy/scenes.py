@@ -96,8 +96,8 @@ def pool(role: str, count: int, size: int, seed: int = 0) -> Iterator[tuple[str,
     if role not in ROLES:
         raise ValueError(f"role {role!r} is none of {', '.join(ROLES)}")
     for n in range(count):
-        shown, look = scene(f"{role} pool", n, seed), glance("pool", seed, role, n)
-        picture = photograph(shown, look, size, _POOL_EXTENT)
+        empty, look = scene(f"{role} pool", n, seed), glance("pool", seed, role, n)
+        picture = photograph(empty, look, size, _POOL_EXTENT)
         yield f"toy_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)
 
 

@@ -192,8 +192,8 @@ def _collection(record: dict[str, Any]) -> Collection:
     (role, source), spec = record["collection"], record["spec"]
     origin = (spec.get("options") or {}).get("source") or spec.get("pools")
     profile = {"kind": spec.get("kind"), "origin": origin, **(record.get("metrics") or {})}
-    known = {k: v for k, v in profile.items() if v is not None}
-    return Collection(f"{record['subject']} {role}", record["digest"], role, source, known)
+    profile_tags = {k: v for k, v in profile.items() if v is not None}
+    return Collection(f"{record['subject']} {role}", record["digest"], role, source, profile_tags)
 
 
 def _history(record: dict[str, Any]) -> str:

@@ -249,17 +249,17 @@ def _lock_of(uri: str) -> Path:
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:
     """The experiment's id; one deleted in MLflow's pages comes back."""
-    known = client.get_experiment_by_name(name)
-    if known is None:
+    experiment = client.get_experiment_by_name(name)
+    if experiment is None:
         # Files lie beside a local database; a server knows its own place.
         place = str(database(uri).parent / "mlartifacts") if uri.startswith(SQLITE) else None
-        known = client.get_experiment(client.create_experiment(name, place))
-    identity = str(known.experiment_id)
-    if known.lifecycle_stage == "deleted":
+        experiment = client.get_experiment(client.create_experiment(name, place))
+    identity = str(experiment.experiment_id)
+    if experiment.lifecycle_stage == "deleted":
         client.restore_experiment(identity)
     # The description is written once: people edit it.
-    wanted = {entries.NOTE: known.tags.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
-    for key, value in wanted.items():
-        if known.tags.get(key) != value:
+    tags = {entries.NOTE: experiment.tags.get(entries.NOTE) or entries.note(identity)} | entries.view_tags()
+    for key, value in tags.items():
+        if experiment.tags.get(key) != value:
             client.set_experiment_tag(identity, key, value)
     return identity

@@ -25,8 +25,8 @@ def link(uri: str, grid: str | None, server: str) -> str:
     grids = store.grids(uri)
     chosen = grid or next(iter(grids), None)
     if chosen not in grids:
-        asked = f"grid '{chosen}' (grids: {', '.join(sorted(grids)) or 'none'})" if chosen else "grid"
-        raise UserError(f"{uri} has no {asked}; `bgbias track --grid NAME` writes one from its records.")
+        subject = f"grid '{chosen}' (grids: {', '.join(sorted(grids)) or 'none'})" if chosen else "grid"
+        raise UserError(f"{uri} has no {subject}; `bgbias track --grid NAME` writes one from its records.")
     return f"{server}/{entries.page(grids[chosen], 'compare')}"
 
 

@@ -96,7 +96,7 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
     records = Records(folders, grid)
     stop = _stop_signal()
     workflow = psutil.Process(parent) if psutil.pid_exists(parent) else None
-    shown: dict[str, Entry] = {}
+    entries_shown: dict[str, Entry] = {}
     due, has_warned, is_last = 0.0, False, False
     while not is_last:
         stop.wait(interval)
@@ -105,9 +105,9 @@ def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: 
             continue
         begun = time.monotonic()
         try:
-            fresh = {key: e for key, e in records.entries().items() if shown.get(key) != e}
+            fresh = {key: e for key, e in records.entries().items() if entries_shown.get(key) != e}
             _write([*fresh.values()], uri, grid)
-            shown |= fresh
+            entries_shown |= fresh
         except Exception as error:
             # Whatever it is: the results are worth more than their display.
             if not has_warned:
@@ -235,7 +235,7 @@ def collections_behind(entry: Entry, finished: Mapping[str, Entry]) -> tuple[Col
             collections[digest] = maker.collection
         elif maker:
             waiting += maker.upstream.values()
-    return tuple(sorted(collections.values(), key=lambda made: (made.role != "photos", made.name)))
+    return tuple(sorted(collections.values(), key=lambda one: (one.role != "photos", one.name)))
 
 
 def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:

@@ -52,14 +52,14 @@ class GrabCutMasker:
         from bgbias.masks.grabcut import largest_part, segment
         from bgbias.masks.policy import Mask
 
-        asked = self._params
-        small = pixels.resize_short(photo, min(asked.side, *photo.shape[:2]))
+        params = self._params
+        small = pixels.resize_short(photo, min(params.side, *photo.shape[:2]))
         # Nearness to the middle, in half sides: 1 there, 0 in the corners.
         down, right = (np.linspace(-1, 1, side) for side in small.shape[:2])
         middle = 1 - np.hypot(down[:, None], right) / np.sqrt(2)
-        found = largest_part(segment(small, middle, asked.area, asked.sure, asked.rounds))
+        parts = largest_part(segment(small, middle, params.area, params.sure, params.rounds))
         height, width = photo.shape[:2]
-        mask = Image.fromarray(found).resize((width, height), Image.Resampling.NEAREST)
+        mask = Image.fromarray(parts).resize((width, height), Image.Resampling.NEAREST)
         return Mask(np.where(np.asarray(mask), np.uint8(255), np.uint8(0)), 1.0)  # it knows no doubt
 
 
