@@ -131,7 +131,6 @@ def _hundred_expected(params: HundredParams) -> dict[str, int]:
 
 
 def _hundred_items(params: HundredParams, parts: dict[str, Path], name: str) -> Iterator[Item]:
-    """The photos in the archive's order. Another layout, and classes that lack photos, are errors."""
     archive = parts["photos"]
     class_of = photos(archive, f"train/{CLASSES[0]}/*.JPEG", FOLDERS)
     folder_of = {member: PurePosixPath(member).parts[-3] for member in class_of}

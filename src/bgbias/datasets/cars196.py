@@ -122,7 +122,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 
 def _contents(parts: dict[str, Path], annotations: str) -> tuple[dict[Photo, str], dict[str, bytes]]:
-    """The SHA-256 of every picture, and the annotation files by their official names; ``own`` is that of the user's."""
+    """The SHA-256 of every picture, and the annotation files by their official names; ``annotations``: the user's."""
     digests: dict[Photo, str] = {}
     mats: dict[str, bytes] = {}
     for part, path in parts.items():

@@ -165,7 +165,6 @@ def _released(
 
 
 def _of_boxes(member: str) -> str | None:
-    """Whose boxes a folder's name says that a photo is of."""
     folders = "/".join(PurePosixPath(member).parts[:-1]).lower()
     return next((boxes for boxes in NEW if boxes[:5] in folders), None)
 

@@ -159,7 +159,6 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
 
 
 def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[str]:
-    """What is wrong with single rows."""
     if not rows:
         yield "it has no rows"
     for row in rows:

@@ -132,7 +132,7 @@ def _unpack(path: Path, name: str) -> bytes:
 
 
 def _input(inputs: list[Any], path: Path, size: int | None, usual: int | None) -> _Input:
-    """The input, whose side is the graph's own, else the one that is ``asked`` for, else the ``usual`` one."""
+    """The input, whose side is the graph's own, else the ``size`` that the options say, else the ``usual`` one."""
     if len(inputs) != 1:
         names = ", ".join(one.name for one in inputs)
         raise UserError(

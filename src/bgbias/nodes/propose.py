@@ -137,7 +137,7 @@ def _sheet(frame: pd.DataFrame, photos: dict[str, np.ndarray], target: Path) -> 
 
     order = frame.sort_values(["kept", "sharpness"], ascending=[True, False]).head(MOST_SHOWN)
     labels = [
-        f"{'is_kept' if is_kept else 'rejected'}, sharp {sharpness:.2f}"
+        f"{'kept' if is_kept else 'rejected'}, sharp {sharpness:.2f}"
         for is_kept, sharpness in zip(order["kept"], order["sharpness"], strict=True)
     ]
     sheet = contact_sheet([photos[n] for n in order["name"]], SHEET_COLUMNS, labels, SHEET_SIDE)

@@ -64,7 +64,6 @@ def register(client: MlflowClient, run: Run, entry: Entry) -> None:
 
 
 def _log(client: MlflowClient, run: Run, entry: Entry, name: str, weights: Path) -> str:
-    """The number of the new version of a model."""
     from mlflow.entities import LoggedModelOutput
     from mlflow.models import Model
 

@@ -63,11 +63,11 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
         from mlflow import MlflowClient
 
         # One writer a store: two would both migrate a fresh database, or both make a step's run.
-        with hold_lock(_lock_of(uri), LOCK_SECONDS):
-            if uri in _opened and uri.startswith(SQLITE) and not database(uri).exists():
-                raise UserError(
-                    f"{database(uri)} was deleted; show the records again: python -m bgbias track"
-                )
+        file = database(uri) if uri.startswith(SQLITE) else None
+        shared = Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hash_text(uri)}.lock"
+        with hold_lock(file.with_name(f"{file.name}.lock") if file else shared, LOCK_SECONDS):
+            if uri in _opened and file and not file.exists():
+                raise UserError(f"{file} was deleted; show the records again: python -m bgbias track")
             client = MlflowClient(tracking_uri=uri)
             _opened.add(uri)
             identity = _identity(client, uri, f"{PREFIX}{grid}")
@@ -152,7 +152,6 @@ class Experiment:
         return current
 
     def _fill(self, run: Run, entry: Entry, epochs: Sequence[Point], state: dict[str, str]) -> None:
-        """Add what a run does not have of an entry."""
         from mlflow.entities import Metric, RunTag
 
         identity, before = run.info.run_id, run.data
@@ -239,12 +238,6 @@ def grids(uri: str) -> dict[str, str]:
 def database(uri: str) -> Path:
     """The file of a store in SQLite."""
     return Path(uri.removeprefix(SQLITE)).absolute()
-
-
-def _lock_of(uri: str) -> Path:
-    if uri.startswith(SQLITE):
-        return database(uri).with_name(f"{database(uri).name}.lock")
-    return Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hash_text(uri)}.lock"
 
 
 def _identity(client: MlflowClient, uri: str, name: str) -> str:

@@ -49,7 +49,6 @@ class OwnParams(Params):
 
 
 def _builder(name: str, recipe: SaliencyRecipe | None = None) -> Callable[[Any, str], GraphMasker]:
-    """What builds the masker of this name, by its options where it has no recipe."""
 
     def build(params: Any, device: str) -> GraphMasker:
         from bgbias.masks.onnx_saliency import build_masker

@@ -17,7 +17,6 @@ FILES: tuple[str, ...] = ()
 
 
 def _net(name: str) -> dict[str, Any]:
-    """How one of the nets is made, with random weights, how its masker is built, and where its weights are."""
 
     def network() -> U2Net:
         from bgbias.masks.u2net import NETS
