@@ -123,12 +123,12 @@ def test_evidence_says_the_drop_without_unclear_masks() -> None:
         (
             slices.LeftOut(95, 5, Estimate(0.15, 0.05, 0.25)),
             "Numbers alone cannot tell. 95 of 100 queries have a clear mask; for these, the drop is 15 % [5, 25]."
-            " Of these alone the drop is significant.",
+            " For these queries alone the drop is significant.",
             False,
         ),
         (
             slices.LeftOut(80, 20, Estimate(0.15, -0.05, 0.35)),
-            "In part. 80 of 100 queries have a clear mask; for these, the drop is 15 % [−5, 35]. Of these alone the drop"
+            "In part. 80 of 100 queries have a clear mask; for these, the drop is 15 % [−5, 35]. For these queries alone the drop"
             " is not significant.",
             True,
         ),
@@ -181,7 +181,7 @@ def test_a_loss_of_small_masks_alone_is_beside_the_drop_and_does_not_count(low: 
         f" 4 % [{100 * low:.0f}, 10] (67 queries; those drawn by hand (7) stay).".replace("-", "−")
     )
     assert small in audit.verdict
-    assert f"{small} Of these alone the drop is {answer}." in audit.sentences("masks")
+    assert f"{small} For these queries alone the drop is {answer}." in audit.sentences("masks")
     assert audit.sentences("advice")[0] == (
         "Better masks first, because small ones, which may be wrong, lose most: draw masks (--masks), and see whether"
         " the drop stays."

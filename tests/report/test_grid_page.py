@@ -80,7 +80,7 @@ def test_what_was_compared_is_told_in_whole_sentences(family: str) -> None:
 def test_how_many_trainings_were_best_at_their_end_is_told(page: Path) -> None:
     histories = [pd.read_csv(path) for path in page.parents[2].glob("runs/smoke/models/**/history.csv")]
     last = [history["val_map_at_r"].to_numpy().argmax() == len(history) - 1 for history in histories]
-    assert f"Best at its last epoch: {sum(last)} of {len(last)} trainings" in Reader.of(page).text
+    assert f"{sum(last)} of {len(last)} trainings were best at their last epoch" in Reader.of(page).text
 
 
 def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins: None) -> None:
@@ -101,7 +101,7 @@ def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins
     assert figure
     lines = [line.get_ydata().tolist() for axes in figure.axes for line in axes.get_lines()]
     assert sorted(map(tuple, lines)) == [(25, 12.5), (25, 50)]
-    assert told == "Best at its last epoch: 1 of 2 trainings, most of Plain: 1 of 1."
+    assert told == "1 of 2 trainings were best at their last epoch, 1 of 1 of Plain."
 
 
 @pytest.mark.workflow

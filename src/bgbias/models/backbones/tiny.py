@@ -1,4 +1,4 @@
-"""A small network for 64-pixel photos that learns from nothing in half a minute on one core.
+"""A small network for 64-pixel photos that is trained from scratch in half a minute on one core.
 
 4x4 patches, one residual stage at 7x7, and a gate that can learn where the object is. Group normalisation
 instead of batch norm: it trains from random weights, behaves alike in training and evaluation, and leaves
