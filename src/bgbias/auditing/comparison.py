@@ -20,7 +20,7 @@ from bgbias.auditing.finished import Audit
 from bgbias.auditing.output import replace_nan
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.files.atomic import as_json, write_text
+from bgbias.files.atomic import as_json, write_json, write_text
 from bgbias.report import html, prose
 from bgbias.results import comparison, decomposition
 from bgbias.results.comparison import ModelComparison
@@ -69,48 +69,39 @@ class ComparedAudits:
     def models(self) -> pd.DataFrame:
         """``ModelComparison.models`` with each model's attribution score, seconds a photo, and ``PLACES`` where known."""
         models = self.comparison.models
-        of = [self.audits[name] for name in models["model"]]
+        audits = [self.audits[name] for name in models["model"]]
         places = {
             f"{name}{end}": [math.nan if value is None else value for value in values]
             for name in PLACES
             for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))
-            if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in of])
+            if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in audits])
         }
         return models.assign(
             **places,
-            attribution=[a.estimate("attribution").value for a in of],
-            attribution_by=[a.numbers["attribution"]["how"] for a in of],
-            seconds_a_photo=[a.seconds_a_photo for a in of],
+            attribution=[a.estimate("attribution").value for a in audits],
+            attribution_by=[a.numbers["attribution"]["how"] for a in audits],
+            seconds_a_photo=[a.seconds_a_photo for a in audits],
         )
 
     @property
     def numbers(self) -> dict[str, Any]:
         """All numbers for a program (docs/audit.md)."""
-        found = self.comparison
-        told = {
+        result = self.comparison
+        numbers = {
             "schema": SCHEMA,
             "bgbias": VERSION,
             "photos": {key: self.about[key] for key in ("name", "photos", "classes", "digest")},
-            "choice": vars(found.choice),
-            "stability": found.stability
+            "choice": vars(result.choice),
+            "stability": result.stability
             and {
                 f"{name}{end}": getattr(tau, field)
-                for name, tau in vars(found.stability).items()
+                for name, tau in vars(result.stability).items()
                 for end, field in (("", "value"), ("_low", "low"), ("_high", "high"))
             },
             "models": records(self.models),
-            "pairs": records(found.pairs),
+            "pairs": records(result.pairs),
         }
-        return cast("dict[str, Any]", replace_nan(told))
-
-    @property
-    def files(self) -> dict[str, str]:
-        """The files of ``FILES``, but for the page."""
-        return {
-            "comparison.json": as_json(self.numbers),
-            "models.csv": self.models.to_csv(index=False),
-            "pairs.csv": self.comparison.pairs.to_csv(index=False),
-        }
+        return cast("dict[str, Any]", replace_nan(numbers))
 
     def disputed(self) -> list[dict[str, Any]]:
         """The queries on which the model to take and the next one differ most on other backgrounds; none where there is one
@@ -134,10 +125,10 @@ class ComparedAudits:
         worse = ranked[ranked < 0].index[: -SHOWN // 2 - 1 : -1]
 
         def answer(name: str, image_id: str) -> dict[str, Any]:
-            found = photos[name].loc[image_id, ["first_clean", "first_changed"]].astype(str)
+            matches = photos[name].loc[image_id, ["first_clean", "first_changed"]].astype(str)
             first = [
                 (class_of[other], class_of[other] == class_of[image_id], pictures.get(f"{CLEAN}/{other}"))
-                for other in found
+                for other in matches
             ]
             clean, changed = (float(levels[name][level][image_id]) for level in comparison.LEVELS)
             return {"model": name, "clean": clean, "changed": changed, "first": first}
@@ -191,8 +182,8 @@ class ComparedAudits:
         """A row a model: its estimates, the ``steps`` of its drop, and how far its MAP@R on other backgrounds is above that of
         the best one (``against``), and whether that is significant; None of the best one.
         """
-        found = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
-        against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in found.items()}
+        differences = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
+        against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in differences.items()}
         return [
             row
             | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
@@ -215,8 +206,9 @@ class ComparedAudits:
     def save(self, folder: Path | str) -> None:
         """The files of ``FILES``, the page last."""
         folder = Path(folder)
-        for name, file in self.files.items():
-            write_text(folder / name, file)
+        write_json(folder / "comparison.json", self.numbers)
+        write_text(folder / "models.csv", self.models.to_csv(index=False))
+        write_text(folder / "pairs.csv", self.comparison.pairs.to_csv(index=False))
         write_text(folder / FILES[0], render([self]))
 
 
@@ -274,4 +266,4 @@ def group(audits: Mapping[str, Audit]) -> list[ComparedAudits]:
     for name, audit in audits.items():
         alike = [audit.numbers[entry].get(key) for entry, key in ALIKE.values()]
         groups.setdefault(as_json({"alike": alike}), {})[name] = audit
-    return [ComparedAudits(some) for some in groups.values()]
+    return [ComparedAudits(members) for members in groups.values()]

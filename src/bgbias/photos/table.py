@@ -54,7 +54,7 @@ class ImageTable:
 
     def __post_init__(self) -> None:
         columns = tuple(self.frame.columns)
-        if columns not in {COLUMNS + given + place for given in ((), GIVEN) for place in ((), PLACE)}:
+        if columns not in {COLUMNS + roles + location for roles in ((), GIVEN) for location in ((), PLACE)}:
             raise UserError(
                 f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
             )
