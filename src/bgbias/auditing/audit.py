@@ -97,8 +97,7 @@ def audit_embeddings(
             refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
         model = replace(model, dim=vectors[CLEAN, 0].shape[1])
-        looks = attribution_scores.NOWHERE
-        audit = to_audit(_conclude(question, model, photos, prepared, vectors, None, looks))
+        audit = to_audit(_conclude(question, model, photos, prepared, vectors))
         audit.save(folder)
         return audit
 
@@ -211,8 +210,8 @@ def _conclude(
     photos: EvaluationPhotos,
     prepared: PreparedPhotos,
     vectors: Mapping[View, np.ndarray],
-    shares: Shares | None,
-    looks: attribution_scores.Looks,
+    shares: Shares | None = None,
+    looks: attribution_scores.Looks = attribution_scores.NOWHERE,
 ) -> AuditResult:
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)

@@ -20,7 +20,7 @@ from bgbias.auditing.finished import Audit
 from bgbias.auditing.output import replace_nan
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.files.atomic import as_json, write_json, write_text
+from bgbias.files.atomic import as_json, write_text
 from bgbias.report import html, prose
 from bgbias.results import comparison, decomposition
 from bgbias.results.comparison import ModelComparison
@@ -86,22 +86,31 @@ class ComparedAudits:
     @property
     def numbers(self) -> dict[str, Any]:
         """All numbers for a program (docs/audit.md)."""
-        result = self.comparison
+        choice, stability = self.comparison.choice, self.comparison.stability
         numbers = {
             "schema": SCHEMA,
             "bgbias": VERSION,
             "photos": {key: self.about[key] for key in ("name", "photos", "classes", "digest")},
-            "choice": vars(result.choice),
-            "stability": result.stability
+            "choice": vars(choice),
+            "stability": stability
             and {
                 f"{name}{end}": getattr(tau, field)
-                for name, tau in vars(result.stability).items()
+                for name, tau in vars(stability).items()
                 for end, field in (("", "value"), ("_low", "low"), ("_high", "high"))
             },
             "models": records(self.models),
-            "pairs": records(result.pairs),
+            "pairs": records(self.comparison.pairs),
         }
         return cast("dict[str, Any]", replace_nan(numbers))
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files of ``FILES``, but for the page."""
+        return {
+            "comparison.json": as_json(self.numbers),
+            "models.csv": self.models.to_csv(index=False),
+            "pairs.csv": self.comparison.pairs.to_csv(index=False),
+        }
 
     def disputed(self) -> list[dict[str, Any]]:
         """The queries on which the model to take and the next one differ most on other backgrounds; none where there is one
@@ -206,9 +215,8 @@ class ComparedAudits:
     def save(self, folder: Path | str) -> None:
         """The files of ``FILES``, the page last."""
         folder = Path(folder)
-        write_json(folder / "comparison.json", self.numbers)
-        write_text(folder / "models.csv", self.models.to_csv(index=False))
-        write_text(folder / "pairs.csv", self.comparison.pairs.to_csv(index=False))
+        for name, file in self.files.items():
+            write_text(folder / name, file)
         write_text(folder / FILES[0], render([self]))
 
 

@@ -153,9 +153,7 @@ def list_photos(audit: AuditResult) -> pd.DataFrame:
         parts.append(of_queries.rename(columns=levels))
     if audit.first is not None:
         parts.append(audit.first)
-    parts.append(
-        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"})
-    )
+    parts.append(audit.shift.set_index("image_id").add_prefix("cosine_").reset_index())
     parts.append(audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}))
     frame = audit.question.collection.table.frame[["image_id", "class_name"]]
     for part in parts:
