@@ -209,7 +209,7 @@ class PhotoValidator:
         for name, values in self.findings.items():
             yield PhotoIssue(name, *FINDINGS[name], tuple(values))
 
-    def told(self, name: str) -> Iterator[str]:
+    def describe(self, name: str) -> Iterator[str]:
         """The same as lines for a person."""
         return (f"{name}: {issue.describe()}" for issue in self.list_issues())
 
