@@ -290,7 +290,7 @@ def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
 
     options = {"size": 64, "resize": 64, "device": "cpu"}
     model = adapters.load(convolution(), adapters.Options(**options))  # type: ignore[arg-type]
-    how, look_at = attribution_scores.looking(model)
+    how, look_at = attribution_scores.choose_map_maker(model)
     scores = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], names=["mug"])
     expected = normalise(torch.from_numpy(look_at(array(SHOWN[0]), ("", "mug"))))
     mask = torch.from_numpy(array("mug_0_mask.png", "L") / 255)

@@ -49,11 +49,11 @@ def load(weights: str | Path, device: str = "auto") -> Embedder:
     from bgbias import plugins
     from bgbias.evaluation.embedder import Embedder
 
-    named = isinstance(weights, str) and weights.partition(":")[0] in plugins.names("adapters")
-    if named or not isinstance(weights, (str, Path)):
-        shown = f"'{weights}'" if named else f"a {type(weights).__name__}"
+    is_name = isinstance(weights, str) and weights.partition(":")[0] in plugins.names("adapters")
+    if is_name or not isinstance(weights, (str, Path)):
+        subject = f"'{weights}'" if is_name else f"a {type(weights).__name__}"
         raise UserError(
-            f"load() reads a file of a model that bgbias trained, and was given {shown}. A network, a function and names like"
+            f"load() reads a file of a model that bgbias trained, and was given {subject}. A network, a function and names like"
             " timm:resnet50 go into bgbias.audit(photos, model), bgbias.embed(model, photos) and the like as they are."
         )
     return Embedder(Path(weights), device)
@@ -95,7 +95,7 @@ def embed(
         raise UserError("embed() takes several photos: put the one into a list.")
     if out is not None and Path(out).suffix != ".npy":
         raise UserError(f"out={out}: embeddings are saved as .npy; give such a name.")
-    settings = _options(batch_size=batch_size, **options)
+    settings = _check_options(batch_size=batch_size, **options)
     pictures = decode_all(photos)
     if isinstance(model, Embedder) and not options:
         vectors = model.embed(pictures, batch_size or BATCH)
@@ -139,21 +139,21 @@ def corrupt(
     is_one = not isinstance(photo, (list, tuple))
     lists = ([photo], [mask], [key]) if is_one else (photo, mask, key)
     photos, masks, keys = cast("tuple[list[Photo], list[Photo], list[str]]", lists)
-    _same_length(photos=photos, masks=masks, keys=keys)
+    _check_lengths(photos=photos, masks=masks, keys=keys)
     pool = [backgrounds] if isinstance(backgrounds, (str, Path, Image.Image, np.ndarray)) else backgrounds
     if not len(pool):
         raise UserError("There is no background to put behind the photo; give one picture or several.")
-    behind = [decode_photo(background, f"backgrounds[{number}]") for number, background in enumerate(pool)]
-    made = []
+    scenes = [decode_photo(background, f"backgrounds[{number}]") for number, background in enumerate(pool)]
+    results = []
     for number, (one, of_one, name) in enumerate(zip(photos, masks, keys, strict=True)):
-        shown = decode_photo(one, "photo" if is_one else f"photos[{number}]")
-        cut = decode_mask(of_one, shown, "mask" if is_one else f"masks[{number}]")
+        whole = decode_photo(one, "photo" if is_one else f"photos[{number}]")
+        cut = decode_mask(of_one, whole, "mask" if is_one else f"masks[{number}]")
         key_set, _, item = name.rpartition("|")
-        drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in behind])
-        picture = Image.fromarray(behind[drawn.index])
+        drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in scenes])
+        picture = Image.fromarray(scenes[drawn.index])
         part = pixels.crop_picture(picture, drawn.box, cut.shape[::-1], drawn.flip)
-        made.append(CutOut(shown, cut).before(np.asarray(part)))
-    return made[0] if is_one else made
+        results.append(CutOut(whole, cut).before(np.asarray(part)))
+    return results[0] if is_one else results
 
 
 @dataclass(frozen=True)
@@ -269,21 +269,21 @@ def attribute(
     from bgbias.evaluation.embedder import Embedder
 
     keys = [str(number) for number in range(len(photos))] if names is None else [str(name) for name in names]
-    _same_length(photos=photos, masks=masks, names=keys)
+    _check_lengths(photos=photos, masks=masks, names=keys)
     if not len(photos):
         raise UserError("There are no photos to attribute.")
-    looking = _adapt(model, _options(**options))
+    loaded = _adapt(model, _check_options(**options))
     views: list[np.ndarray] = []
     alphas: list[np.ndarray | None] = []
     for whole, mask in zip(decode_all(photos), masks, strict=True):
         of_photo = None if mask is None else decode_mask(mask, whole, f"masks[{len(views)}]")
-        views.append(looking.look(whole))
-        alphas.append(None if of_photo is None else looking.look(of_photo))
-    shown = any_model.as_photos(views, alphas, keys)
+        views.append(loaded.look(whole))
+        alphas.append(None if of_photo is None else loaded.look(of_photo))
+    inputs = any_model.as_photos(views, alphas, keys)
     settings = Attribution(samples=samples, noise=noise)
     if isinstance(model, Embedder):
-        return any_model.score_photos(model, shown, settings, distance or _distance(model))
-    return any_model.score_photos(looking, shown, settings, distance or "cosine")
+        return any_model.score_photos(model, inputs, settings, distance or _read_distance(model))
+    return any_model.score_photos(loaded, inputs, settings, distance or "cosine")
 
 
 @name_arguments(*OPTION_NAMES)
@@ -310,16 +310,16 @@ def explain(
     from bgbias.attribution import explanation
     from bgbias.evaluation.embedder import Embedder
 
-    settings = _options(**options)
-    looking = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
-    return explanation.explain(looking, list(decode_all(photos)), same, score)
+    settings = _check_options(**options)
+    source = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
+    return explanation.explain(source, list(decode_all(photos)), same, score)
 
 
-def _options(**given: Any) -> Options:
+def _check_options(**options: Any) -> Options:
     """What is said of a model, checked; another argument is a TypeError."""
-    if unknown := given.keys() - set(OPTION_NAMES):
+    if unknown := options.keys() - set(OPTION_NAMES):
         raise TypeError(f"unexpected argument {min(unknown)}; there are {', '.join(OPTION_NAMES)}")
-    return Options(**given)
+    return Options(**options)
 
 
 def _adapt(model: object, settings: Options) -> Adapted:
@@ -330,14 +330,13 @@ def _adapt(model: object, settings: Options) -> Adapted:
     return loaded
 
 
-def _same_length(**lists: Sequence[Any]) -> None:
-    """Refuse lists of which one is longer than another."""
+def _check_lengths(**lists: Sequence[Any]) -> None:
     if len({len(values) for values in lists.values()}) > 1:
         *counts, last = (f"{len(values)} {name}" for name, values in lists.items())
         raise UserError(f"Give as many of each: there are {', '.join(counts)} and {last}.")
 
 
-def _distance(model: Embedder) -> str:
+def _read_distance(model: Embedder) -> str:
     """That of the loss that the model was trained with, as its file tells; cosine where it does not."""
     from bgbias import plugins
     from bgbias.models.model import metadata

@@ -156,7 +156,7 @@ def test_a_network_whose_gradients_are_off_is_looked_into_by_occlusion(tmp_path:
         "def build():\n    return Blind()\n"
     )
     model = load(f"{tmp_path / 'blind.py'}:build", Options(size=64))
-    assert attribution_scores.looking(model)[0] == "occlusion"
+    assert attribution_scores.choose_map_maker(model)[0] == "occlusion"
     assert any("gradients: none" in line for line in model.told)
 
 

@@ -56,7 +56,7 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
     )
     photos, folder = Stub(), tmp_path / embedding.FOLDER
     folder.mkdir()
-    open_memmap(folder / embedding.DONE, np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
+    open_memmap(folder / "done-there.npy", np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
     views = embedding.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
     missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
     assert photos.asked == [(len(missing) // 10, missing)]
@@ -66,7 +66,7 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         expected[AT_ONCE : 2 * AT_ONCE] = 0  # was said to be there
         np.testing.assert_allclose(views[view], expected, rtol=1e-6)
-    assert embedding.photos_left(tmp_path, PHOTOS) == 0
+    assert embedding.count_missing_photos(tmp_path, PHOTOS) == 0
 
 
 def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> None:

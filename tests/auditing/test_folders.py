@@ -35,7 +35,7 @@ def test_folder_zip_and_tar_are_one_collection(tmp_path: Path) -> None:
         assert photos.table.keys[0] == ("photos|test", sha256(files["shoe 00/0.jpg"]).hexdigest())
         assert photos.table.labels.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
         assert {i: photos.read(i) for i in photos.table.ids} == files
-        assert list(photos.told()) == []
+        assert list(photos.describe()) == []
     assert len({photos.digest for photos in found}) == 1
 
 
@@ -43,7 +43,7 @@ def test_photos_without_folders_have_no_classes(tmp_path: Path) -> None:
     photos = collect(as_folder(tmp_path / "shots", {f"{n}.jpg": snapshot(n) for n in range(4)}))
     assert (photos.labelled, photos.classes) == (False, 0)
     assert photos.table.labels.tolist() == [0, 1, 2, 3]
-    assert list(photos.told()) == ["shots: photos lie in no folders, which would say their classes"]
+    assert list(photos.describe()) == ["shots: photos lie in no folders, which would say their classes"]
 
 
 def test_photos_beside_the_folders_of_classes_are_left_out(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_classes_that_say_nothing_are_told_and_not_used(
     photos = collect(as_folder(tmp_path / "shop", files))
     assert not photos.labelled
     assert photos.table.labels.tolist() == [0, 1]
-    assert why in next(photos.told())
+    assert why in next(photos.describe())
 
 
 def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classes(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_linked_folders_are_entered_and_named_and_loops_are_not(tmp_path: Path) 
     (place / "shoe 00" / "back").symlink_to(place)
     photos = collect(place)
     assert photos.classes == 3
-    found = {oddity.name: oddity.found for oddity in photos.oddities}
+    found = {oddity.name: oddity.cases for oddity in photos.oddities}
     assert found["linked_folders"] == ("linked",)
     assert "a link back to a folder that it lies in" in photos.left_out["shoe 00/back"]
 
@@ -101,7 +101,7 @@ def test_what_systems_add_is_left_out_by_name(tmp_path: Path) -> None:
     photos = collect(as_zip(tmp_path / "shop.zip", shop() | dict.fromkeys(added, b"x")))
     assert (photos.left_out.keys(), len(photos)) == (set(added), 9)
     (hidden, no_picture) = photos.oddities
-    assert (len(hidden.found), hidden.remedy) == (3, "hidden, as systems add them: nothing to do")
+    assert (len(hidden.cases), hidden.remedy) == (3, "hidden, as systems add them: nothing to do")
     assert "no picture by its name (.txt)" in no_picture.remedy
 
 

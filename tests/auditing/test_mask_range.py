@@ -13,7 +13,7 @@ import pytest
 
 import bgbias
 from bgbias import plugins
-from bgbias.auditing.mask_range import MaskRange, share_of_object
+from bgbias.auditing.mask_range import MaskRange, measure_object_share
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.masks.policy import Mask
@@ -116,12 +116,12 @@ def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None
     def masks(first: int, last: int) -> Any:
         alpha = np.zeros((32, 32), np.uint8)
         alpha[OBJECT, first:last] = 255
-        return SimpleNamespace(predicted=lambda _: Mask(alpha, 1.0), of=lambda _: Mask(drawn, 1.0))
+        return SimpleNamespace(find_predicted=lambda _: Mask(alpha, 1.0), find=lambda _: Mask(drawn, 1.0))
 
     drawn = np.zeros((32, 32), np.uint8)
     drawn[OBJECT, OBJECT] = 255
-    assert share_of_object(["a", "b"], masks(12, 24), masks(2, 24)) == pytest.approx(4 / 10)
-    assert np.isnan(share_of_object(["a"], masks(12, 24), masks(12, 24)))
+    assert measure_object_share(["a", "b"], masks(12, 24), masks(2, 24)) == pytest.approx(4 / 10)
+    assert np.isnan(measure_object_share(["a"], masks(12, 24), masks(12, 24)))
 
 
 def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Path) -> None:

@@ -55,8 +55,8 @@ def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.Mo
     first = masker.find("u2netp", weights, "cpu")
     weights.write_bytes(b"second")
     second = masker.find("u2netp", weights, "cpu")
-    masker.kept_masks(first, upright=True).keep(PHOTO, Mask(ALPHA, 0.5))
-    assert PHOTO not in masker.kept_masks(second, upright=True)
+    masker.open_cache(first, upright=True).keep(PHOTO, Mask(ALPHA, 0.5))
+    assert PHOTO not in masker.open_cache(second, upright=True)
     assert masker.find("grabcut", None, "cpu").key not in {first.key, second.key}
 
 
@@ -86,7 +86,7 @@ def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(t
         qualities=pd.DataFrame({"empty": [False] * 2, "full": False}),
         masks={i: np.full((4, 4), 200, np.uint8) for i in "ab"},
     )
-    (remark,) = masker.trusted(prepared, frozenset("ab"), list("ab"), plain)
+    (remark,) = masker.describe_masks(prepared, frozenset("ab"), list("ab"), plain)
     assert "guessed, because no graph says it: mean (0.485" in remark
     assert "--masker isnet" in remark
     with pytest.raises(UserError, match="has no value"):

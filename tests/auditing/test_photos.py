@@ -26,7 +26,7 @@ def test_photos_are_seen_as_a_person_sees_them(tmp_path: Path) -> None:
     photos = collect(as_folder(tmp_path / "shop", files))
     assert pixels.decode(photos.read("shoe 00/0.jpg"), "turned").shape == (48, 36, 3)
     (turned,) = photos.oddities
-    assert (turned.name, turned.found) == ("turned_by_exif", ("shoe 00/0.jpg",))
+    assert (turned.name, turned.cases) == ("turned_by_exif", ("shoe 00/0.jpg",))
     # The sum is that of the file.
     assert photos.sums["shoe 00/0.jpg"] == (hashlib.sha256(files["shoe 00/0.jpg"]).hexdigest(),)
 
@@ -41,7 +41,7 @@ def test_what_stands_out_is_counted_and_named(tmp_path: Path) -> None:
         **{f"shoe 04/{n}.jpg": b"no picture" for n in range(5)},
     }
     photos = collect(as_folder(tmp_path / "shop", files))
-    assert {oddity.name: oddity.found for oddity in photos.oddities} == {
+    assert {oddity.name: oddity.cases for oddity in photos.oddities} == {
         "unreadable": ("shoe 03/cut.jpg", *(f"shoe 04/{n}.jpg" for n in range(5))),
         "tiny": ("shoe 02/tiny.jpg",),
         "near_duplicates_under_two_labels": ("shoe 01/copy.jpg (as shoe 00/0.jpg)",),
@@ -50,7 +50,7 @@ def test_what_stands_out_is_counted_and_named(tmp_path: Path) -> None:
         "folders_without_a_photo": ("shoe 04",),
     }
     assert photos.same_view == {"shoe 01/copy.jpg": "shoe 00/0.jpg"}
-    told = list(photos.told())
+    told = list(photos.describe())
     assert len(told) == 6  # however many photos are broken
     assert (
         "6 (shoe 03/cut.jpg, shoe 04/0.jpg, shoe 04/1.jpg and 3 more): 'shoe 03/cut.jpg' cannot be decoded"
@@ -69,7 +69,7 @@ def test_huge_and_animated_pictures_are_counted(tmp_path: Path, monkeypatch: pyt
     place = as_folder(tmp_path / "shop", shop(2) | {"shoe 00/huge.jpg": snapshot("huge", width=49)})
     frames = [pixels.Image.fromarray(np.full((36, 48), level, np.uint8)) for level in (0, 99)]
     frames[0].save(animated, save_all=True, append_images=frames[1:])
-    assert {oddity.name: oddity.found for oddity in collect(place).oddities} == {
+    assert {oddity.name: oddity.cases for oddity in collect(place).oddities} == {
         "huge": ("shoe 00/huge.jpg",),
         "animated": ("shoe 01/moving.gif",),
     }
@@ -112,20 +112,20 @@ def test_classes_that_lose_their_photos_are_classes_no_more(tmp_path: Path) -> N
     files = shop(2, 2) | {"shoe 00/1.jpg": b"broken", "shoe 01/0.jpg": b"broken"}
     photos = collect(as_folder(tmp_path / "shop", files))
     assert (photos.labelled, photos.table.labels.tolist()) == (False, [0, 1])
-    assert "of the photos that are taken, no class has two photos" in next(photos.told())
+    assert "of the photos that are taken, no class has two photos" in next(photos.describe())
 
 
 def test_only_a_sample_is_looked_at_and_it_is_told(tmp_path: Path) -> None:
     place = as_folder(tmp_path / "shop", shop(6, 3))
     photos = collect(place, sample=9)
-    assert list(photos.told()) == ["shop: a sample of 9 of 18 photos: 3 of 6 classes, whole classes"]
+    assert list(photos.describe()) == ["shop: a sample of 9 of 18 photos: 3 of 6 classes, whole classes"]
     assert (len(photos), photos.labelled) == (9, True)
     assert collect(as_zip(tmp_path / "shop.zip", shop(6, 3)), sample=9).digest == photos.digest
     assert [len(collect(place, sample=n)) for n in (18, 100)] == [18, 18]
     with pytest.raises(UserError, match="A sample of 3 photos is too small"):
         collect(place, sample=3)
     loose = collect(sorted((place / "shoe 00").iterdir()), sample=2)
-    assert list(loose.told())[-1] == "photos: a sample of 2 of 3 photos"
+    assert list(loose.describe())[-1] == "photos: a sample of 2 of 3 photos"
 
 
 def test_nothing_is_written_and_nothing_held(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_datasets_test_photos_keep_their_keys(tmp_path: Path, monkeypatch: pytes
     assert photos.table.frame.equals(there.frame)
     first = there.ids[0]
     assert (photos.read(first), photos.truth(first)) == (store.read(first), masks.read(first))
-    assert "photos of its other splits are not looked at" in next(photos.told())
+    assert "photos of its other splits are not looked at" in next(photos.describe())
 
 
 @pytest.mark.usefixtures("small_plugins")

@@ -52,8 +52,8 @@ def test_models_are_compared_by_what_another_place_costs(compared: ComparedAudit
 
 
 def test_a_table_and_folders_say_the_same(shop: Path) -> None:
-    by_folder = collect(shop / "photos", masks=shop / "masks", named=NamedColumns(place="1"), class_level=2)
-    by_table = collect(list_photos(shop, "visit"), named=NamedColumns(place="visit"))
+    by_folder = collect(shop / "photos", masks=shop / "masks", columns=NamedColumns(place="1"), class_level=2)
+    by_table = collect(list_photos(shop, "visit"), columns=NamedColumns(place="visit"))
     assert list(by_folder.places.values()) == list(by_table.places.values())
     assert by_folder.sums == by_table.sums
     without = collect(shop / "photos", class_level=2)
@@ -63,11 +63,11 @@ def test_a_table_and_folders_say_the_same(shop: Path) -> None:
 
 def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> None:
     for how in ({}, {"class_level": 2}):
-        photos = collect(shop / "photos", named=NamedColumns(place="1"), **how)
+        photos = collect(shop / "photos", columns=NamedColumns(place="1"), **how)
         assert set(photos.table.frame["class_name"]) == {f"class {n}" for n in range(CLASSES)}
         assert set(photos.places.values()) == {"visit 0", "visit 1"}
         assert photos.is_across_places
-    inside = collect(shop / "photos", named=NamedColumns(place="2"), class_level=1)
+    inside = collect(shop / "photos", columns=NamedColumns(place="2"), class_level=1)
     assert set(inside.table.frame["class_name"]) == {"visit 0", "visit 1"}
 
 
@@ -82,7 +82,7 @@ def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> N
 )
 def test_a_place_that_is_not_there_is_an_error(shop: Path, place: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
-        collect(shop / "photos", named=NamedColumns(place=place), class_level=2)
+        collect(shop / "photos", columns=NamedColumns(place=place), class_level=2)
 
 
 def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: Path, tmp_path: Path) -> None:
@@ -94,12 +94,12 @@ def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: P
     with pytest.raises(
         UserError, match=r"--place is 1, and .* has a table, photos.csv: name its column by --place"
     ):
-        collect(tmp_path, named=NamedColumns(place="1"))
-    assert collect(tmp_path, named=NamedColumns(place="1"), class_level=2).is_across_places
+        collect(tmp_path, columns=NamedColumns(place="1"))
+    assert collect(tmp_path, columns=NamedColumns(place="1"), class_level=2).is_across_places
 
 
 def test_a_sample_has_photos_of_each_place(shop: Path) -> None:
-    photos = collect(shop / "photos", named=NamedColumns(place="1"), sample=4 * CLASSES)
+    photos = collect(shop / "photos", columns=NamedColumns(place="1"), sample=4 * CLASSES)
     frame = photos.table.frame
     assert (frame.groupby(["class_name", "place"]).size() == 2).all()
 
@@ -162,7 +162,7 @@ def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path
         {"path": files, "class": [str(file.parent) for file in files], "visit": [f.parts[-3] for f in files]}
     )
     with pytest.raises(UserError, match=r"no class has photos of two places \(2 places in all\)"):
-        collect(table, named=NamedColumns(place="visit"))
+        collect(table, columns=NamedColumns(place="visit"))
     (tmp_path / "coco.json").write_text("{}")
     with pytest.raises(UserError, match="a COCO file has neither"):
-        collect(tmp_path / "coco.json", named=NamedColumns(place="visit"))
+        collect(tmp_path / "coco.json", columns=NamedColumns(place="visit"))

@@ -103,9 +103,9 @@ def test_stopped_in_each_of_its_steps_it_ends_with_the_same_bytes(
             "interrupted. What is finished is kept: the same command again goes on in stopped." in done.stderr
         )
         for file in (place / "stopped").rglob("*.npy"):
-            if file.name == "done.npy" or file.name.endswith("-there.npy"):
+            if file.name.endswith("-there.npy"):
                 left[file.name] = int((np.load(file) == 0).sum())
-    assert (left["done.npy"], left["vectors-there.npy"]) == (0, 0)
+    assert (left["done-there.npy"], left["vectors-there.npy"]) == (0, 0)
     assert left["gradients-there.npy"] == 3, "one of four maps is there"
     done = commands.bgbias(place, "audit", *RESUMED, "--out", "stopped", BGBIAS_CACHE=cache)
     assert done.returncode == 0, done.stderr
@@ -119,7 +119,7 @@ def test_a_second_one_in_the_same_folder_is_told_who_is_at_it(tmp_path: Path) ->
         pytest.raises(
             UserError, match=rf"Process {os.getpid()} is writing an audit to {tmp_path}; wait for it"
         ),
-        workdir.working(tmp_path, "0", np.zeros((2, 3))),
+        workdir.claim(tmp_path, "0", np.zeros((2, 3))),
     ):
         pass
 
@@ -147,7 +147,7 @@ def test_killed_processes_leave_what_the_next_one_goes_on_with(tmp_path: Path) -
     assert whole.wait() == 0, whole.communicate()[1]
     for number, seen in ((signal.SIGKILL, 1), (signal.SIGTERM, 8), (signal.SIGINT, 16)):
         process = begin("killed")
-        while sum(np.load(f).sum() for f in (tmp_path / "killed").rglob("done.npy")) < seen:
+        while sum(np.load(f).sum() for f in (tmp_path / "killed").rglob("done-there.npy")) < seen:
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.02)
         process.send_signal(number)
@@ -244,7 +244,7 @@ def test_models_that_answer_photos_otherwise_are_two(toys: Path) -> None:
         None,
         AuditConfig(),  # type: ignore[arg-type]
     )
-    assert np.array_equal(workdir.noise(model(1)), workdir.noise(model(6)))
+    assert np.array_equal(workdir.embed_noise(model(1)), workdir.embed_noise(model(6)))
     one, other = (workdir.fingerprint_model(question, model(exponent)) for exponent in (1, 6))
-    assert not workdir._alike(one, other)
-    assert workdir._alike(one, workdir.fingerprint_model(question, model(1)))
+    assert not workdir._are_alike(one, other)
+    assert workdir._are_alike(one, workdir.fingerprint_model(question, model(1)))

@@ -140,13 +140,13 @@ def test_models_of_the_same_look_share_prepared_pixels(toys: Path, tmp_path: Pat
         adapters.load(f"{toys / 'my_model.py'}:{name}", adapters.Options(size=side, resize=side))
         for name, side in (("build", 64), ("pictures", 64), ("build", 32))
     )
-    with workdir.sharing_pixels(tmp_path) as folder:
-        places = [workdir.pixels_of(question, model, folder) for model in (one, other, smaller)]
+    with workdir.share_pixels(tmp_path) as folder:
+        places = [workdir.locate_pixels(question, model, folder) for model in (one, other, smaller)]
         assert places[0] == places[1] != places[2]
         table = question.collection.table.rows([0, 1])
         photo = pixels.decode(question.collection.read(table.ids[0]), "photo")
         first = PreparedPhotos(places[0], table, one.look, lambda _: (photo, None, None))
-        assert PreparedPhotos.left(places[1], 2) == 0
+        assert PreparedPhotos.count_missing(places[1], 2) == 0
         again = PreparedPhotos(places[1], table, other.look, lambda _: pytest.fail("is there already"))
         np.testing.assert_array_equal(again.photos.get(table.ids[1]), first.photos.get(table.ids[1]))
     assert not list(tmp_path.iterdir())

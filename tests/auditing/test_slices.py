@@ -19,6 +19,11 @@ def test_a_masks_area_and_place_are_those_of_its_pixels() -> None:
     assert np.isnan(slices._measure_mask(np.zeros((4, 4), np.uint8))["off_centre"])
 
 
+def join(photos: pd.DataFrame, properties: pd.DataFrame) -> pd.DataFrame:
+    """The queries among the photos, with their properties."""
+    return photos[photos["lost"].notna()].merge(properties, on="image_id")
+
+
 def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     generator = np.random.default_rng(0)
     number = 61
@@ -44,7 +49,7 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
             "clarity": 1.0,
         }
     )
-    found = list(slices.thirds(queries, known))
+    found = list(slices.make_thirds(join(queries, known)))
     assert [third.prop for third in found] == ["area"] * 3  # what is the same for all parts nobody
     assert sum(third.queries for third in found) == number - 1
     assert found[0].most <= found[1].least <= found[1].most <= found[2].least
@@ -53,24 +58,24 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     part = np.sort(np.delete(area, 7))[: found[0].queries]
     assert losses[0] == pytest.approx(0.8 - part.mean())
     assert found[0].lost.low < losses[0] < found[0].lost.high
-    assert list(slices.thirds(queries.head(20), known)) == []
+    assert list(slices.make_thirds(join(queries.head(20), known))) == []
 
-    (larger,) = slices.better_masked(queries, known, found)
+    (larger,) = slices.leave_out_small(join(queries, known), found)
     assert larger.queries == found[1].queries + found[2].queries
     assert larger.least == found[1].least
     rest = np.sort(np.delete(area, 7))[found[0].queries :]
     assert larger.drop.value == pytest.approx(1 - rest.mean() / 0.8)
-    assert list(slices.better_masked(queries, known, found[::-1])) == []  # large ones lose most
-    assert list(slices.better_masked(queries, known, [])) == []
+    assert list(slices.leave_out_small(join(queries, known), found[::-1])) == []  # large ones lose most
+    assert list(slices.leave_out_small(join(queries, known), [])) == []
     # Masks that somebody drew are the objects, however small.
     mixed = known.assign(clarity=known["clarity"].where(known["area"] > 0.15))
-    (with_drawn,) = slices.better_masked(queries, mixed, found)
+    (with_drawn,) = slices.leave_out_small(join(queries, mixed), found)
     small = known["area"].le(0.15) & queries["lost"].notna()
     assert with_drawn.drawn == small.sum() > 0
     assert with_drawn.queries == larger.queries + with_drawn.drawn
     assert with_drawn.least == larger.least
     nobody_knows = known.assign(clarity=np.nan)  # a masker without doubt drew nothing by hand
-    assert list(slices.better_masked(queries, nobody_knows, found)) == [larger]
+    assert list(slices.leave_out_small(join(queries, nobody_knows), found)) == [larger]
 
 
 def test_equal_values_stay_together_or_make_no_thirds() -> None:
@@ -86,7 +91,7 @@ def test_equal_values_stay_together_or_make_no_thirds() -> None:
     )
     sure = pd.DataFrame({"image_id": queries["image_id"], "area": np.arange(42) % 3, "off_centre": 0.1})
     sure["brightness"], sure["clarity"] = 0.5, [0.4] * 5 + [1.0] * 37
-    found = list(slices.thirds(queries, sure))
+    found = list(slices.make_thirds(join(queries, sure)))
     assert {third.prop for third in found} == {"area"}
     assert [(third.least, third.most) for third in found] == [(0, 0), (1, 1), (2, 2)]
 
@@ -103,13 +108,13 @@ def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
     queries["lost"] = queries["clean"] - queries["random_background"]
     queries.loc[5, "lost"] = np.nan  # no query, however unsure its mask is
     known = pd.DataFrame({"image_id": list("abcdefg"), "clarity": [1.0, 0.85, 1.0, 1.0, 1.0, 0.1, 0.84]})
-    found = slices.surely_masked(queries, known)
+    found = slices.leave_out_unsure(join(queries, known))
     assert found is not None
     assert (found.queries, found.others) == (5, 1)
     assert found.drop.value == pytest.approx(0.25)
-    assert slices.surely_masked(queries, known.assign(clarity=1.0)) is None
-    none = slices.surely_masked(queries, known.assign(clarity=0.5))
+    assert slices.leave_out_unsure(join(queries, known.assign(clarity=1.0))) is None
+    none = slices.leave_out_unsure(join(queries, known.assign(clarity=0.5)))
     assert none is not None
     assert (none.queries, none.others) == (0, 6)
     assert np.isnan(none.drop.value)
-    assert slices.surely_masked(queries, known.assign(clarity=np.nan)) is None  # nobody knows
+    assert slices.leave_out_unsure(join(queries, known.assign(clarity=np.nan))) is None  # nobody knows

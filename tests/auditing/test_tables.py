@@ -68,14 +68,14 @@ def test_of_a_class_one_photo_of_each_group_is_taken(tmp_path: Path, rows: pd.Da
     photos = of_file(tmp_path, rows.assign(group=shoots))
     assert photos.left_out.keys() == {"shoe 00/1.jpg"}
     assert "list: left out: 1 (shoe 00/1.jpg): of each class one photo of a group is taken" in next(
-        photos.told()
+        photos.describe()
     )
     assert photos.digest == of_file(tmp_path, rows.drop(index=1)).digest
     sampled = of_file(tmp_path, rows.assign(group=shoots), sample=8)
     assert sampled.table.ids == photos.table.ids
     of_products = of_file(tmp_path, rows.assign(group=rows["class"]))
     assert (of_products.labelled, len(of_products)) == (False, 3)
-    assert "nobody to find: of each class one photo of a group is taken" in next(of_products.told())
+    assert "nobody to find: of each class one photo of a group is taken" in next(of_products.describe())
 
 
 def test_list_of_paths_has_no_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +87,7 @@ def test_list_of_paths_has_no_classes(tmp_path: Path, monkeypatch: pytest.Monkey
         False,
         ["shoe 00/0.jpg", "shoe 01/0.jpg"],
     )
-    assert list(photos.told()) == ["photos: nobody says which photo is of which class"]
+    assert list(photos.describe()) == ["photos: nobody says which photo is of which class"]
 
 
 def test_pictures_in_memory_lose_nothing() -> None:
@@ -114,13 +114,13 @@ def test_masks_of_a_table_lie_beside_it(tmp_path: Path, rows: pd.DataFrame) -> N
     assert truth is not None
     assert np.array_equal(pixels.decode(truth, "mask", "L"), mask * 255)
     assert photos.truth("shoe 00/1.jpg") is None
-    assert {oddity.name: len(oddity.found) for oddity in photos.oddities} == {"photos_without_a_true_mask": 8}
+    assert {oddity.name: len(oddity.cases) for oddity in photos.oddities} == {"photos_without_a_true_mask": 8}
 
 
 def test_only_the_test_rows_of_a_table_with_splits_are_looked_at(tmp_path: Path, rows: pd.DataFrame) -> None:
     photos = of_file(tmp_path, rows.assign(split=["train"] * 3 + ["test"] * 6))
     assert (len(photos), photos.classes) == (6, 2)
-    assert "3 rows whose split is not 'test' are not looked at" in next(photos.told())
+    assert "3 rows whose split is not 'test' are not looked at" in next(photos.describe())
     assert len(of_file(tmp_path, rows.assign(split="train"))) == 9
 
 

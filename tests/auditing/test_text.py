@@ -205,7 +205,7 @@ def test_what_is_too_few_or_not_significant_clears_the_model_of_nothing(found: A
 
 def test_advice_follows_what_was_measured() -> None:
     pasting = Estimate(0.05, 0.01, 0.1)
-    generated = SimpleNamespace(told="100 drawn ones", photographed=False)
+    generated = SimpleNamespace(summary="100 drawn ones", photographed=False)
     audit = an_audit(labelled(grey=0.8, pasting=pasting), backgrounds=generated)
     audit.model.guesses = ("The mean was guessed.",)
     advice = audit.sentences("advice")

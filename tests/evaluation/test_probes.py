@@ -165,7 +165,10 @@ def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
     assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
     assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
     few = Embeddings(
-        training.ids[:EACH], training.labels[:EACH], training.asked[:EACH], {(CLEAN, 0): clouds(8.0)[:EACH]}
+        training.ids[:EACH],
+        training.labels[:EACH],
+        training.is_query[:EACH],
+        {(CLEAN, 0): clouds(8.0)[:EACH]},
     )
     few.labels[0] = 2
     with pytest.raises(

@@ -47,7 +47,7 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
         "classes_of_one_photo": ["class 2"],
         "folders_without_a_photo": ["d", "e"],
     }
-    lines = list(seen.told("mine"))
+    lines = list(seen.describe("mine"))
     assert lines[0] == "mine: left out: 1 (d/1.heic): a format"
     assert "'e/1.png' cannot be decoded (no picture of a kind that is known here)" in lines[1]
     assert "mine: folders whose photos were all left out: 2 (d, e): see above why" in lines
@@ -56,7 +56,7 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
 def test_what_is_all_right_gives_no_word() -> None:
     seen = PhotoValidator({})
     assert all(seen.takes(item(f"{c}/{n}.png", c, photo(2 * c + n))) for c in range(2) for n in range(2))
-    assert (seen.findings, seen.left_out, list(seen.told("mine"))) == ({}, {}, [])
+    assert (seen.findings, seen.left_out, list(seen.describe("mine"))) == ({}, {}, [])
 
 
 def test_sizes_of_photo_and_mask_are_told() -> None:
@@ -81,7 +81,7 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
         "a/6.png": photo(1),
     }
     assert [seen.takes(item(name, 0, data)) for name, data in photos.items()] == [True] + [False] * 4 + [True]
-    lines = "\n".join(seen.told("mine"))
+    lines = "\n".join(seen.describe("mine"))
     for words in (
         "left out: photos of 16 bits whose levels are all below 4096: 2 (a/2.tif, a/3.tif): 'a/2.tif' cannot",
         "left out: photos whose levels are floating point numbers: 1 (a/4.tif): ",
@@ -98,7 +98,7 @@ def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder
     seen = PhotoValidator({})
     assert seen.takes(item("a/1.jpg", 0, stream.getvalue()))
     assert seen.takes(item("a/2.png", 0, photo(3)))
-    (line,) = seen.told("mine")
+    (line,) = seen.describe("mine")
     assert line.startswith(
         "mine: photos that Pillow warns of: 1 (a/1.jpg (Corrupt EXIF data. Expecting to read 12"
     )

@@ -71,8 +71,3 @@ def test_sample_follows_from_names_alone() -> None:
     alone = ImageTable(whole.frame[whole.frame["label"] == 3].reset_index(drop=True))
     both = [set(sample_classes(t, "audit", n)[0].ids) for t, n in ((alone, 4), (whole, 120))]
     assert both[0] == {i for i in both[1] if i.startswith("3/")}
-
-
-def test_all_are_taken_where_all_fit() -> None:
-    whole = table([1, 2, 3])
-    assert sample_classes(whole, "audit", 6) == (whole, None)

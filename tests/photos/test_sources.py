@@ -181,12 +181,12 @@ def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) ->
     as_folder(tmp_path, shop())
     frame = pd.DataFrame({"picture": list(shop()), "product": CLASSES, "price": range(9)})
     frame.to_csv(tmp_path / "list.csv", index=False)
-    photos = collect(tmp_path / "list.csv", named=NamedColumns(image="picture"))
+    photos = collect(tmp_path / "list.csv", columns=NamedColumns(image="picture"))
     assert not photos.labelled
     assert "nobody says which photo is of which class; --label-column takes one of: product" in photos.remarks
-    check_is_the_shop(collect(tmp_path / "list.csv", named=NamedColumns("picture", "product")))
+    check_is_the_shop(collect(tmp_path / "list.csv", columns=NamedColumns("picture", "product")))
     with pytest.raises(UserError, match=r"has no column 'brand'; its columns are: picture, product, price"):
-        collect(tmp_path / "list.csv", named=NamedColumns("picture", "brand"))
+        collect(tmp_path / "list.csv", columns=NamedColumns("picture", "brand"))
     with pytest.raises(UserError, match="Name it by --image-column"):
         collect(tmp_path / "list.csv")
 

@@ -80,14 +80,14 @@ class Photos(SimpleNamespace):
     def __len__(self) -> int:
         return 100
 
-    def told(self) -> list[str]:
+    def describe(self) -> list[str]:
         return ["shop: 1 photo left out"]
 
 
 def an_audit(found: Any = None, **changes: Any) -> Any:
     """An audit of masks that give no reason to doubt."""
     collection = changes.pop("collection", Photos(near_duplicates=0))
-    walls = SimpleNamespace(told="20 photos of walls", photographed=True)
+    walls = SimpleNamespace(summary="20 photos of walls", photographed=True)
     backgrounds = changes.pop("backgrounds", walls)
     parts: dict[str, Any] = {
         "findings": found,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing import embedding
-from bgbias.auditing.resumable import ResumableRows
+from bgbias.auditing.resumable import ResumableRows, count_missing
 from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
@@ -57,7 +57,7 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     from bgbias.attribution.score import score_photo as score
 
     chosen = photos.table.rows(photos.trusted).keyed("attribution", count)
-    how, look_at = looking(model)
+    how, look_at = choose_map_maker(model)
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
@@ -67,25 +67,24 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
             with embedding.name_photos_in_errors([chosen.ids[row]]):
                 maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
-    rows, shown = [], list[ShownMap]()
-    for image_id, found in zip(chosen.ids, maps.values, strict=True):
-        of_photo, stretched = score(photos, image_id, "ref", torch.from_numpy(found.copy()))
+    rows, examples = [], list[ShownMap]()
+    for image_id, attribution in zip(chosen.ids, maps.values, strict=True):
+        of_photo, stretched = score(photos, image_id, "ref", torch.from_numpy(attribution.copy()))
         rows.append(of_photo)
-        if stretched is not None and len(shown) < MAPS:
+        if stretched is not None and len(examples) < MAPS:
             value = float(str(of_photo["score"]))
-            shown.append(
+            examples.append(
                 ShownMap(image_id, photos.clean(image_id), photos.mask(image_id), stretched.numpy(), value)
             )
     frame = pd.DataFrame(rows, columns=["image_id", "variant", *COLUMNS[2:]])
-    made = chosen.labelled(frame)[COLUMNS]
-    known = made[made["score"].notna()]
-    mean = uncertainty.UNKNOWN
-    if len(known):
-        mean = uncertainty.estimate([known["score"].to_numpy()], known["label"].to_numpy())
-    return Looks(made, how, mean, tuple(shown))
+    scores = chosen.labelled(frame)[COLUMNS]
+    valid = scores.dropna(subset=["score"])
+    values, labels = valid["score"].to_numpy(), valid["label"].to_numpy()
+    mean = uncertainty.estimate([values], labels) if len(valid) else uncertainty.UNKNOWN
+    return Looks(scores, how, mean, tuple(examples))
 
 
-def looking(model: Adapted) -> tuple[str, LookAt]:
+def choose_map_maker(model: Adapted) -> tuple[str, LookAt]:
     """How maps of this model are made, and what makes one."""
     from bgbias.attribution.any_model import choose_maps
 
@@ -93,6 +92,6 @@ def looking(model: Adapted) -> tuple[str, LookAt]:
     return how, lambda photo, key: maps(photo, key)["ref"]
 
 
-def left(model: Adapted, work: Path, maps: int) -> int:
+def count_missing_maps(model: Adapted, work: Path, maps: int) -> int:
     """How many of the maps are missing; makes no file."""
-    return ResumableRows.left(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)
+    return count_missing(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)

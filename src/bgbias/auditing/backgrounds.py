@@ -23,21 +23,21 @@ FOLDER = "backgrounds"  # of the person's cache
 
 @dataclass(frozen=True)
 class BackgroundPhotos:
-    """Photos of walls, streets, tables, by name, encoded, in pool order; ``told`` says what they are, ``photographed`` that they
-    are no patterns of ours.
+    """Photos of walls, streets, tables, by name, encoded, in pool order; ``summary`` says what they are, ``photographed`` that
+    they are no patterns of ours.
     """
 
     photos: list[tuple[str, bytes]]
-    told: str
+    summary: str
     photographed: bool = True
 
     @property
     def digest(self) -> str:
         """64 hex digits of all names and bytes."""
-        seen = hashlib.sha256()
+        hasher = hashlib.sha256()
         for name, data in self.photos:
-            seen.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
-        return seen.hexdigest()
+            hasher.update(f"{name}\0{hashlib.sha256(data).hexdigest()}\n".encode())
+        return hasher.hexdigest()
 
     def pool(self, side: int) -> Pool:
         """Decoded as a person sees them, at a short side of so many pixels."""
@@ -49,46 +49,46 @@ class BackgroundPhotos:
         return Pool(pictures, sizes)
 
 
-def find(place: str | None) -> BackgroundPhotos:
+def find(path: str | None) -> BackgroundPhotos:
     """The photos of a folder, a zip or tar, or a text file that lists one path a line; the drawn pool if none is named.
 
     Too few, and one that cannot be read, are errors that name it.
     """
-    if place is None:
+    if path is None:
         pairs = _draw()
-        told = f"{len(pairs)} generated backgrounds; for a stricter test use photos: --backgrounds FOLDER"
-        return BackgroundPhotos(pairs, told, photographed=False)
-    if not places.source(place).exists():
+        summary = f"{len(pairs)} generated backgrounds; for a stricter test use photos: --backgrounds FOLDER"
+        return BackgroundPhotos(pairs, summary, photographed=False)
+    if not places.source(path).exists():
         raise UserError(
-            f"There are no backgrounds at {place}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
+            f"There are no backgrounds at {path}; name a folder, zip, tar or list of photos by --backgrounds, or leave it out"
             " for generated ones."
         )
-    if is_picture(place) and places.source(place).is_file():
-        raise UserError(f"{place} is one picture; name the folder that holds it and others by --backgrounds.")
-    pairs = sorted(pools.files(place))
+    if is_picture(path) and places.source(path).is_file():
+        raise UserError(f"{path} is one picture; name the folder that holds it and others by --backgrounds.")
+    pairs = sorted(pools.files(path))
     if len(pairs) < 2:
         raise UserError(
-            f"{place} holds {len(pairs)} pictures, and two backgrounds are the least; twenty or more say something."
+            f"{path} holds {len(pairs)} pictures, and two backgrounds are the least; twenty or more say something."
         )
     for name, data in pairs:
         pixels.decode(data, name)
-    called = places.source(place).name  # where it lies is nobody's business who gets the page
+    called = places.source(path).name  # where it lies is nobody's business who gets the page
     return BackgroundPhotos(pairs, f"{len(pairs)} photos of {called}")
 
 
 def _draw() -> list[tuple[str, bytes]]:
     """Names and PNGs. Drawing takes seconds, so that they are kept, under the code that draws them and the libraries it calls."""
     by = json.dumps([code.fingerprint(__name__), code.libraries(__name__)])
-    kept = places.cache() / FOLDER / f"{code.hash_text(by)}.zip"
+    path = places.cache() / FOLDER / f"{code.hash_text(by)}.zip"
     with suppress(UserError):  # not there yet, or damaged
-        there = ImageStore(kept)
+        there = ImageStore(path)
         return [(name, there.read(name)) for name in there.ids]
     pairs = [
         (f"{name}.png", pixels.encode_png(np.ascontiguousarray(picture)))
         for kind, count in DRAWN.items()
         for name, picture in generated.pictures(kind, count, "test", SIDE)
     ]
-    with suppress(OSError), writing(kept) as store:  # a cache that cannot be written to is done without
+    with suppress(OSError), writing(path) as store:  # a cache that cannot be written to is done without
         for name, data in pairs:
             store.add(name, data)
     return pairs

@@ -69,39 +69,39 @@ class ComparedAudits:
     def models(self) -> pd.DataFrame:
         """``ModelComparison.models`` with each model's attribution score, seconds a photo, and ``PLACES`` where known."""
         models = self.comparison.models
-        of = [self.audits[name] for name in models["model"]]
+        audits = [self.audits[name] for name in models["model"]]
         places = {
             f"{name}{end}": [math.nan if value is None else value for value in values]
             for name in PLACES
             for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))
-            if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in of])
+            if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in audits])
         }
         return models.assign(
             **places,
-            attribution=[a.estimate("attribution").value for a in of],
-            attribution_by=[a.numbers["attribution"]["how"] for a in of],
-            seconds_a_photo=[a.seconds_a_photo for a in of],
+            attribution=[a.estimate("attribution").value for a in audits],
+            attribution_by=[a.numbers["attribution"]["how"] for a in audits],
+            seconds_a_photo=[a.seconds_a_photo for a in audits],
         )
 
     @property
     def numbers(self) -> dict[str, Any]:
         """All numbers for a program (docs/audit.md)."""
-        found = self.comparison
-        told = {
+        choice, stability = self.comparison.choice, self.comparison.stability
+        numbers = {
             "schema": SCHEMA,
             "bgbias": VERSION,
             "photos": {key: self.about[key] for key in ("name", "photos", "classes", "digest")},
-            "choice": vars(found.choice),
-            "stability": found.stability
+            "choice": vars(choice),
+            "stability": stability
             and {
                 f"{name}{end}": getattr(tau, field)
-                for name, tau in vars(found.stability).items()
+                for name, tau in vars(stability).items()
                 for end, field in (("", "value"), ("_low", "low"), ("_high", "high"))
             },
             "models": records(self.models),
-            "pairs": records(found.pairs),
+            "pairs": records(self.comparison.pairs),
         }
-        return cast("dict[str, Any]", replace_nan(told))
+        return cast("dict[str, Any]", replace_nan(numbers))
 
     @property
     def files(self) -> dict[str, str]:
@@ -134,10 +134,10 @@ class ComparedAudits:
         worse = ranked[ranked < 0].index[: -SHOWN // 2 - 1 : -1]
 
         def answer(name: str, image_id: str) -> dict[str, Any]:
-            found = photos[name].loc[image_id, ["first_clean", "first_changed"]].astype(str)
+            matches = photos[name].loc[image_id, ["first_clean", "first_changed"]].astype(str)
             first = [
                 (class_of[other], class_of[other] == class_of[image_id], pictures.get(f"{CLEAN}/{other}"))
-                for other in found
+                for other in matches
             ]
             clean, changed = (float(levels[name][level][image_id]) for level in comparison.LEVELS)
             return {"model": name, "clean": clean, "changed": changed, "first": first}
@@ -191,8 +191,8 @@ class ComparedAudits:
         """A row a model: its estimates, the ``steps`` of its drop, and how far its MAP@R on other backgrounds is above that of
         the best one (``against``), and whether that is significant; None of the best one.
         """
-        found = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
-        against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in found.items()}
+        differences = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
+        against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in differences.items()}
         return [
             row
             | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
@@ -274,4 +274,4 @@ def group(audits: Mapping[str, Audit]) -> list[ComparedAudits]:
     for name, audit in audits.items():
         alike = [audit.numbers[entry].get(key) for entry, key in ALIKE.values()]
         groups.setdefault(as_json({"alike": alike}), {})[name] = audit
-    return [ComparedAudits(some) for some in groups.values()]
+    return [ComparedAudits(members) for members in groups.values()]

@@ -45,9 +45,8 @@ class AuditConfig:
             if getattr(self, name) < least:
                 raise UserError(f"--{name} is {getattr(self, name)}; it is at least {least}.")
 
-    @property
-    def told(self) -> dict[str, Any]:
-        """For the JSON, and for telling whether something was asked before."""
+    def as_json(self) -> dict[str, Any]:
+        """For a program, and for telling whether something was asked before."""
         return {
             "draws": self.draws,
             "conditions": list(CONDITIONS),
@@ -75,10 +74,10 @@ class Question:
     def views(self) -> tuple[View, ...]:
         """What each photo is seen in: on backgrounds of places, too, where some class was seen in two."""
         labelled = self.collection.labelled
-        shown = [name for name in CONDITIONS if labelled or name not in OF_CLASSES]
-        shown += LENT if self.collection.is_across_places else ()
-        shown += mask_range.CONDITIONS if self.second else ()
-        return conditions.views(shown, self.asked.draws)
+        names = [name for name in CONDITIONS if labelled or name not in OF_CLASSES]
+        names += LENT if self.collection.is_across_places else ()
+        names += mask_range.CONDITIONS if self.second else ()
+        return conditions.views(names, self.asked.draws)
 
     @property
     def maskers(self) -> list[tuple[str, str]]:

@@ -23,54 +23,54 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
 
-FOLDER, DONE = "embeddings", "done.npy"
+FOLDER, DONE = "embeddings", "done"
 NAMED = 8  # photos that an error names
 
 
 def embed_views(
-    model: Adapted, photos: EvaluationPhotos, asked: Sequence[View], work: Path
+    model: Adapted, photos: EvaluationPhotos, views: Sequence[View], work: Path
 ) -> dict[View, np.ndarray]:
     """Embeddings float32 [N, D] of unit length by view, in ``work``; all views of a photo are embedded in one batch."""
     folder, ids = work / FOLDER, photos.table.ids
     folder.mkdir(parents=True, exist_ok=True)
     shape = (len(ids), model.dim)
-    arrays = {view: open_memmap(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in asked}
-    there = open_memmap(folder / DONE, np.uint8, shape[:1])
+    arrays = {view: open_memmap(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in views}
+    there = open_memmap(folder / f"{DONE}-there.npy", np.uint8, shape[:1])
     missing = np.flatnonzero(there == 0).tolist()
-    at_once = max(1, model.batch.size // len(asked))
+    at_once = max(1, model.batch.size // len(views))
     processes = model.workers or workers(model.device, len(missing))
     with (
         showing(len(missing), "embeddings") as done,
-        closing(photos.views(asked, processes, missing)) as views,
+        closing(photos.views(views, processes, missing)) as pictures,
     ):
         for start in range(0, len(missing), at_once):
             rows = missing[start : start + at_once]
-            whose = (ids[row] for row in rows for _ in asked)
-            flat = vectors(model, itertools.islice(views, len(rows) * len(asked)), whose)
-            of_views = flat.reshape(len(rows), len(asked), -1)
-            for number, view in enumerate(asked):
+            names = (ids[row] for row in rows for _ in views)
+            flat = vectors(model, itertools.islice(pictures, len(rows) * len(views)), names)
+            of_views = flat.reshape(len(rows), len(views), -1)
+            for number, view in enumerate(views):
                 arrays[view][rows] = of_views[:, number]
             there[rows] = 1
             done(len(rows))
     return arrays
 
 
-def photos_left(work: Path, photos: int) -> int:
+def count_missing_photos(work: Path, photos: int) -> int:
     """Of how many of the photos views are missing; makes no file."""
-    return count_missing(work / FOLDER / DONE, photos)
+    return count_missing(work / FOLDER, DONE, photos)
 
 
-def vectors(model: Adapted, views: Iterator[np.ndarray], whose: Iterable[str] = ()) -> np.ndarray:
-    """Embeddings float32 [N, D] of unit length, of N views uint8 [S, S, 3]; ``whose``: the photo of each, for errors. A vector of
+def vectors(model: Adapted, views: Iterator[np.ndarray], names: Iterable[str] = ()) -> np.ndarray:
+    """Embeddings float32 [N, D] of unit length, of N views uint8 [S, S, 3]; ``names``: the photo of each, for errors. A vector of
     zeros is an error.
     """
-    found, names = [], iter(whose)
-    while some := list(itertools.islice(views, model.batch.size)):
-        with name_photos_in_errors(itertools.islice(names, len(some))):
-            found.append(embed_unit(model, np.stack(some)))
-    if not found:
+    parts, photos = [], iter(names)
+    while batch := list(itertools.islice(views, model.batch.size)):
+        with name_photos_in_errors(itertools.islice(photos, len(batch))):
+            parts.append(embed_unit(model, np.stack(batch)))
+    if not parts:
         raise UserError("There are no photos to embed.")
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 @contextmanager
@@ -92,35 +92,35 @@ def name_photos_in_errors(photos: Iterable[str]) -> Iterator[None]:
 CROSSED = "crossing"  # folder
 
 
-def shares(model: Adapted, photos: EvaluationPhotos, asked: AuditConfig, work: Path) -> Shares | None:
+def shares(model: Adapted, photos: EvaluationPhotos, config: AuditConfig, work: Path) -> Shares | None:
     """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
     if len(photos.trusted) < 2:
         return None
     assert photos.backgrounds is not None
-    objects = crossing.objects(photos, asked.objects)
-    drawn = photos.backgrounds.for_all(asked.backgrounds)
-    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    kept = ResumableRows(work / CROSSED, "vectors", np.float32, (len(objects), len(behind), model.dim))
+    objects = crossing.objects(photos, config.objects)
+    drawn = photos.backgrounds.for_all(config.backgrounds)
+    backgrounds = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    array = ResumableRows(work / CROSSED, "vectors", np.float32, (len(objects), len(backgrounds), model.dim))
     # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
-    at_once = model.batch.size // gcd(model.batch.size, len(behind))
-    missing = set(kept.missing)
+    at_once = model.batch.size // gcd(model.batch.size, len(backgrounds))
+    missing = set(array.missing)
     with showing(len(missing), "crossing") as done:
         for start in range(0, len(objects), at_once):
-            some = range(start, min(start + at_once, len(objects)))
-            if missing.isdisjoint(some):
+            rows = range(start, min(start + at_once, len(objects)))
+            if missing.isdisjoint(rows):
                 continue
-            ids = [objects.ids[row] for row in some]
-            whose = (i for name in ids for i in itertools.repeat(name, len(behind)))
-            flat = vectors(model, crossing.views(photos, ids, behind), whose)
-            for row, of_object in zip(some, flat.reshape(len(some), len(behind), -1), strict=True):
-                kept[row] = of_object
-            done(len(missing.intersection(some)))
-    return crossing.shares(kept.values)
+            ids = [objects.ids[row] for row in rows]
+            names = (name for name in ids for _ in backgrounds)
+            flat = vectors(model, crossing.views(photos, ids, backgrounds), names)
+            for row, of_object in zip(rows, flat.reshape(len(rows), len(backgrounds), -1), strict=True):
+                array[row] = of_object
+            done(len(missing.intersection(rows)))
+    return crossing.shares(array.values)
 
 
-def objects_left(work: Path, objects: int) -> int:
+def count_missing_objects(work: Path, objects: int) -> int:
     """How many of the crossed objects are missing; makes no file."""
-    return ResumableRows.left(work / CROSSED, "vectors", objects)
+    return count_missing(work / CROSSED, "vectors", objects)
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.
@@ -155,14 +155,14 @@ def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str])
         return
     clean = vectors[CLEAN, 0]
     rows = np.arange(len(ids))
-    own = {
+    nearest_of = {
         view: neighbours(array, rows, clean, rows, k=1, exclude_self=False).indices[:, 0]
         for view, array in vectors.items()
         if view[0] != CLEAN
     }
-    hits = {view: int((nearest == rows).sum()) for view, nearest in own.items()}
+    hits = {view: int((nearest == rows).sum()) for view, nearest in nearest_of.items()}
     alike = [hits[view] for view in hits if view[0] in ON_OTHERS]
-    for view, nearest in own.items():
+    for view, nearest in nearest_of.items():
         pasted = view[0] in ON_OTHERS and max(alike) > 4 * MOST_BY_CHANCE
         if hits[view] <= MOST_BY_CHANCE and (view[0] == "own_inpainted" or pasted):
             row = int(np.flatnonzero(nearest != rows)[0])

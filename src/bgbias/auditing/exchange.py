@@ -23,12 +23,12 @@ NAME = "a model that runs elsewhere"
 MODEL = "model.json"  # beside saved embeddings
 
 
-def looking(options: Options, clean: Path | None = None) -> Adapted:
+def describe_model(options: Options, clean: Path | None = None) -> Adapted:
     """A model of which only is known how it looks at photos: as stands beside the embeddings
     ``clean`` that ``write`` saved, else as ``options`` say, else 224 pixels out of 256.
     """
-    seen = usual(options, normalises_itself=True)
-    name, look, guesses = NAME, seen.look, seen.guesses()
+    preparation = usual(options, normalises_itself=True)
+    name, look, guesses = NAME, preparation.look, preparation.guesses()
     saved = clean and clean.with_name(MODEL)
     if saved and saved.is_file():
         options.only(frozenset(), f"{saved}, which says how photos were looked at")
@@ -71,7 +71,7 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
     if missing := [name for name in names.values() if name not in arrays]:
         there = ", ".join(sorted(file.files)) or "nothing"
         raise UserError(f"{others} lacks {', '.join(missing)}; it has {there}.")
-    found = {}
+    embeddings = {}
     clean_shape = arrays[f"{CLEAN}-0"].shape
     dim = clean_shape[1] if len(clean_shape) == 2 else "D"
     for view, name in names.items():
@@ -88,18 +88,18 @@ def read(clean: Path, others: Path, views: Sequence[View], photos: int) -> dict[
             raise UserError(
                 f"{what} zero or not finite in row {wrong[0]} of photos.csv, which has no direction ({len(wrong)} such rows)."
             )
-        found[view] = (array / lengths).astype(np.float32)
-    return found
+        embeddings[view] = (array / lengths).astype(np.float32)
+    return embeddings
 
 
 @contextmanager
 def _load(path: Path, kind: type, by: str) -> Iterator[Any]:
     """What a file of numpy's holds; one that cannot be read, or holds another kind of thing, is an error that names it."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if not isinstance(found, kind):
+        content = np.load(path, allow_pickle=False)
+        if not isinstance(content, kind):
             raise ValueError(f"it holds {'one array' if kind is NpzFile else 'several arrays'}")
-        yield found
+        yield content
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(
             f"{path} cannot be read as embeddings ({error}); save them by {by}. --embeddings takes clean.npy, then views.npz."

@@ -46,33 +46,33 @@ def dataset(
             f"{root} has no file '{absent[0]}'; name the folder of the audited photos, and unpack an archive before."
         )
     photos = [SourcePhoto(i, files[i].read_bytes) for i in sorted(ids)]
-    listing = replace(Listing.of(str(root), photos), others=tuple(files.keys() - ids))
+    listing = replace(Listing.from_photos(str(root), photos), others=tuple(files.keys() - ids))
     if masks is not None:
-        place = Path(masks).expanduser()
-        listing = listing.with_masks(place, str(place), f"bgbias doctor {root} --masks {place}")
+        path = Path(masks).expanduser()
+        listing = listing.with_masks(path, str(path), f"bgbias doctor {root} --masks {path}")
     key = audit.numbers["masks"]["key"]
-    kept = [KeptMasks(cache) for cache in (places.cache() / FOLDER).glob(f"*-{key}")] if key else []
+    caches = [KeptMasks(cache) for cache in (places.cache() / FOLDER).glob(f"*-{key}")] if key else []
 
-    def mask_of(photo: SourcePhoto) -> np.ndarray | None:
+    def find_mask(photo: SourcePhoto) -> np.ndarray | None:
         if drawn := photo.truth():
             return drawn_masks.decode_mask(drawn, f"mask of {photo.image_id}")
         checksum = sha256(files[photo.image_id])
-        return next((cache.read(checksum).alpha for cache in kept if checksum in cache), None)
+        return next((cache.read(checksum).alpha for cache in caches if checksum in cache), None)
 
-    def samples() -> Iterator[Any]:
+    def make_samples() -> Iterator[Any]:
         for row in frame.to_dict("records"):
             fields = {str(column): value for column, value in row.items() if pd.notna(value)}
             if label := fields.pop("class_name", ""):
                 fields["ground_truth"] = fiftyone.Classification(label=label)
-            if (alpha := mask_of(listing.photos[row["image_id"]])) is not None:
+            if (alpha := find_mask(listing.photos[row["image_id"]])) is not None:
                 fields["object"] = fiftyone.Segmentation(mask=as_used(alpha, SHARP))
             yield fiftyone.Sample(filepath=str(files[row["image_id"]].resolve()), **fields)
 
     try:
-        made = fiftyone.Dataset(name, persistent=name is not None)
+        result = fiftyone.Dataset(name, persistent=name is not None)
     except ValueError as error:  # a name that FiftyOne does not take
         raise UserError(f"{error}; give another name.") from error
-    made.default_mask_targets = {255: "object"}
-    made.info = {"verdict": audit.verdict}
-    made.add_samples(samples(), num_samples=len(frame))
-    return made
+    result.default_mask_targets = {255: "object"}
+    result.info = {"verdict": audit.verdict}
+    result.add_samples(make_samples(), num_samples=len(frame))
+    return result

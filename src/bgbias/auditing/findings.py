@@ -61,15 +61,15 @@ def compute_findings(
     """The findings of photos with classes, whose names are ``names`` by number; ``unsure``: photos whose mask is."""
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
     apart = (*LENT, *mask_range.CONDITIONS)
-    shown = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
-    verdict = values_for_views(queries, MODEL, views_in(QUERY_ONLY, shown))
-    photos = _photos(verdict, names)
+    conditions = [name for name in dict.fromkeys(name for name, _ in embeddings.views) if name not in apart]
+    verdict = values_for_views(queries, MODEL, views_in(QUERY_ONLY, conditions))
+    photos = _list_photos(verdict, names)
     chance = decomposition.chance_levels(embeddings.labels, embeddings.given)
     return Findings(
-        _levels(queries, shown),
-        _steps(queries),
-        _drops(queries),
-        _classes(photos, unsure),
+        _measure_levels(queries, conditions),
+        _measure_steps(queries),
+        _measure_drops(queries),
+        _list_classes(photos, unsure),
         photos,
         conflict.estimate(queries, MODEL),
         float(np.nanmean([chance[int(label)] for label in verdict.classes])),
@@ -81,12 +81,12 @@ def compute_findings(
 def shift(embeddings: Embeddings) -> pd.DataFrame:
     """The cosine of each usable photo's embedding to its clean one: a row a photo, a column a condition; needs no labels."""
     clean = np.asarray(embeddings.views[CLEAN, 0], np.float64)[embeddings.usable]
-    found: dict[str, list[np.ndarray]] = {}
+    cosines: dict[str, list[np.ndarray]] = {}
     for (condition, _), vectors in embeddings.views.items():
         if condition != CLEAN:
             moved = np.asarray(vectors, np.float64)[embeddings.usable]
-            found.setdefault(condition, []).append(np.einsum("nd,nd->n", clean, moved))
-    means = {condition: np.mean(of_draws, axis=0) for condition, of_draws in found.items()}
+            cosines.setdefault(condition, []).append(np.einsum("nd,nd->n", clean, moved))
+    means = {condition: np.mean(of_draws, axis=0) for condition, of_draws in cosines.items()}
     ids = np.array(embeddings.ids, object)[embeddings.usable]
     return pd.DataFrame({"image_id": ids, **means})
 
@@ -96,7 +96,7 @@ def interval(estimate: Estimate) -> dict[str, float]:
     return {"value": estimate.value, "low": estimate.low, "high": estimate.high}
 
 
-def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate:
+def _screen(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate:
     """Unknown if fewer than half of the queries are left, in too few classes for an interval: a class of two photos has no
     background of its own to borrow, and the few others are no level of all.
     """
@@ -104,56 +104,56 @@ def _known(values: Values, names: Sequence[str], estimate: Estimate) -> Estimate
     return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
-def _levels(queries: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
+def _measure_levels(queries: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
             others = OTHERS if metric == MAP_AT_R else ""
-            values = values_for_views(queries, MODEL, views_in(setting, shown), metric, others)
-            for condition in shown:
-                named = {"setting": setting, "condition": condition, "metric": metric}
-                found = interval(_known(values, [condition], values.estimate([condition])))
+            values = values_for_views(queries, MODEL, views_in(setting, conditions), metric, others)
+            for condition in conditions:
+                row = {"setting": setting, "condition": condition, "metric": metric}
+                estimate = interval(_screen(values, [condition], values.estimate([condition])))
                 # A share; Student's t does not know its ends.
                 lines.append(
-                    named | found | {end: float(np.clip(found[end], 0, 1)) for end in ("low", "high")}
+                    row | estimate | {end: float(np.clip(estimate[end], 0, 1)) for end in ("low", "high")}
                 )
     return pd.DataFrame(lines)
 
 
-def _steps(queries: pd.DataFrame) -> pd.DataFrame:
+def _measure_steps(queries: pd.DataFrame) -> pd.DataFrame:
     lines = []
     for setting in SETTINGS:
         values = decomposition.matched_values(queries, MODEL, setting, PATH)
         for name, estimate in decomposition.steps(values).items():
-            lines.append({"setting": setting, "step": name} | interval(_known(values, PATH, estimate)))
+            lines.append({"setting": setting, "step": name} | interval(_screen(values, PATH, estimate)))
     return pd.DataFrame(lines)
 
 
-def _drops(queries: pd.DataFrame) -> pd.DataFrame:
+def _measure_drops(queries: pd.DataFrame) -> pd.DataFrame:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
         values = values_for_views(queries, MODEL, views_in(setting, ends))
-        for unit, of in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
-            found = values.estimate(ends, of)
-            lines.append({"setting": setting, "unit": unit} | interval(found) | {"p": found.p})
+        for unit, statistic in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
+            estimate = values.estimate(ends, statistic)
+            lines.append({"setting": setting, "unit": unit} | interval(estimate) | {"p": estimate.p})
     return pd.DataFrame(lines)
 
 
-def _photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
+def _list_photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:
     """A row a query: ``image_id``, ``class_name``, and MAP@R in each condition, means over draws."""
     class_names = [names[int(label)] for label in verdict.classes]
     columns = {name: values[0] for name, values in verdict.columns.items()}
-    made = pd.DataFrame({"image_id": verdict.queries, "class_name": class_names, **columns})
-    return made.assign(lost=made[CLEAN] - made[RANDOM_BACKGROUND])
+    frame = pd.DataFrame({"image_id": verdict.queries, "class_name": class_names, **columns})
+    return frame.assign(lost=frame[CLEAN] - frame[RANDOM_BACKGROUND])
 
 
-def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
+def _list_classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
     """A row a class, the greatest loss first: queries, of how many the mask is unsure, MAP@R clean and corrupted, what is lost,
     and the standard deviation of that over its photos: these search for one another, so that it makes no interval.
     """
     queries = photos[photos["lost"].notna()]
     of_classes = queries.assign(unsure=queries["image_id"].isin(list(unsure))).groupby("class_name")
-    made = of_classes.agg(
+    classes = of_classes.agg(
         queries=("lost", "size"),
         unsure_masks=("unsure", "sum"),
         clean=(CLEAN, "mean"),
@@ -161,8 +161,8 @@ def _classes(photos: pd.DataFrame, unsure: Collection[str]) -> pd.DataFrame:
         lost=("lost", "mean"),
         sd=("lost", "std"),
     ).reset_index()
-    made["relative"] = (1 - made["corrupted"] / made["clean"]).where(made["clean"] > 0)
-    return made.sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
+    classes["relative"] = (1 - classes["corrupted"] / classes["clean"]).where(classes["clean"] > 0)
+    return classes.sort_values(["lost", "class_name"], ascending=[False, True], ignore_index=True)
 
 
 def strip_common_folder(names: Iterable[str]) -> dict[str, str]:

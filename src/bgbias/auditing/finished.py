@@ -93,10 +93,10 @@ class Audit:
         """The number of an ``entry`` of ``numbers`` (``attribution``, ``cue_conflict``), or of its row that
         has these values (``drop``, ``levels``, ``steps``); unknown where there is none.
         """
-        found = self.numbers[entry]
-        for row in [found] if isinstance(found, dict) else found or ():
+        content = self.numbers[entry]
+        for row in [content] if isinstance(content, dict) else content or ():
             if all(row[key] == value for key, value in where.items()):
-                return Estimate(*(_number(row.get(key)) for key in ("value", "low", "high", "p")))
+                return Estimate(*(_to_number(row.get(key)) for key in ("value", "low", "high", "p")))
         return Estimate(math.nan)
 
     @cached_property
@@ -125,7 +125,7 @@ class Audit:
         elsewhere.
         """
         timing = json.loads(self._files.get("timing.json", b"{}"))
-        return _number(timing.get("seconds_a_photo"))
+        return _to_number(timing.get("seconds_a_photo"))
 
     @property
     def pictures(self) -> bytes:
@@ -148,5 +148,5 @@ class Audit:
         return "\n".join(parts)
 
 
-def _number(value: float | None) -> float:
+def _to_number(value: float | None) -> float:
     return math.nan if value is None else float(value)

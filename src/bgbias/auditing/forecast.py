@@ -48,58 +48,58 @@ class Forecast:
 def measure(
     question: Question,
     model: Adapted,
-    does: Work,
-    tried: Sequence[np.ndarray],
-    left: Mapping[str, int],
+    task: Work,
+    photos: Sequence[np.ndarray],
+    todo: Mapping[str, int],
     seconds_a_mask: float = 0.0,
 ) -> Forecast:
-    """From a few photos ``tried`` (uint8 [H, W, 3]); ``left``: how many photos each step lacks, the crossing
+    """From a few ``photos`` (uint8 [H, W, 3]); ``todo``: how many photos each step lacks, the crossing
     how many objects. Memory is what this took and what grows with the photos.
     """
     import psutil
 
-    look, asked, table = model.look, question.asked, question.collection.table
+    look, config, table = model.look, question.asked, question.collection.table
     side, count, views = look.size, len(table), len(question.views)
-    behind = min(asked.backgrounds, len(question.backgrounds.photos))
+    backgrounds = min(config.backgrounds, len(question.backgrounds.photos))
 
     def prepare() -> None:
-        for photo in tried:
+        for photo in photos:
             height, width = photo.shape[:2]
             mask = np.zeros((height, width), np.uint8)
             mask[height // 4 : -(height // 4) or None, width // 4 : -(width // 4) or None] = 255
             remove_object(look.resized(photo), look.resized(mask))
 
-    each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(tried) / threads()}
-    shown = np.stack([np.asarray(look(photo)) for photo in tried])
+    each = {"masks": seconds_a_mask, "photos": DECODED * timeit(prepare, number=1) / len(photos) / threads()}
+    inputs = np.stack([np.asarray(look(photo)) for photo in photos])
     mapped, written, dim = count * side**2 * (prepared_photos.PIXEL + bool(question.second)), 0, 0
-    if does == "write":
+    if task == "write":
         encoded: list[bytes] = []
         # Most views show as much as the photo does; some are grey in part, and smaller.
         each["pictures"] = (
-            views * timeit(lambda: encoded.extend(map(pixels.encode_png, shown)), number=1) / len(shown)
+            views * timeit(lambda: encoded.extend(map(pixels.encode_png, inputs)), number=1) / len(inputs)
         )
-        written = sum(map(len, encoded)) // len(shown) * views * count
-    if does == "embed":
+        written = sum(map(len, encoded)) // len(inputs) * views * count
+    if task == "embed":
         dim = model.dim
-        batch = np.resize(shown, (model.batch.size, side, side, 3))
-        embeds = left["embeddings"] or left["crossing"]
-        per_view = _settled(lambda: model.embed(batch)) / len(batch) if embeds else 0.0
-        _, look_at = attribution_scores.looking(model)
-        per_map = _settled(lambda: look_at(shown[0], ("forecast", ""))) if left["attribution"] else 0.0
-        each |= {"embeddings": per_view * views, "crossing": per_view * behind, "attribution": per_map}
-        objects, maps = min(asked.objects, count), min(asked.attribution, count)
-        mapped += (count * views + objects * behind) * dim * FLOAT + maps * side**2 * 2 * FLOAT
+        batch = np.resize(inputs, (model.batch.size, side, side, 3))
+        embeds = todo["embeddings"] or todo["crossing"]
+        per_view = _time_warm(lambda: model.embed(batch)) / len(batch) if embeds else 0.0
+        _, look_at = attribution_scores.choose_map_maker(model)
+        per_map = _time_warm(lambda: look_at(inputs[0], ("forecast", ""))) if todo["attribution"] else 0.0
+        each |= {"embeddings": per_view * views, "crossing": per_view * backgrounds, "attribution": per_map}
+        objects, maps = min(config.objects, count), min(config.attribution, count)
+        mapped += (count * views + objects * backgrounds) * dim * FLOAT + maps * side**2 * 2 * FLOAT
     largest = int(table.frame["label"].value_counts().max())
     neighbours = count * max(2 * largest, 8) * 16
     tables = 2 * views * count * PER_VALUE
-    held = psutil.Process().memory_info().rss + CONCLUDING + 4 * count * dim * FLOAT + neighbours + tables
-    seconds = {step: per_thing * left[step] for step, per_thing in each.items()}
-    return Forecast(seconds, mapped + written, int(held) + mapped, mapped)
+    memory = psutil.Process().memory_info().rss + CONCLUDING + 4 * count * dim * FLOAT + neighbours + tables
+    seconds = {step: per_thing * todo[step] for step, per_thing in each.items()}
+    return Forecast(seconds, mapped + written, int(memory) + mapped, mapped)
 
 
-def _settled(work: Callable[[], object]) -> float:
+def _time_warm(work: Callable[[], object]) -> float:
     """Seconds of a thing that may be many times slower the first time; of that alone where it takes long."""
-    taken = [timeit(work, number=1)]
-    while len(taken) <= WARM and sum(taken) < PATIENCE:
-        taken.append(timeit(work, number=1))
-    return float(np.mean(taken[1:] or taken))
+    seconds = [timeit(work, number=1)]
+    while len(seconds) <= WARM and sum(seconds) < PATIENCE:
+        seconds.append(timeit(work, number=1))
+    return float(np.mean(seconds[1:] or seconds))

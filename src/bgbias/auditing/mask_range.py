@@ -57,30 +57,29 @@ def compute_mask_range(
     """From the rows of ``scores.score_queries``."""
     values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
     either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
-    known = not np.isnan(object_share)
 
     def at_share(clean: np.ndarray, either: np.ndarray, both: np.ndarray) -> np.ndarray:
         return uncertainty.relative_drop(clean, object_share * either + (1 - object_share) * both)
 
-    extrapolated = values.estimate([CLEAN, *CONDITIONS], at_share) if known else UNKNOWN
+    extrapolated = UNKNOWN if np.isnan(object_share) else values.estimate([CLEAN, *CONDITIONS], at_share)
     return MaskRange(second, agreement, either, both, object_share, extrapolated)
 
 
-def some_drawn(masks: Masks) -> list[str]:
-    """Photos, spread over all that have drawn masks, for ``share_of_object``; none if they are too few."""
-    drawn = masks.drawn
+def select_drawn(masks: Masks) -> list[str]:
+    """Photos, spread over all that have drawn masks, for ``measure_object_share``; none if they are too few."""
+    drawn = masks.drawn_ids
     rows = np.unique(np.linspace(0, len(drawn) - 1, MOST_DRAWN).astype(int))
     return [drawn[row] for row in rows] if len(drawn) >= FEWEST_DRAWN else []
 
 
-def share_of_object(ids: Sequence[str], first: Masks, second: Masks) -> float:
+def measure_object_share(ids: Sequence[str], first: Masks, second: Masks) -> float:
     """Of what only one of two segmentation models takes for the object, the share that drawn masks say is object, 0..1, over the
     photos ``ids``, each of which counts by what they leave open of it; NaN where they leave nothing open.
     """
     of_object = apart = 0.0
     for image_id in ids:
-        one, other = (masks.predicted(image_id).alpha / 255 for masks in (first, second))
-        truth = first.of(image_id)
+        one, other = (masks.find_predicted(image_id).alpha / 255 for masks in (first, second))
+        truth = first.find(image_id)
         assert truth is not None  # drawn
         only_one = np.abs(one - other)
         of_object += float((only_one * (truth.alpha >= THRESHOLD)).mean())

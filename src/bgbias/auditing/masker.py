@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from bgbias import plugins
@@ -16,7 +15,7 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.images import drawn_masks, pixels
+from bgbias.images import drawn_masks
 from bgbias.masks import quality
 from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.policy import Mask
@@ -31,7 +30,7 @@ OF_SECOND = "--second-mask-weights"
 NO_NETWORK = "; or do without a network: --masker grabcut"
 
 
-def kept_masks(masker: MaskPredictor, upright: bool) -> KeptMasks:
+def open_cache(masker: MaskPredictor, upright: bool) -> KeptMasks:
     """The masks that it has made, whatever for, of photos that were turned as their EXIF says or not."""
     stored = "" if upright else "-as-stored"
     return KeptMasks(places.cache() / FOLDER / f"{masker.kind}-{masker.key}{stored}")
@@ -115,28 +114,27 @@ class Masks:
 
     def __init__(self, collection: PhotoCollection, masker: MaskPredictor | None) -> None:
         self._collection, self._masker = collection, masker
-        self._kept = kept_masks(masker, collection.upright) if masker else None
+        self._cache = open_cache(masker, collection.upright) if masker else None
 
     @property
     def missing(self) -> list[str]:
         """Photos whose masks are to be made; nothing is decoded for it."""
-        return [
-            i for i in self._collection.table.ids if not self._collection.has_truth(i) and not self.is_kept(i)
-        ]
+        drawn = set(self.drawn_ids)
+        return [i for i in self._collection.table.ids if i not in drawn and not self.is_cached(i)]
 
     @property
-    def drawn(self) -> list[str]:
+    def drawn_ids(self) -> list[str]:
         """Photos whose masks somebody drew."""
         return [i for i in self._collection.table.ids if self._collection.has_truth(i)]
 
     @property
     def makers(self) -> str:
         """Who made them."""
-        ids, drawn = self._collection.table.ids, len(self.drawn)
+        ids, drawn = self._collection.table.ids, len(self.drawn_ids)
         if self._masker is None:
             return f"{drawn} {BY_HAND}"
-        named = self._masker.kind
-        return f"{drawn} {BY_HAND}, {len(ids) - drawn} by {named}" if drawn else named
+        name = self._masker.kind
+        return f"{drawn} {BY_HAND}, {len(ids) - drawn} by {name}" if drawn else name
 
     def seconds_each(self) -> float:
         """What a mask takes, of a few of those that are missing, which are there now; next to 0 if all are."""
@@ -148,40 +146,37 @@ class Masks:
 
     def make(self, ids: Sequence[str]) -> Iterator[str]:
         """Mask photos; yields the key of each when its mask is on the disk. Photos of the same bytes have one mask."""
-        new = {self._sum(i): i for i in ids if not self.is_kept(i)}
-        if new and self._kept is not None:
-            yield from self._kept.make(self._network, new, self._decode)
+        new = {self._sum(i): i for i in ids if not self.is_cached(i)}
+        if new and self._cache is not None:
+            yield from self._cache.make(self._network, new, self._collection.decode)
 
-    def of(self, image_id: str) -> Mask | None:
+    def find(self, image_id: str) -> Mask | None:
         """A photo's own, else the masker's; None where there is neither."""
         drawn = self._collection.truth(image_id)
         if drawn is not None:
             return Mask(drawn_masks.decode_mask(drawn, f"mask of {image_id}"), math.nan)
-        return self.predicted(image_id) if self._kept else None
+        return self.find_predicted(image_id) if self._cache else None
 
-    def predicted(self, image_id: str) -> Mask:
+    def find_predicted(self, image_id: str) -> Mask:
         """The masker's, which was made, whether somebody drew one or not."""
-        assert self._kept is not None
-        return self._kept.read(self._sum(image_id))
-
-    def _decode(self, image_id: str) -> np.ndarray:
-        return pixels.decode(self._collection.read(image_id), image_id)
+        assert self._cache is not None
+        return self._cache.read(self._sum(image_id))
 
     @cached_property
     def _network(self) -> Any:
         assert self._masker is not None
         return load(self._masker)
 
-    def is_kept(self, image_id: str) -> bool:
+    def is_cached(self, image_id: str) -> bool:
         """Whether the masker's mask of a photo is there."""
         # Without a masker there is nothing to wait for.
-        return self._kept is None or self._sum(image_id) in self._kept
+        return self._cache is None or self._sum(image_id) in self._cache
 
     def _sum(self, image_id: str) -> str:
         return self._collection.sums[image_id][0]
 
 
-def trusted(
+def describe_masks(
     prepared: PreparedPhotos, usable: frozenset[str], ids: Sequence[str], masker: MaskPredictor | None = None
 ) -> tuple[str, ...]:
     """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""

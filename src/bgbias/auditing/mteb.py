@@ -57,8 +57,8 @@ def _split(folder: Path, view: str) -> dict[str, Any]:
     labels = pd.read_csv(folder / workdir.PHOTOS)["class_name"].astype(str)
     ids = [str(row) for row in labels.index]
 
-    def pictures(of: str) -> Any:
-        files = [str(folder / of / f"{row:06}.png") for row in labels.index]
+    def pictures(name: str) -> Any:
+        files = [str(folder / name / f"{row:06}.png") for row in labels.index]
         return datasets.Dataset.from_dict({"id": ids, "image": files}).cast_column("image", datasets.Image())
 
     by_class = labels.groupby(labels).groups

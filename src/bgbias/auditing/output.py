@@ -42,8 +42,8 @@ CAPTION = 28  # letters that fit below a picture
 
 def as_json(audit: AuditResult) -> dict[str, Any]:
     """``audit.json``: docs/audit.md says what each entry is. Shares lie in 0..1; what cannot be had is null."""
-    question, masker, found = audit.question, audit.question.masker, audit.findings
-    told = {
+    question, masker, findings = audit.question, audit.question.masker, audit.findings
+    numbers = {
         "schema": SCHEMA,
         "bgbias": VERSION,
         "verdict": audit.verdict,
@@ -64,14 +64,14 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
             "mean_area": audit.qualities["area"].mean(),
             "remarks": audit.remarks,
         },
-        "backgrounds": {"told": question.backgrounds.told, "digest": question.backgrounds.digest[:16]},
-        "asked": question.asked.told,
+        "backgrounds": {"told": question.backgrounds.summary, "digest": question.backgrounds.digest[:16]},
+        "asked": question.asked.as_json(),
         "equal_embeddings": audit.ties,
         "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **interval(audit.leak.more)},
-        "thirds": [_with_estimate(third, "lost") for third in audit.thirds],
-        "surely_masked": audit.surely and _with_estimate(audit.surely, "drop", "drawn", "least"),
+        "thirds": [_expand_estimate(third, "lost") for third in audit.thirds],
+        "surely_masked": audit.surely and _expand_estimate(audit.surely, "drop", "drawn", "least"),
         "better_masked": [
-            {"prop": "area"} | _with_estimate(some, "drop", "drawn", "others") for some in audit.better
+            {"prop": "area"} | _expand_estimate(part, "drop", "drawn", "others") for part in audit.better
         ],
         "embedding_shift": audit.shift.drop(columns="image_id").mean().to_dict(),
         "shares_of_variance": audit.shares and {name: getattr(audit.shares, name) for name in SHARES},
@@ -81,23 +81,23 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
             "rank_correlation_with_loss": audit.score_and_loss[0],
             **interval(audit.looks.mean),
         },
-        "drop": found and records(found.drops),
-        "steps": found and records(found.steps),
-        "levels": found and records(found.levels),
-        "map_at_r_by_chance": found and found.by_chance,
-        "classes_losing_half": found and audit.losing_half,
-        "places": found and found.places and _with_intervals(found.places),
-        "mask_range": audit.mask_range and _with_intervals(audit.mask_range),
-        "sessions": audit.sessions and _with_intervals(audit.sessions),
-        "cue_conflict": found
-        and interval(found.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
+        "drop": findings and records(findings.drops),
+        "steps": findings and records(findings.steps),
+        "levels": findings and records(findings.levels),
+        "map_at_r_by_chance": findings and findings.by_chance,
+        "classes_losing_half": findings and audit.losing_half,
+        "places": findings and findings.places and _expand(findings.places),
+        "mask_range": audit.mask_range and _expand(audit.mask_range),
+        "sessions": audit.sessions and _expand(audit.sessions),
+        "cue_conflict": findings
+        and interval(findings.conflict) | {"if_errors_were_even": audit.conflict_of_errors},
     }
-    return cast("dict[str, Any]", replace_nan(told))
+    return cast("dict[str, Any]", replace_nan(numbers))
 
 
 def to_audit(audit: AuditResult) -> Audit:
     """The audit with all its files, the page last."""
-    of_photos = photos(audit)
+    of_photos = list_photos(audit)
     files = {
         "verdict.txt": f"{audit.terminal}\n".encode(),
         "photos.csv": of_photos.to_csv(index=False).encode(),
@@ -114,7 +114,7 @@ def to_audit(audit: AuditResult) -> Audit:
     others = [name for name in workdir.WRITTEN if name in files or name == "audit.html"]
     files[workdir.VERDICT] = json_text(as_json(audit) | {"files": others}).encode()
     names = [workdir.VERDICT, *(name for name in others if name != "audit.html")]
-    return Audit(files | {"audit.html": _page(audit, names).encode()})
+    return Audit(files | {"audit.html": _render_page(audit, names).encode()})
 
 
 def _zip(pictures: Mapping[str, bytes]) -> bytes:
@@ -127,14 +127,14 @@ def _zip(pictures: Mapping[str, bytes]) -> bytes:
 
 
 def _contact_sheet(queries: Sequence[ShownQuery]) -> bytes:
-    labels, pictures = zip(*(entry for query in queries for entry in _four(query)), strict=True)
-    shown = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
+    labels, pictures = zip(*(entry for query in queries for entry in _list_pictures(query)), strict=True)
+    captions = [label if len(label) < CAPTION else f"{label[: CAPTION - 3]}..." for label in labels]
     data = io.BytesIO()
-    contact_sheet(pictures, 4, shown).save(data, "JPEG", quality=88)
+    contact_sheet(pictures, 4, captions).save(data, "JPEG", quality=88)
     return data.getvalue()
 
 
-def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
+def _list_pictures(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
     """The photo, its object on another background, and what each finds first."""
     yield query.class_name, query.photo
     yield "another background", query.elsewhere
@@ -143,7 +143,7 @@ def _four(query: ShownQuery) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{'right' if first.right else 'wrong'}: {first.class_name}", first.picture
 
 
-def photos(audit: AuditResult) -> pd.DataFrame:
+def list_photos(audit: AuditResult) -> pd.DataFrame:
     """A row a photo: its class, its mask's measures, and, of queries, MAP@R in each condition, what is lost, and the shift."""
     trusted = audit.qualities["image_id"].isin(audit.usable)
     parts = [audit.qualities.assign(trusted=trusted)]
@@ -153,9 +153,7 @@ def photos(audit: AuditResult) -> pd.DataFrame:
         parts.append(of_queries.rename(columns=levels))
     if audit.first is not None:
         parts.append(audit.first)
-    parts.append(
-        audit.shift.rename(columns={c: f"cosine_{c}" for c in audit.shift.columns if c != "image_id"})
-    )
+    parts.append(audit.shift.set_index("image_id").add_prefix("cosine_").reset_index())
     parts.append(audit.looks.scores[["image_id", "score"]].rename(columns={"score": "attribution"}))
     frame = audit.question.collection.table.frame[["image_id", "class_name"]]
     for part in parts:
@@ -163,16 +161,16 @@ def photos(audit: AuditResult) -> pd.DataFrame:
     return frame
 
 
-def _with_intervals(some: object) -> dict[str, Any]:
+def _expand(part: object) -> dict[str, Any]:
     return {
-        name: interval(value) if isinstance(value, Estimate) else value for name, value in vars(some).items()
+        name: interval(value) if isinstance(value, Estimate) else value for name, value in vars(part).items()
     }
 
 
-def _with_estimate(some: Any, estimate: str, *hidden: str) -> dict[str, Any]:
+def _expand_estimate(part: Any, estimate: str, *hidden: str) -> dict[str, Any]:
     """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
-    fields = {name: value for name, value in vars(some).items() if name not in (estimate, *hidden)}
-    return fields | interval(getattr(some, estimate))
+    fields = {name: value for name, value in vars(part).items() if name not in (estimate, *hidden)}
+    return fields | interval(getattr(part, estimate))
 
 
 def replace_nan(value: Any) -> Any:
@@ -185,12 +183,13 @@ def replace_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _page(audit: AuditResult, files: Sequence[str]) -> str:
+def _render_page(audit: AuditResult, files: Sequence[str]) -> str:
+    issues = audit.question.collection.oddities
     values: dict[str, Any] = {
         "audit": audit,
         "model": workdir.strip_folders(audit.model.name),
         "command": workdir.strip_folders(audit.question.command),
-        "of_turned_masks": [o.told() for o in audit.question.collection.oddities if o.name in TURNED_MASKS],
+        "of_turned_masks": [issue.describe() for issue in issues if issue.name in TURNED_MASKS],
         "version": VERSION,
         "files": files,
         "samples": Attribution().samples,
@@ -200,14 +199,14 @@ def _page(audit: AuditResult, files: Sequence[str]) -> str:
         ],
         "doubtful": [{"picture": inside(outline(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
     }
-    return html.render("audit.html", values | _parts_of_labelled(audit))
+    return html.render("audit.html", values | _fill_parts(audit))
 
 
-def _parts_of_labelled(audit: AuditResult) -> dict[str, Any]:
-    found = audit.findings
-    if found is None:
+def _fill_parts(audit: AuditResult) -> dict[str, Any]:
+    findings = audit.findings
+    if findings is None:
         return {}
-    short = strip_common_folder(found.classes["class_name"])
+    short = strip_common_folder(findings.classes["class_name"])
     steps = {setting: [audit.step(name, setting) for name in audit.step_titles] for setting in SETTINGS}
     parts = {name: audit.step(name) for name in STEPS}
     least = audit.drop().low
@@ -215,11 +214,11 @@ def _parts_of_labelled(audit: AuditResult) -> dict[str, Any]:
     is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
         "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
-        "spread": _axis_ends([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
+        "spread": _find_axis_ends([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
         "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
-            for row in found.classes.head(CLASSES).to_dict("records")
+            for row in findings.classes.head(CLASSES).to_dict("records")
         ],
         "fewest_hard": FEWEST_HARD,
         "properties": slices.PROPERTIES,
@@ -227,12 +226,12 @@ def _parts_of_labelled(audit: AuditResult) -> dict[str, Any]:
     }
 
 
-def _axis_ends(shown: list[Estimate]) -> tuple[int, int]:
+def _find_axis_ends(estimates: list[Estimate]) -> tuple[int, int]:
     """The ends of the lines that points are drawn on, in tens of points."""
-    ends = np.array([[e.value, e.low, e.high] for e in shown])
+    ends = np.array([[e.value, e.low, e.high] for e in estimates])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
 
 
-def _colour(shown: ShownMap) -> np.ndarray:
-    return np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8)
+def _colour(example: ShownMap) -> np.ndarray:
+    return np.round(255 * maps.overlay(example.photo, example.attribution)).astype(np.uint8)

@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from bgbias import progress
 from bgbias.errors import UserError
 from bgbias.files.pictures import locator
@@ -54,6 +56,10 @@ class PhotoCollection(Listing):
         data = self.photos[image_id].read()
         return pixels.upright(data, image_id) if self.upright else data
 
+    def decode(self, image_id: str) -> np.ndarray:
+        """The photo as a person sees it, uint8 [H, W, 3]."""
+        return pixels.decode(self.read(image_id), image_id)
+
     def truth(self, image_id: str) -> bytes | None:
         """The photo's true mask of its size, encoded, its object white; None where nobody drew one."""
         return self.photos[image_id].truth()
@@ -79,9 +85,9 @@ class PhotoCollection(Listing):
         """Where or when each photo was taken, by its id, of those of which the source says it."""
         return {i: place for i, place in zip(self.table.ids, self.table.places or (), strict=False) if place}
 
-    def told(self, shown: int = SHOWN) -> Iterator[str]:
+    def describe(self, examples: int = SHOWN) -> Iterator[str]:
         """Lines for a person: how the photos were chosen, and what stands out, each with so many examples."""
-        for text in (*self.remarks, *(oddity.told(shown) for oddity in self.oddities)):
+        for text in (*self.remarks, *(oddity.describe(examples) for oddity in self.oddities)):
             yield f"{self.name}: {text}"
 
     def as_json(self) -> dict[str, Any]:
@@ -106,22 +112,22 @@ def look_at(listing: Listing) -> PhotoCollection:
     Of photos of one class that show one view, the first by name is taken.
     """
     table = listing.table
-    seen = PhotoValidator(listing.left_out, listing.labelled, listing.upright, listing.linked)
+    validator = PhotoValidator(listing.left_out, listing.labelled, listing.upright, listing.linked)
     sums: dict[str, tuple[str, ...]] = {}
     sessions: dict[str, str] = {}
-    for item in progress.track(_items(listing, seen), len(table), f"looking at {listing.name}"):
-        if seen.takes(item):
+    for item in progress.track(_read_items(listing, validator), len(table), f"looking at {listing.name}"):
+        if validator.takes(item):
             drawn = () if item.truth is None else (hashlib.sha256(item.truth).hexdigest(),)
-            sums[item.image_id] = (seen.sums[item.image_id], *drawn)
+            sums[item.image_id] = (validator.sums[item.image_id], *drawn)
             if session := listing.photos[item.image_id].session or pixels.day_of(item.data):
                 sessions[item.image_id] = session
     if not sums:
         first = next(iter(table.ids))
         raise UserError(
-            f"{listing.name}: none of {len(table)} photos can be read. The first: {seen.left_out[first]} Then run the same"
+            f"{listing.name}: none of {len(table)} photos can be read. The first: {validator.left_out[first]} Then run the same"
             " command again."
         )
-    again, elsewhere = seen.near_duplicates
+    again, elsewhere = validator.near_duplicates
     independent = {image_id: of_photo for image_id, of_photo in sums.items() if image_id not in again}
     frame = table.frame[table.frame["image_id"].isin(independent)].reset_index(drop=True)
     # By what a photo shows, backgrounds are the same in every folder, archive and table that has it.
@@ -132,11 +138,11 @@ def look_at(listing: Listing) -> PhotoCollection:
         listing = replace(
             listing, labelled=False, remarks=(*listing.remarks, f"of the photos that are taken, {why}")
         )
-    left_out = seen.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()}
+    left_out = validator.left_out | {i: f"a near-duplicate of {first}" for i, first in again.items()}
     return PhotoCollection(
         **vars(listing) | {"table": ImageTable(frame), "left_out": left_out},
         sums=independent,
-        oddities=tuple(seen.noticed()),
+        oddities=tuple(validator.list_issues()),
         sessions={i: session for i, session in sessions.items() if i in independent},
         near_duplicates=len(again),
         same_view={i: first for i, first in elsewhere.items() if first not in again},
@@ -149,26 +155,26 @@ def choose(
     name: str | None = None,
     class_level: int | None = None,
     sample: int | None = None,
-    named: NamedColumns = BY_NAME,
+    columns: NamedColumns = BY_NAME,
 ) -> Listing:
     """The photos of a source, by name alone: at once, also of many.
 
     ``masks``: a folder, zip or tar of true masks, called like their photos; else the source's own, where
     it has some. ``name``: what the collection is called in messages; that of the folder, table or
     dataset, if None. ``class_level``: which folder of a path is the class, where folders lie in folders.
-    ``sample``: at most so many photos, of whole classes where these fit (photos/sample.py). ``named``:
-    columns of a table whose names say nothing. What cannot be used at all is a UserError that says what
+    ``sample``: at most so many photos, of whole classes where these fit (photos/sample.py). ``columns``:
+    those of a table whose names say nothing. What cannot be used at all is a UserError that says what
     to do.
     """
     if class_level is not None and class_level < 1:
         raise UserError(f"class_level is {class_level}; the outermost folder of a path is 1.")
-    listing = _list_photos(source, name, class_level, named)
+    listing = _list_photos(source, name, class_level, columns)
     if masks is not None:
-        place = locator()(Path(masks))
-        if not place.exists():
-            raise UserError(f"There is no folder or archive {place} with masks; correct --masks.")
-        listing = listing.with_masks(place, str(place), f"python -m bgbias doctor PHOTOS --masks {place}")
-    if named.place and not listing.is_across_places:
+        path = locator()(Path(masks))
+        if not path.exists():
+            raise UserError(f"There is no folder or archive {path} with masks; correct --masks.")
+        listing = listing.with_masks(path, str(path), f"python -m bgbias doctor PHOTOS --masks {path}")
+    if columns.place and not listing.is_across_places:
         raise UserError(
             f"{listing.name}: no class has photos of two places ({len(set(listing.table.places or ()) - {''})} places in all), so"
             " that nothing can be said of another place: correct --place, or leave it out."
@@ -176,16 +182,16 @@ def choose(
     return _sample(listing, sample)
 
 
-def _list_photos(source: Source, name: str | None, class_level: int | None, named: NamedColumns) -> Listing:
+def _list_photos(source: Source, name: str | None, class_level: int | None, columns: NamedColumns) -> Listing:
     if not isinstance(source, (str, Path)):
         _refuse(class_level)
-        return sources.in_memory(source, name, named)
-    place = locator()(Path(source).expanduser())
-    datasets = _datasets() if isinstance(source, str) and "/" not in source else ()
+        return sources.in_memory(source, name, columns)
+    path = locator()(Path(source).expanduser())
+    datasets = _list_datasets() if isinstance(source, str) and "/" not in source else ()
     if source in datasets:
-        if place.exists():
+        if path.exists():
             raise UserError(
-                f"'{source}' is a dataset of {PARAMS}, and a {'folder' if place.is_dir() else 'file'} here; for the"
+                f"'{source}' is a dataset of {PARAMS}, and a {'folder' if path.is_dir() else 'file'} here; for the"
                 f" latter write ./{source}"
             )
         if name is not None:
@@ -193,14 +199,14 @@ def _list_photos(source: Source, name: str | None, class_level: int | None, name
                 f"{source} is a dataset of {PARAMS}, which has its name already: leave the other one out."
             )
         _refuse(class_level)
-        if named.place:
+        if columns.place:
             raise UserError(f"{source} says itself where photos were taken, if it does: leave --place out.")
         return list_dataset(str(source))
-    if not place.exists():
-        raise UserError(_nowhere(place, datasets))
-    if not sources.is_folder(place):
+    if not path.exists():
+        raise UserError(_explain_absence(path, datasets))
+    if not sources.is_folder(path):
         _refuse(class_level)
-    return sources.at(place, name, class_level, named)
+    return sources.at(path, name, class_level, columns)
 
 
 def _refuse(class_level: int | None) -> None:
@@ -210,8 +216,7 @@ def _refuse(class_level: int | None) -> None:
         )
 
 
-def _datasets() -> tuple[str, ...]:
-    """The names of the datasets that can be named; none where there is no params.yaml."""
+def _list_datasets() -> tuple[str, ...]:
     written = read_yaml(PARAMS).get("datasets") if PARAMS.is_file() else None
     return tuple(map(str, written)) if isinstance(written, dict) else ()
 
@@ -219,19 +224,19 @@ def _datasets() -> tuple[str, ...]:
 def list_dataset(dataset: str) -> Listing:
     """The test photos of a dataset whose photos are here, as the study sees them: turned where its options say so."""
     files = load(PARAMS).files
-    places = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
-    absent = next((place for place in places.values() if not place.exists()), None)
+    paths = {part: files.at(part, dataset=dataset) for part in ("table", "photos", "truth")}
+    absent = next((path for path in paths.values() if not path.exists()), None)
     if absent:
         raise UserError(
             f"The photos of {dataset} are not at hand ({absent} is missing); run: python -m bgbias fetch {dataset} and then:"
             f" python -m bgbias index {dataset}"
         )
-    table = read_table(places["table"])
+    table = read_table(paths["table"])
     test = table.split("test")
-    photos, masks = ImageStore(places["photos"]), ImageStore(places["truth"])
+    photos, masks = ImageStore(paths["photos"]), ImageStore(paths["truth"])
     why = why_not_labelled(map(str, test.labels))
-    beside = len(table) - len(test)
-    of_others = f"{beside} photos of its other splits are not looked at"
+    others = len(table) - len(test)
+    of_others = f"{others} photos of its other splits are not looked at"
     drawn = {i: partial(masks.read, i) for i in test.ids if i in masks}
     return Listing(
         name=dataset,
@@ -243,19 +248,18 @@ def list_dataset(dataset: str) -> Listing:
         },
         upright=False,
         others=tuple(set(table.ids) - set(test.ids)),
-        remarks=tuple(filter(None, (why, of_others if beside else ""))),
+        remarks=tuple(filter(None, (why, of_others if others else ""))),
     )
 
 
-def _nowhere(place: Path, known: Iterable[str]) -> str:
-    beside = [p.name for p in place.parent.iterdir()] if place.parent.is_dir() else []
-    near = difflib.get_close_matches(place.name, [*known, *beside], 1)
-    hint = f" Did you mean '{near[0] if near[0] in known else place.parent / near[0]}'?" if near else ""
-    return f"There is no folder or archive, no table and no dataset of params.yaml called {place}.{hint}"
+def _explain_absence(path: Path, datasets: Iterable[str]) -> str:
+    siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, [*datasets, *siblings], 1)
+    hint = f" Did you mean '{near[0] if near[0] in datasets else path.parent / near[0]}'?" if near else ""
+    return f"There is no folder or archive, no table and no dataset of params.yaml called {path}.{hint}"
 
 
 def _sample(listing: Listing, count: int | None) -> Listing:
-    """The photos to look at, with what a person should know of the choice."""
     table = listing.table
     if count is None or count >= len(table):
         return listing
@@ -275,15 +279,14 @@ def _sample(listing: Listing, count: int | None) -> Listing:
     return replace(listing, table=drawn, remarks=(*listing.remarks, remark))
 
 
-def _items(listing: Listing, seen: PhotoValidator) -> Iterator[Item]:
-    """The photos one by one with their bytes; one that cannot be read is noted."""
+def _read_items(listing: Listing, validator: PhotoValidator) -> Iterator[Item]:
     for row in cast("list[dict[str, Any]]", listing.table.frame.to_dict("records")):
         name = row["image_id"]
         try:
             data, truth = listing.photos[name].read(), listing.photos[name].truth()
         except OSError as error:
-            seen.leaves_out(name, "unreadable", f"'{name}' cannot be opened ({error.strerror}).")
+            validator.leaves_out(name, "unreadable", f"'{name}' cannot be opened ({error.strerror}).")
         except UserError as error:
-            seen.leaves_out(name, "unreadable", str(error))
+            validator.leaves_out(name, "unreadable", str(error))
         else:
             yield Item(**row, data=data, truth=truth)

@@ -13,7 +13,6 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.evaluation.retrieval import neighbours
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.report import prose
 from bgbias.results import uncertainty
@@ -49,11 +48,11 @@ def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
     by_class = table.groupby("label", sort=False)
     table = table[(by_class.ngroup() < CLASSES) & (by_class.cumcount() < PER_CLASS)]
     ids, labels = table["image_id"].tolist(), table["label"].to_numpy(int)
-    views = [np.asarray(model.look(pixels.decode(collection.read(i), i))) for i in ids]
-    values = {AS_GUESSED: _map_at_r(model, views, labels, ids)}
+    views = [np.asarray(model.look(collection.decode(i))) for i in ids]
+    values = {AS_GUESSED: _score(model, views, labels, ids)}
     for options, of_option in model.alternatives.items():
         try:
-            values[options] = _map_at_r(replace(model, vectors=of_option), views, labels, ids)
+            values[options] = _score(replace(model, vectors=of_option), views, labels, ids)
         except UserError:
             continue  # it fails on such numbers, so that they are not its preparation
     best = max(values, key=lambda options: values[options].mean())
@@ -63,6 +62,6 @@ def compare(model: Adapted, collection: PhotoCollection) -> PreparationTrial:
     return PreparationTrial(len(ids), means, best if is_clear else None)
 
 
-def _map_at_r(model: Adapted, views: list[np.ndarray], labels: np.ndarray, ids: list[str]) -> np.ndarray:
-    found = vectors(model, iter(views), ids)
-    return map_at_r.per_query(neighbours(found, labels, found, labels))
+def _score(model: Adapted, views: list[np.ndarray], labels: np.ndarray, ids: list[str]) -> np.ndarray:
+    embeddings = vectors(model, iter(views), ids)
+    return map_at_r.per_query(neighbours(embeddings, labels, embeddings, labels))

@@ -2,25 +2,24 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from bgbias.auditing.resumable import ResumableRows
+from bgbias.auditing.resumable import ResumableRows, count_missing
 from bgbias.images.inpainting import remove_object
 from bgbias.masks import quality
-from bgbias.masks.policy import Mask, usable
-from bgbias.masks.settings import MaskPolicy
+from bgbias.masks.policy import Mask
 from bgbias.models.look import Look
 from bgbias.photos.picture_cache import Pictures, prepare
 from bgbias.photos.table import ImageTable
 
 MEASURED = ("area", "clarity", "agreement")
 FAMILY = "pixels"
-PHOTO, MASK, BEHIND, SECOND = slice(0, 3), 3, slice(4, 7), 7  # channels
+PHOTO, MASK, BACKGROUND, SECOND = slice(0, 3), 3, slice(4, 7), 7  # channels
 PIXEL = 7  # bytes, and one of a second mask where there is one
 Decoded = tuple[np.ndarray, Mask | None, Mask | None]  # a photo uint8 [H, W, 3], its mask and a second one
 
@@ -65,15 +64,15 @@ class PreparedPhotos:
         )
 
     @staticmethod
-    def left(folder: Path, photos: int) -> int:
+    def count_missing(folder: Path, photos: int) -> int:
         """How many of the photos are missing; makes no file."""
-        return 0 if any(folder.glob(f"{FAMILY}-*.npz")) else ResumableRows.left(folder, "measures", photos)
+        return 0 if any(folder.glob(f"{FAMILY}-*.npz")) else count_missing(folder, "measures", photos)
 
     def _make(self, image_id: str) -> np.ndarray:
         photo, mask, second = self._decode(image_id)
-        look, shown = self._look, self._look.resized(photo)
+        look, view = self._look, self._look.resized(photo)
         pixels = np.zeros((look.size, look.size, PIXEL + self._has_second_masks), np.uint8)
-        pixels[..., PHOTO] = look.cropped(shown)
+        pixels[..., PHOTO] = look.cropped(view)
         values = [math.nan] * len(MEASURED)
         if mask is not None:
             # One that shows nothing or everything leaves nothing open: the first alone speaks.
@@ -84,7 +83,7 @@ class PreparedPhotos:
             values = [measured[name] for name in MEASURED]
             alpha = look.resized(mask.alpha)
             pixels[..., MASK] = look.cropped(alpha)
-            pixels[..., BEHIND] = look.cropped(remove_object(shown, alpha))
+            pixels[..., BACKGROUND] = look.cropped(remove_object(view, alpha))
             if self._has_second_masks:
                 pixels[..., SECOND] = look.cropped(look.resized(second.alpha))
         self._measures[self._row_of[image_id]] = values
@@ -95,18 +94,14 @@ class PreparedPhotos:
         """A row a photo that has a mask: ``image_id``, the measures of ``masks.quality`` (``clarity`` is NaN of drawn ones),
         ``agreement`` with the second mask where there is one, ``empty`` and ``full``.
         """
-        made = pd.DataFrame(np.array(self._measures.values), columns=list(MEASURED))
-        made.insert(0, "image_id", np.array(self._ids, object))
-        made = made[made["area"].notna()].reset_index(drop=True)
+        rows = pd.DataFrame(np.array(self._measures.values), columns=list(MEASURED))
+        rows.insert(0, "image_id", np.array(self._ids, object))
+        rows = rows[rows["area"].notna()].reset_index(drop=True)
         if not self._has_second_masks:
-            made = made.drop(columns="agreement")
-        if made["clarity"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
-            made["clarity"] = math.nan
-        return made.assign(empty=made["area"] < quality.EMPTY_BELOW, full=made["area"] > quality.FULL_ABOVE)
-
-    def usable(self, policy: MaskPolicy) -> frozenset[str]:
-        """Photos whose background can be replaced."""
-        return usable(self.qualities, policy)
+            rows = rows.drop(columns="agreement")
+        if rows["clarity"].dropna().eq(1).all():  # as of a masker that knows no doubt: that says nothing
+            rows["clarity"] = math.nan
+        return rows.assign(empty=rows["area"] < quality.EMPTY_BELOW, full=rows["area"] > quality.FULL_ABOVE)
 
     @property
     def photos(self) -> Channels:
@@ -121,10 +116,9 @@ class PreparedPhotos:
     @property
     def second_masks(self) -> Channels | None:
         """The second mask of each, uint8 [S, S]."""
-        has_some = self._has_second_masks
-        return Channels(self._pixels, SECOND, frozenset(self.qualities["image_id"])) if has_some else None
+        return replace(self.masks, channels=SECOND) if self._has_second_masks else None
 
     @property
-    def behind(self) -> Channels:
+    def backgrounds(self) -> Channels:
         """Each photo without its object, uint8 [S, S, 3]."""
-        return Channels(self._pixels, BEHIND, frozenset(self.qualities["image_id"]))
+        return replace(self.masks, channels=BACKGROUND)

@@ -33,7 +33,7 @@ NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take phot
 def prepare(
     chosen: Listing,
     loads: Mapping[str, Load],
-    asked: AuditConfig,
+    config: AuditConfig,
     options: Options,
     backgrounds: BackgroundPhotos,
     masker: str = masking.DEFAULT,
@@ -72,13 +72,13 @@ def prepare(
         raise UserError(
             "--second-masker says what perfect masks would give of the drop, which needs classes: leave it out."
         )
-    for line in collection.told():
+    for line in collection.describe():
         say(line)
     drawn = all(map(collection.has_truth, collection.table.ids))
     device = pick(options.device)
-    who = None if drawn else masking.find(masker, mask_weights, device, mask_options)
-    second = masking.find_second(second_masker, second_mask_weights, device, who) if second_masker else None
-    return Question(collection, who, backgrounds, asked, command, second), loads
+    net = None if drawn else masking.find(masker, mask_weights, device, mask_options)
+    second = masking.find_second(second_masker, second_mask_weights, device, net) if second_masker else None
+    return Question(collection, net, backgrounds, config, command, second), loads
 
 
 def audit_or_read(
@@ -101,7 +101,7 @@ def audit_or_read(
             " --out."
         )
         return Audit.load(folder)
-    if before := workdir.another_audit(folder, question, model):
+    if before := workdir.name_another_audit(folder, question, model):
         say(
             f"{folder} holds an audit of {before}, which this one replaces when it is finished; to keep it,"
             " press Ctrl-C and name another folder by --out"
@@ -125,14 +125,14 @@ def audit_each(
         )
     audits: dict[str, Audit] = {}
     failed: dict[str, UserError] = {}
-    with workdir.sharing_pixels(folder) as pixels:
+    with workdir.share_pixels(folder) as pixels:
         for number, (name, load) in enumerate(models.items(), 1):
             say(f"\n{name} ({number} of {len(models)})")
             try:
                 model = replace(load(), name=name)
-                own = workdir.folder_name(name)
-                kept = saving / own if saving else None
-                audits[name] = audit_or_read(question, model, folder / own, pixels, kept)
+                subfolder = workdir.name_folder(name)
+                target = saving / subfolder if saving else None
+                audits[name] = audit_or_read(question, model, folder / subfolder, pixels, target)
             except UserError as error:
                 failed[name] = error
                 say(f"{name} failed, and the others go on: {error}")
@@ -187,10 +187,10 @@ def audit(
 
     >>> def colours(batch):
     ...     return [photo.mean((0, 1)) for photo in batch]
-    >>> found = bgbias.audit("photos", colours, masks="masks", size=64, resize=64, attribution=4)
-    >>> found.drop.low < found.drop.value < found.drop.high
+    >>> result = bgbias.audit("photos", colours, masks="masks", size=64, resize=64, attribution=4)
+    >>> result.drop.low < result.drop.value < result.drop.high
     True
-    >>> found.classes[["class_name", "clean", "corrupted"]].shape
+    >>> result.classes[["class_name", "clean", "corrupted"]].shape
     (6, 3)
     """
     if out is not None:
@@ -198,9 +198,9 @@ def audit(
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
     models = {str(called): one for called, one in (several or {"": model}).items()}
-    named = NamedColumns(image_column, label_column, str(place))
+    columns = NamedColumns(image_column, label_column, str(place))
     question, loads = prepare(
-        choose(photos, masks, name, class_level, sample or None, named),
+        choose(photos, masks, name, class_level, sample or None, columns),
         {called: partial(adapted, one, options) for called, one in models.items()},
         AuditConfig(draws=draws, attribution=attribution),
         options,

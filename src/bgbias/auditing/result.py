@@ -64,10 +64,10 @@ class DoubtfulMask:
     mask: np.ndarray
 
 
-def doubtful(prepared: PreparedPhotos) -> tuple[DoubtfulMask, ...]:
+def select_doubtful(prepared: PreparedPhotos) -> tuple[DoubtfulMask, ...]:
     """The least clear ones; none where clarity tells nothing or somebody drew them."""
-    known = prepared.qualities.dropna(subset=["clarity"])
-    least = known[known["clarity"] < 1].sort_values(["clarity", "image_id"]).head(MASKS)
+    rows = prepared.qualities.dropna(subset=["clarity"])
+    least = rows[rows["clarity"] < 1].sort_values(["clarity", "image_id"]).head(MASKS)
     photos, masks = prepared.photos, prepared.masks
     return tuple(
         DoubtfulMask(i, float(clarity), photos.get(i), masks.get(i))
@@ -75,35 +75,35 @@ def doubtful(prepared: PreparedPhotos) -> tuple[DoubtfulMask, ...]:
     )
 
 
-def first_found(embeddings: Embeddings) -> pd.DataFrame:
+def find_first_matches(embeddings: Embeddings) -> pd.DataFrame:
     """A row a photo: its image id, and that of the photo which it finds first as it is (``first_clean``)
     and on the first random background (``first_changed``), in the gallery as it is.
     """
     labels, gallery = embeddings.labels, np.asarray(embeddings.views[CLEAN, 0])
     among = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
     ids = np.array(embeddings.ids, object)
-    found = pd.DataFrame({"image_id": ids})
+    matches = pd.DataFrame({"image_id": ids})
     for name, condition in (("first_clean", CLEAN), ("first_changed", RANDOM_BACKGROUND)):
         queries, first = embeddings.views[condition, 0], []
         for rows in np.array_split(np.arange(len(ids)), -(-len(ids) // AT_ONCE)):
             near = np.where(among.searched(rows, labels), queries[rows] @ gallery.T, -np.inf)
             first.append(ids[near.argmax(axis=1)])
-        found[name] = np.concatenate(first)
-    return found
+        matches[name] = np.concatenate(first)
+    return matches
 
 
-def pictures(found: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
+def make_pictures(findings: Findings, photos: EvaluationPhotos) -> dict[str, bytes]:
     """JPEGs of the queries, of at most ``PICTURES``, by lot: ``clean/<image id>``, and
     ``random_background/<image id>`` on the first random background.
     """
-    asked = photos.table.rows(photos.table.frame["image_id"].isin(found.photos["image_id"]))
-    made = {}
-    for image_id in asked.keyed("audit pictures", PICTURES).ids:
+    queries = photos.table.rows(photos.table.frame["image_id"].isin(findings.photos["image_id"]))
+    files = {}
+    for image_id in queries.keyed("audit pictures", PICTURES).ids:
         row = photos.table.ids.index(image_id)
         elsewhere = next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1)))
         for condition, view in ((CLEAN, photos.clean(image_id)), (RANDOM_BACKGROUND, elsewhere)):
-            made[f"{condition}/{image_id}"] = jpeg(view, PICTURE)
-    return made
+            files[f"{condition}/{image_id}"] = jpeg(view, PICTURE)
+    return files
 
 
 @dataclass(frozen=True)
@@ -202,8 +202,8 @@ class AuditResult:
     @property
     def query_count(self) -> int:
         """Photos with a trusted mask and, where there are classes, another photo to find."""
-        found = self.findings
-        return len(self.usable) if found is None else int(found.photos["lost"].notna().sum())
+        findings = self.findings
+        return len(self.usable) if findings is None else int(findings.photos["lost"].notna().sum())
 
     @property
     def finds_hardly_more_than_chance(self) -> bool:
@@ -281,8 +281,8 @@ class AuditResult:
     @property
     def levels(self) -> list[tuple[str, str]]:
         """The conditions in the order in which people read them, each with its title."""
-        shown = set(self.labelled.levels["condition"])
-        return [(name, title) for name, title in TITLES["levels"].items() if name in shown]
+        conditions = set(self.labelled.levels["condition"])
+        return [(name, title) for name, title in TITLES["levels"].items() if name in conditions]
 
     @property
     def losing_classes(self) -> list[dict[str, Any]]:

@@ -26,10 +26,10 @@ def open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     return np.lib.format.open_memmap(path, mode="r+")
 
 
-def count_missing(path: Path, rows: int) -> int:
-    """How many of the rows are missing by the array in a file, which is 0 there: all where there is no file, and none is made."""
+def count_missing(folder: Path, name: str, rows: int) -> int:
+    """How many rows of ``ResumableRows`` are missing: all where there is no file of it, and none is made."""
     try:
-        return int((np.load(path, mmap_mode="r", allow_pickle=False) == 0).sum())
+        return int((np.load(folder / f"{name}-there.npy", mmap_mode="r", allow_pickle=False) == 0).sum())
     except (OSError, ValueError, EOFError):
         return rows
 
@@ -41,11 +41,6 @@ class ResumableRows:
         folder.mkdir(parents=True, exist_ok=True)
         self.values = open_memmap(folder / f"{name}.npy", kind, shape)
         self._there = open_memmap(folder / f"{name}-there.npy", np.uint8, shape[:1])
-
-    @staticmethod
-    def left(folder: Path, name: str, rows: int) -> int:
-        """How many rows are missing, of ``rows`` where there are none yet; makes no file."""
-        return count_missing(folder / f"{name}-there.npy", rows)
 
     @property
     def missing(self) -> list[int]:

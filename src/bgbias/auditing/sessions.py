@@ -1,6 +1,6 @@
 """Photos of one session: taken at one time, they find each other whatever stands in them (docs/methods.md, section 16)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -30,33 +30,31 @@ class AcrossSessions:
     drop: Estimate
 
 
-def compare(embeddings: Embeddings, names: Sequence[str]) -> AcrossSessions | None:
-    """Of photos whose sessions are ``names`` [N], empty where unknown; None where no query has a match of its own session, or
-    none has one of another.
-    """
-    numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
-    session = np.array([numbers.get(name, -1) for name in names], np.int64)
+def compare(embeddings: Embeddings, session_of: Mapping[str, str]) -> AcrossSessions | None:
+    """By the sessions of photos, by image id; None where no query has a match of its own session, or none has another one."""
+    numbers = {name: number for number, name in enumerate(sorted(set(session_of.values())))}
+    session = np.array([numbers.get(session_of.get(i, ""), -1) for i in embeddings.ids], np.int64)
     clean, labels = np.asarray(embeddings.views[CLEAN, 0]), embeddings.labels
-    given = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
+    split = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
     # Matches of the query's own session are left out as re-identification leaves out those by its own camera.
-    apart = replace(given, camera=session)
-    has_own = (given.relevant(labels) > apart.relevant(labels)) & embeddings.asked
+    apart = replace(split, camera=session)
+    has_own = (split.relevant(labels) > apart.relevant(labels)) & embeddings.is_query
     if not has_own.any():
         return None
-    found = rank_among(clean, clean, labels, given)
-    right = found.same_label[:, 0] & embeddings.asked
-    is_own = (session[found.indices[:, 0]] == session) & (session >= 0)
-    views = {view: of for view, of in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
+    ranking = rank_among(clean, clean, labels, split)
+    right = ranking.same_label[:, 0] & embeddings.is_query
+    is_own = (session[ranking.indices[:, 0]] == session) & (session >= 0)
+    views = {view: array for view, array in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
     others = replace(embeddings, views=views, donors={}, given=apart, places=None)
     queries = scores.score_queries(others, {}).assign(seed=0)
     values = values_for_views(queries, MODEL, views_in(QUERY_ONLY, [CLEAN, RANDOM_BACKGROUND]))
-    known = ~np.isnan(values.columns[CLEAN][0])
-    if not known.any():
+    has_others = ~np.isnan(values.columns[CLEAN][0])
+    if not has_others.any():
         return None
     return AcrossSessions(
         len(numbers),
         float(is_own[right].mean()) if right.any() else float("nan"),
-        int(known.sum()),
+        int(has_others.sum()),
         values.estimate([CLEAN]),
         values.estimate([CLEAN, RANDOM_BACKGROUND], uncertainty.relative_drop),
     )

@@ -49,7 +49,7 @@ class LeftOut:
 
 def measure_masks(prepared: PreparedPhotos) -> pd.DataFrame:
     """A row a photo with a mask: ``image_id`` and ``PROPERTIES``, of what the model sees, but for ``clarity``."""
-    of, masks, photos = prepared.qualities.set_index("image_id"), prepared.masks, prepared.photos
+    qualities, masks, photos = prepared.qualities.set_index("image_id"), prepared.masks, prepared.photos
     lines = [
         {
             "image_id": i,
@@ -57,7 +57,7 @@ def measure_masks(prepared: PreparedPhotos) -> pd.DataFrame:
             "brightness": float((photos.get(i).mean((0, 1)) @ LUMA) / 255),
             "clarity": float(clarity),
         }
-        for i, clarity in zip(of.index, of["clarity"], strict=True)
+        for i, clarity in zip(qualities.index, qualities["clarity"], strict=True)
     ]
     return pd.DataFrame(lines, columns=["image_id", *PROPERTIES])
 
@@ -71,55 +71,49 @@ def _measure_mask(mask: np.ndarray) -> dict[str, float]:
     return {"area": total / 255 / mask.size, "off_centre": float(np.hypot(up, across) / np.hypot(0.5, 0.5))}
 
 
-def thirds(queries: pd.DataFrame, properties: pd.DataFrame) -> Iterator[Third]:
-    """Thirds of the queries (``Findings.photos``) by each of ``PROPERTIES`` that differs among them; none of few queries."""
-    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
+def make_thirds(queries: pd.DataFrame) -> Iterator[Third]:
+    """Thirds of the queries (``Findings.photos`` with ``PROPERTIES``) by each property that differs among them; none of few."""
     for name in PROPERTIES:
-        own = known[known[name].notna()]
-        third = in_thirds(own[name])
+        rows = queries[queries[name].notna()]
+        third = in_thirds(rows[name])
         if third is None:
             continue
         for number, title in enumerate(THIRDS):
-            part = own[third == number].sort_values(name)
+            part = rows[third == number].sort_values(name)
             least, most, clean = part[name].iloc[0], part[name].iloc[-1], part[CLEAN].mean()
             lost = _estimate_drop(part, uncertainty.difference)
             yield Third(name, title, float(least), float(most), len(part), float(clean), lost)
 
 
-def surely_masked(queries: pd.DataFrame, properties: pd.DataFrame) -> LeftOut | None:
+def leave_out_unsure(queries: pd.DataFrame) -> LeftOut | None:
     """What is lost without the queries of a clarity below ``UNSURE``; None if there are none of these."""
-    known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-    is_unsure = known["clarity"] < UNSURE
-    return _leave_out(known, is_unsure) if is_unsure.any() else None
+    is_unsure = queries["clarity"] < UNSURE
+    return _leave_out(queries, is_unsure) if is_unsure.any() else None
 
 
-def better_masked(
-    queries: pd.DataFrame, properties: pd.DataFrame, found: Sequence[Third]
-) -> Iterator[LeftOut]:
-    """What is lost without the third of the queries whose masks are smallest, where that third (of ``found``: ``thirds``) loses
-    more than the one at the other end beyond chance: such a mask may have taken a part of the object for the whole.
+def leave_out_small(queries: pd.DataFrame, thirds: Sequence[Third]) -> Iterator[LeftOut]:
+    """What is lost without the third of the queries whose masks are smallest, where that third (of ``thirds``) loses more than
+    the one at the other end beyond chance: such a mask may have taken a part of the object for the whole.
     """
-    parts = [third for third in found if third.prop == "area"]
+    parts = [third for third in thirds if third.prop == "area"]
     if parts and parts[0].lost.low > parts[-1].lost.high:
-        known = queries[queries["lost"].notna()].merge(properties, on="image_id")
-        is_small = known["area"] <= parts[0].most
+        is_small = queries["area"] <= parts[0].most
         # Drawn masks are the objects, however small.
-        yield _leave_out(known, is_small & ~_is_drawn(known), float(known.loc[~is_small, "area"].min()))
+        yield _leave_out(queries, is_small & ~_is_drawn(queries), float(queries.loc[~is_small, "area"].min()))
 
 
-def _leave_out(known: pd.DataFrame, gone: pd.Series, least: float = math.nan) -> LeftOut:
-    own = known[~gone]
-    drop = UNKNOWN if own.empty else _estimate_drop(own, uncertainty.relative_drop)
-    return LeftOut(len(own), int(gone.sum()), drop, int(_is_drawn(known)[~gone].sum()), least)
+def _leave_out(queries: pd.DataFrame, is_out: pd.Series, least: float = math.nan) -> LeftOut:
+    rest = queries[~is_out]
+    drop = UNKNOWN if rest.empty else _estimate_drop(rest, uncertainty.relative_drop)
+    return LeftOut(len(rest), int(is_out.sum()), drop, int(_is_drawn(queries)[~is_out].sum()), least)
 
 
-def _is_drawn(known: pd.DataFrame) -> pd.Series:
+def _is_drawn(queries: pd.DataFrame) -> pd.Series:
     """Nobody asks the clarity of drawn masks, while a network's has one."""
-    return known["clarity"].isna() & bool(known["clarity"].notna().any())
+    return queries["clarity"].isna() & bool(queries["clarity"].notna().any())
 
 
-def _estimate_drop(queries: pd.DataFrame, of: Statistic) -> Estimate:
-    """What ``queries`` lose on other backgrounds, with its interval over their classes."""
+def _estimate_drop(queries: pd.DataFrame, statistic: Statistic) -> Estimate:
     classes = queries["class_name"].astype("category").cat.codes.to_numpy()
     ends = [queries[c].to_numpy() for c in (CLEAN, RANDOM_BACKGROUND)]
-    return uncertainty.estimate(ends, classes, of)
+    return uncertainty.estimate(ends, classes, statistic)

@@ -25,7 +25,6 @@ from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.locks import LockTimeout, hold_lock
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.report import html
 
@@ -56,7 +55,7 @@ def check(folder: Path, photos: object) -> None:
     """Refuse a folder for an audit's files, before anything is done: one inside the photos' own, which would be taken for photos
     the next time; one with somebody else's files of the same names; and one that cannot be written to.
     """
-    _check_place(folder, photos, "--out")
+    _check_folder(folder, photos, "--out")
     ours = list_earlier_files(folder)
     for name in (VERDICT, *WRITTEN):
         if name not in ours and (folder / name).exists():
@@ -67,15 +66,15 @@ def check(folder: Path, photos: object) -> None:
 
 def check_export(folder: Path, photos: object) -> None:
     """The same of a folder for pictures."""
-    _check_place(folder, photos, "--export")
+    _check_folder(folder, photos, "--export")
     foreign = [path for pattern in (QUESTION, "*-*/", PHOTOS) for path in folder.glob(pattern)]
-    if foreign and "digest" not in _json(folder / QUESTION):
+    if foreign and "digest" not in _read_json(folder / QUESTION):
         raise UserError(f"{foreign[0]} is of no export; name another folder by --export.")
 
 
 def list_earlier_files(folder: Path) -> frozenset[str]:
     """The files of an earlier audit in ``folder``, as its verdict says."""
-    before = _json(folder / VERDICT)
+    before = _read_json(folder / VERDICT)
     is_ours = {"schema", "bgbias", "files"} <= before.keys()
     return frozenset((VERDICT, *before["files"])) if is_ours else frozenset()
 
@@ -85,20 +84,18 @@ def strip_folders(words: str) -> str:
     return re.sub(r"(?<![^:=\s])/(?:[^\s/]+/)*(?=[^\s/])", "", words)
 
 
-def folder_name(model: str) -> str:
+def name_folder(model: str) -> str:
     """What the folder of a model's audit is called."""
     return re.sub(r"[^\w.+-]+", "-", strip_folders(model)).strip("-.") or "model"
 
 
-def another_audit(folder: Path, question: Question, model: Adapted) -> str:
+def name_another_audit(folder: Path, question: Question, model: Adapted) -> str:
     """Which model and photos the audit in ``folder`` is of, if it is not of these; else nothing."""
-    before = _json(folder / VERDICT) if list_earlier_files(folder) else {}
-    if not before:
+    if not list_earlier_files(folder):
         return ""
-    of, photos = before["model"]["name"], before["photos"]
-    collection = question.collection
-    same = (of, photos["name"]) == (model.name, collection.name)
-    return "" if same else f"{of} on {photos['name']}"
+    before = _read_json(folder / VERDICT)
+    subject = f"{before['model']['name']} on {before['photos']['name']}"
+    return "" if subject == f"{model.name} on {question.collection.name}" else subject
 
 
 def finish(folder: Path, digest: str, answers: np.ndarray) -> None:
@@ -113,47 +110,47 @@ def is_answered(folder: Path, digest: str, answers: Callable[[], np.ndarray]) ->
     """
     files = list_earlier_files(folder)
     try:
-        with np.load(folder / FINISHED, allow_pickle=False) as kept:
-            same = str(kept["digest"]) == digest and all((folder / name).is_file() for name in files)
-            before = kept["answers"]
+        with np.load(folder / FINISHED, allow_pickle=False) as saved:
+            same = str(saved["digest"]) == digest and all((folder / name).is_file() for name in files)
+            before = saved["answers"]
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return False
-    return same and bool(files) and _alike(before, answers())
+    return same and bool(files) and _are_alike(before, answers())
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     """What a file of ours says; nothing if it is missing or somebody else's."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
-def _check_place(folder: Path, photos: object, option: str) -> None:
+def _check_folder(folder: Path, photos: object, option: str) -> None:
     source = Path(photos) if isinstance(photos, (str, Path)) else None
     if source is not None and source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
         raise UserError(f"{folder} lies inside the photos; name a folder outside of {source} by {option}.")
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise UserError(f"{folder} cannot be written to; name another folder by {option}.")
 
 
 @contextmanager
-def sharing_pixels(folder: Path) -> Iterator[Path]:
+def share_pixels(folder: Path) -> Iterator[Path]:
     """A place in ``folder`` for the prepared pixels of several audits, which goes when the block ends well."""
-    place = folder / UNFINISHED
-    yield place
-    shutil.rmtree(place, ignore_errors=True)
+    pixels = folder / UNFINISHED
+    yield pixels
+    shutil.rmtree(pixels, ignore_errors=True)
 
 
 @contextmanager
-def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
+def claim(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
     in ``folder`` is a UserError that names the first. ``noise``: what the model makes of pictures of noise: another model of the
     same name has a folder of its own. Prepared pixels, which lie beside it, go with the last of the unfinished audits.
     """
-    with _alone(folder):
+    with _lock(folder):
         root = folder / UNFINISHED
         number = 0
         while _is_of_another(work := root / f"{digest}-{number}", noise):
@@ -170,17 +167,17 @@ def working(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
 def _is_of_another(work: Path, noise: np.ndarray) -> bool:
     """Whether another model of the same name began to work there; one that was killed at once left nothing."""
     with suppress(OSError, ValueError, EOFError):
-        return not _alike(np.load(work / NOISE, allow_pickle=False), noise)
+        return not _are_alike(np.load(work / NOISE, allow_pickle=False), noise)
     return False
 
 
-def _alike(before: np.ndarray, noise: np.ndarray) -> bool:
+def _are_alike(before: np.ndarray, noise: np.ndarray) -> bool:
     most = SAME_MODEL * float(np.abs(noise).max())
     return before.shape == noise.shape and float(np.abs(before - noise).max()) <= most
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
+def _lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with hold_lock(folder / ".lock", seconds=0):
@@ -193,12 +190,12 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def begin_export(folder: Path, digest: str) -> None:
     """Refuse a folder that holds the pictures of another question."""
-    told = folder / QUESTION
-    if told.exists() and _json(told).get("digest") != digest:
+    path = folder / QUESTION
+    if path.exists() and _read_json(path).get("digest") != digest:
         raise UserError(
             f"{folder} holds the pictures of another question; name another folder by --export, or delete it."
         )
-    write_text(told, json.dumps({"digest": digest}) + "\n")
+    write_text(path, json.dumps({"digest": digest}) + "\n")
 
 
 def end_export(digest: str) -> None:
@@ -215,8 +212,8 @@ def check_exported(digest: str) -> None:
         )
 
 
-def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
-    """The folder of prepared pixels in ``place``: the same for every model of one look, whatever is asked of it."""
+def locate_pixels(question: Question, model: Adapted, root: Path) -> Path:
+    """The folder of prepared pixels in ``root``: the same for every model of one look, whatever is asked of it."""
     collection = question.collection
     digest = _hash(
         {
@@ -226,7 +223,7 @@ def pixels_of(question: Question, model: Adapted, place: Path) -> Path:
             "code": code.fingerprint("bgbias.auditing.prepared_photos"),
         }
     )
-    return place / f"{PIXELS}{digest}"
+    return root / f"{PIXELS}{digest}"
 
 
 MADE_BY = ("evaluation.photos", "evaluation.crossing", "attribution.any_model", "attribution.smoothgrad")
@@ -235,17 +232,17 @@ TRIED = 16  # photos, spread over all
 
 def hash_views(question: Question, model: Adapted) -> str:
     """16 hex digits of all that the views depend on that a model is shown, and of the model's name."""
-    asked = question.asked
-    shown = (plugins.load("conditions", name).__name__ for name in dict(question.views))
+    config = question.asked
+    conditions = (plugins.load("conditions", name).__name__ for name in dict(question.views))
     return _hash(
         {
             "photos": question.collection.digest,
             "model": [model.name, repr(model.look)],
             "maskers": question.maskers,
             "backgrounds": question.backgrounds.digest,
-            "shown": [CONDITIONS, asked.draws, asked.policy.model_dump()],
+            "shown": [CONDITIONS, config.draws, config.policy.model_dump()],
             "code": code.fingerprint(
-                "bgbias.auditing.prepared_photos", *(f"bgbias.{m}" for m in MADE_BY), *shown
+                "bgbias.auditing.prepared_photos", *(f"bgbias.{m}" for m in MADE_BY), *conditions
             ),
         }
     )
@@ -253,7 +250,7 @@ def hash_views(question: Question, model: Adapted) -> str:
 
 def hash_question(question: Question, model: Adapted) -> str:
     """The same, and of what else is asked."""
-    return _hash({"views": hash_views(question, model), "asked": question.asked.told})
+    return _hash({"views": hash_views(question, model), "asked": question.asked.as_json()})
 
 
 def hash_answer(question: Question, model: Adapted) -> str:
@@ -272,7 +269,7 @@ def hash_answer(question: Question, model: Adapted) -> str:
     )
 
 
-def noise(model: Adapted) -> np.ndarray:
+def embed_noise(model: Adapted) -> np.ndarray:
     """What a model makes of two pictures of noise, float32 [2, D]: that tells one from another before anything is read."""
     side = model.look.size
     return model.embed(seeds.generator("audit identity").integers(0, 256, (2, side, side, 3), np.uint8))
@@ -282,10 +279,10 @@ def fingerprint_model(question: Question, model: Adapted) -> np.ndarray:
     """The same, and of some of the photos, float32 [2 + N, D]: what answers these alike is taken for the same model."""
     collection = question.collection
     ids = collection.table.ids
-    some = [ids[row] for row in np.unique(np.linspace(0, len(ids) - 1, TRIED).astype(int))]
-    photos = [np.asarray(model.look(pixels.decode(collection.read(i), i))) for i in some]
-    return np.concatenate([noise(model), model.embed(np.stack(photos))])
+    chosen = [ids[row] for row in np.unique(np.linspace(0, len(ids) - 1, TRIED).astype(int))]
+    photos = [np.asarray(model.look(collection.decode(i))) for i in chosen]
+    return np.concatenate([embed_noise(model), model.embed(np.stack(photos))])
 
 
-def _hash(told: dict[str, object]) -> str:
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+def _hash(facts: dict[str, object]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -41,8 +41,8 @@ CRASHED = os.EX_SOFTWARE  # 1 is what an audit says of a drop (--fail-above)
 GRACE_SECONDS = 10  # in which a command that is told to end may do so by itself
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(value: bool) -> None:
+    if value:
         print(f"bgbias {__version__}")
         raise typer.Exit
 
@@ -99,13 +99,13 @@ def run_reporting_errors(command: typer.Typer) -> None:
             raise
         text = f"this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'"
     except OSError as error:
-        place = error.filename or Path.cwd()
+        path = error.filename or Path.cwd()
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            text = f"the disk is full ({place}). Free some space and run the same command again;"
+            text = f"the disk is full ({path}). Free some space and run the same command again;"
             text += "\nnothing that was finished is lost."
         elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
             text = (
-                f"{place} cannot be written or read ({error.strerror}). Copy the study to a folder of your own\n(cp -a), or ask"
+                f"{path} cannot be written or read ({error.strerror}). Copy the study to a folder of your own\n(cp -a), or ask"
                 " for the right to write there, and run the same command again."
             )
         else:

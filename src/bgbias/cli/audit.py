@@ -83,7 +83,7 @@ def audit(
     mean: Annotated[tuple[float, float, float] | None, _option("mean")] = None,
     std: Annotated[tuple[float, float, float] | None, _option("std")] = None,
     pooling: Annotated[str | None, _option("pooling")] = None,
-    own: Annotated[list[Path] | None, _option("own", "--plugins")] = None,
+    plugins: Annotated[list[Path] | None, _option("plugins")] = None,
     batch_size: Annotated[int | None, _option("batch_size", min=1)] = None,
     workers: Annotated[int | None, _option("workers", min=1)] = None,
     precision: Annotated[str | None, _option("precision")] = None,
@@ -94,17 +94,17 @@ def audit(
     Interrupt with Ctrl-C; run again to resume. A finished audit is shown, not recomputed. Photos and models
     are never written to.
     """
-    from bgbias import plugins
     from bgbias.auditing import exchange, workdir
     from bgbias.auditing import masker as masking
+    from bgbias.auditing.audit import audit_embeddings
     from bgbias.auditing.audit import export as write_views
-    from bgbias.auditing.audit import of_embeddings
     from bgbias.auditing.backgrounds import find
     from bgbias.auditing.config import SAMPLE, AuditConfig
     from bgbias.auditing.photos import choose
     from bgbias.auditing.request import audit_each, audit_or_read, prepare
     from bgbias.models.adapters import Options, load
     from bgbias.photos.tables import NamedColumns
+    from bgbias.plugins import use
 
     ways = [
         name for name, way in (("--model", model), ("--export", export), ("--embeddings", embeddings)) if way
@@ -122,22 +122,22 @@ def audit(
     for path in embeddings or ():
         if not path.is_file():
             raise UserError(f"There is no file {path}; --embeddings takes clean.npy, then views.npz.")
-    if own:
-        plugins.use(*own)
+    if plugins:
+        use(*plugins)
     models = list(dict.fromkeys(model or ()))
     if weights and len(models) > 1:
         raise UserError("--weights is of one model; where several are named, leave it out.")
     is_comparison = len(models) > 1 or references
     folder = out or Path("audit")
     if out is None and not is_comparison:
-        folder /= workdir.folder_name(models[0] if models else "embeddings")
+        folder /= workdir.name_folder(models[0] if models else "embeddings")
     if export:
         workdir.check_export(export, photos)
     else:
         workdir.check(folder, photos)
     looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
     options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
-    elsewhere = {exchange.NAME: partial(exchange.looking, options, embeddings and embeddings[0])}
+    elsewhere = {exchange.NAME: partial(exchange.describe_model, options, embeddings and embeddings[0])}
     most = (SAMPLE if sample is None else sample) or None
     question, loads = prepare(
         choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),
@@ -156,17 +156,17 @@ def audit(
     )
     views = question.views
     if export:
-        with _going_on(export):
+        with _say_how_to_resume(export):
             write_views(question, loads[exchange.NAME](), export)
         print(f"{export}: {exchange.next_step(photos, views)}")
         return
-    with _going_on(folder):
+    with _say_how_to_resume(folder):
         if is_comparison:
             compared, failed = audit_each(question, loads, folder, save_embeddings)
             _show_comparison(compared, folder)
             if fail_above is not None:
                 for of_model in compared.audits.values():
-                    _fail(of_model, fail_above)
+                    _fail_above(of_model, fail_above)
             if failed:
                 raise UserError(
                     f"Of {len(loads)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
@@ -175,16 +175,15 @@ def audit(
         (load_model,) = loads.values()
         if embeddings:
             vectors = exchange.read(*embeddings, views, len(question.collection.table))
-            finished = of_embeddings(question, load_model(), vectors, folder)
+            finished = audit_embeddings(question, load_model(), vectors, folder)
         else:
             finished = audit_or_read(question, load_model(), folder, saving=save_embeddings)
     say(str(finished), sys.stdout)
     say(f"HTML report: {folder / 'audit.html'}")
-    say(
-        f"{workdir.VERDICT}, {', '.join(name for name in workdir.WRITTEN if (folder / name).is_file())} in {folder}"
-    )
+    files = [name for name in workdir.WRITTEN if (folder / name).is_file()]
+    say(f"{workdir.VERDICT}, {', '.join(files)} in {folder}")
     if fail_above is not None:
-        _fail(finished, fail_above)
+        _fail_above(finished, fail_above)
 
 
 @app.command()
@@ -199,9 +198,9 @@ def compare(
     from bgbias.auditing.comparison import compare as compared
     from bgbias.auditing.comparison import read
 
-    found = compared(read(audits))
-    found.save(out)
-    _show_comparison(found, out)
+    comparison = compared(read(audits))
+    comparison.save(out)
+    _show_comparison(comparison, out)
 
 
 @app.command()
@@ -217,10 +216,10 @@ def leaderboard(
     from bgbias.auditing.workdir import VERDICT
     from bgbias.files.atomic import write_text
 
-    folders = [path.parent for place in audits for path in sorted(place.rglob(VERDICT))] or audits
+    folders = [path.parent for folder in audits for path in sorted(folder.rglob(VERDICT))] or audits
     groups = group(read(folders))
-    for found in groups:
-        print(f"{found.about['name']}\n{found}\n")
+    for comparison in groups:
+        print(f"{comparison.about['name']}\n{comparison}\n")
     write_text(out, render(groups))
     say(f"HTML report: {out}")
 
@@ -234,7 +233,7 @@ def _show_comparison(compared: ComparedAudits, folder: Path) -> None:
 
 
 @contextmanager
-def _going_on(folder: Path) -> Iterator[None]:
+def _say_how_to_resume(folder: Path) -> Iterator[None]:
     """What is done in ``folder`` may be interrupted, and says how it goes on."""
     try:
         yield
@@ -243,8 +242,7 @@ def _going_on(folder: Path) -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
 
 
-def _fail(audit: Audit, above: float) -> None:
-    """Exit with ``FAILED`` where the drop is significantly above the limit; an error where there is no interval to tell."""
+def _fail_above(audit: Audit, above: float) -> None:
     from bgbias.auditing.request import NO_INTERVAL
 
     low = audit.drop.low
@@ -259,6 +257,6 @@ def _format_command() -> str:
     """The command that was typed, without where its files go: an audit of the same question writes the same bytes anywhere."""
     words = [word for word in sys.argv[1:] if not word.startswith("--out=")]
     if "--out" in words:
-        place = words.index("--out")
-        del words[place : place + 2]
+        start = words.index("--out")
+        del words[start : start + 2]
     return shlex.join(["bgbias", *words])

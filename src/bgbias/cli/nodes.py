@@ -45,7 +45,7 @@ def work(study: Study, nodes: list[Node], device: str = "auto") -> None:
         raise UserError("\n\n".join(wrong))
 
 
-def _command(name: str) -> None:
+def _add_command(name: str) -> None:
     declared = plugins.load("nodes", name)
     function = getattr(declared, name)
 
@@ -105,27 +105,27 @@ def _declare(
 ) -> None:
     """Give a command its parameters; of a subject that ``is_optional``, all but the first may be left out."""
     required = inspect.Parameter.empty
-    given: dict[str, tuple[Any, Any]] = {}
-    for place, key in enumerate(subject):
+    args: dict[str, tuple[Any, Any]] = {}
+    for position, key in enumerate(subject):
         for part in PARTS if key == "cell" else (key,):
-            default = None if is_optional and place else required
-            given[part] = (Annotated[str, typer.Argument(help=WORDS["subjects"].get(part))], default)
+            default = None if is_optional and position else required
+            args[part] = (Annotated[str, typer.Argument(help=WORDS["subjects"].get(part))], default)
         if key == "cell":
-            given["seed"] = (Annotated[str, typer.Option(help=WORDS["subjects"]["seed"])], "0")
-    given["grid"] = (Grid, None)
-    given["params"] = (Params, DEFAULT)
-    given["expect"] = (Annotated[str | None, option("steps", "expect")], None)
+            args["seed"] = (Annotated[str, typer.Option(help=WORDS["subjects"]["seed"])], "0")
+    args["grid"] = (Grid, None)
+    args["params"] = (Params, DEFAULT)
+    args["expect"] = (Annotated[str | None, option("steps", "expect")], None)
     if takes_device:
-        given["device"] = (Device, "auto")
-    given |= more
+        args["device"] = (Device, "auto")
+    args |= more
     kind = inspect.Parameter.KEYWORD_ONLY
     command.__signature__ = inspect.Signature(
-        [inspect.Parameter(key, kind, default=default, annotation=of) for key, (of, default) in given.items()]
+        [inspect.Parameter(key, kind, default=value, annotation=hint) for key, (hint, value) in args.items()]
     )
 
 
 for _name in plugins.names("nodes"):
-    _command(_name)
+    _add_command(_name)
 
 _again = Annotated[bool, option("steps", "again", "--again")]
 _declare(_evaluate, ("cell",), takes_device=True, again=(_again, False))

@@ -76,12 +76,12 @@ def reproduce(
         publication.SEEDS: rows.levels(again)
     }
     comparisons = reproduction.compare(before, now, [model] if model else None)
-    shown = [c for c in comparisons if model or c.verdict != reproduction.IDENTICAL]
-    if shown:
-        print(reproduction.format_comparisons(shown), end="\n\n")
+    selected = [c for c in comparisons if model or c.verdict != reproduction.IDENTICAL]
+    if selected:
+        print(reproduction.format_comparisons(selected), end="\n\n")
     print(reproduction.sentence(comparisons))
     origin, birth = published.origin, publication.birth(again)
-    print(f"Published: {_machine(origin)}, commit {origin['commit'][:12]}. Now: {_machine(birth)}; {steps}.")
+    print(f"Published: {_name(origin)}, commit {origin['commit'][:12]}. Now: {_name(birth)}; {steps}.")
     if sections := publication.changed_sections(published, study):
         print(f"params.yaml has changed since, in: {', '.join(sections)}.")
     if footnote := changed_source(origin["commit"]):
@@ -107,7 +107,7 @@ def changed_source(commit: str) -> str:
 
 def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study, str]:
     """Run the workflow for a grid, or for one row of it, whose tables lie apart; gives where it was made, and what ran."""
-    file = _variant(params, target, is_row, fresh) if is_row or fresh else params
+    file = _write_variant(params, target, is_row, fresh) if is_row or fresh else params
     again = load(file, target.grid)
     ends = [node for node in graph.goals(again) if node.name == "table" or not is_row]
     targets = [str(node.record(again)) for node in ends] if is_row else []
@@ -124,7 +124,7 @@ def _run(params: Path, target: Study, is_row: bool, fresh: bool) -> tuple[Study,
     return again, f"{ran} of {len(every)} steps ran"
 
 
-def _variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:
+def _write_variant(params: Path, target: Study, is_row: bool, fresh: bool) -> Path:
     """The study's file with the models of ``target`` alone, and folders of their own for what is made."""
     folder = target.files.at("reproduced")
     if fresh:
@@ -179,15 +179,15 @@ def _list_results() -> str:
 
     published: list[tuple[str, str, str, dict[str, Any]]] = []
     for grid in publication.grids():
-        shown = pages.pages_with(rf'\w+\("{grid}"')
-        published.append((grid, shown, f"bgbias reproduce {grid}", publication.read(grid).origin))
+        mentions = pages.pages_with(rf'\w+\("{grid}"')
+        published.append((grid, mentions, f"bgbias reproduce {grid}", publication.read(grid).origin))
     for kind, noted in publication.noted_tables().items():
-        shown = pages.pages_with(rf'evidence\("{kind}"')
-        published += [(table, shown, noted["command"], of) for table, of in noted["tables"].items()]
-    rows = [(*what, of["minutes"], of["commit"][:8], _machine(of)) for *what, of in published]
+        mentions = pages.pages_with(rf'evidence\("{kind}"')
+        published += [(table, mentions, noted["command"], row) for table, row in noted["tables"].items()]
+    rows = [(*what, row["minutes"], row["commit"][:8], _name(row)) for *what, row in published]
     heads = ["results", "shown in", "made again by", "minutes", "commit", "machine"]
     return pd.DataFrame(rows, columns=heads).to_string(index=False)
 
 
-def _machine(origin: dict[str, Any]) -> str:
+def _name(origin: dict[str, Any]) -> str:
     return f"{origin['machine']}, {origin['cores']} cores"

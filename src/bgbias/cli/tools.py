@@ -60,9 +60,9 @@ def doctor(
 
     path = Path(photos).expanduser()
     name = path.resolve().name if path.exists() else None
-    named = NamedColumns(image_column, label_column, place)
-    photo_set = look_at(choose(photos, masks, name, class_level, named=named))
-    for line in photo_set.told(sys.maxsize if every else SHOWN):
+    columns = NamedColumns(image_column, label_column, place)
+    photo_set = look_at(choose(photos, masks, name, class_level, columns=columns))
+    for line in photo_set.describe(sys.maxsize if every else SHOWN):
         say(line, sys.stdout)
     of_classes = f" of {photo_set.classes} classes" if photo_set.classes else " without classes"
     say(

@@ -42,7 +42,7 @@ class Embeddings:
     places: Places | None = None
 
     @property
-    def asked(self) -> np.ndarray:
+    def is_query(self) -> np.ndarray:
         """Which photos are queries, bool [N]: usable ones, of those that the dataset asks."""
         return self.usable if self.given is None else self.usable & self.given.query
 

@@ -96,7 +96,7 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     others. Raises UserError where fewer than two classes have so many photos, or trusted masks.
     """
     place = parts(embedded.ids, embedded.labels, number)
-    asked = embedded.asked & (place >= 0)
+    asked = embedded.is_query & (place >= 0)
     if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[asked].tolist())):
         raise UserError(
             "Fewer than two classes have photos with a trusted mask, and no others can be put on other backgrounds. Look"
@@ -122,19 +122,19 @@ def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -
     ``classes``: the numbers of the queries' classes there, int64 [N]. Raises UserError where there are fewer than two to tell
     apart, or no query.
     """
-    if len(set(training.labels.tolist())) < 2 or not embedded.asked.any():
+    if len(set(training.labels.tolist())) < 2 or not embedded.is_query.any():
         raise UserError(
             f"Probes need training photos of two classes and test photos to ask about; there are {len(training.ids)} and"
-            f" {int(embedded.asked.sum())} whose mask is trusted. Look at probe_photos of their dataset in params.yaml, and"
+            f" {int(embedded.is_query.sum())} whose mask is trusted. Look at probe_photos of their dataset in params.yaml, and"
             " at the masks (docs/masks.md)."
         )
-    if absent := set(classes[embedded.asked].tolist()) - set(training.labels.tolist()):
+    if absent := set(classes[embedded.is_query].tolist()) - set(training.labels.tolist()):
         raise UserError(
             f"{len(absent)} classes of the test photos have none among the {len(training.ids)} training photos that probes are"
             " fitted on; raise or drop probe_photos of their dataset in params.yaml."
         )
-    alone = [(training.views[CLEAN, 0], training.labels, embedded.asked)]
-    return _right(embedded, iter(alone), classes, embedded.asked)
+    alone = [(training.views[CLEAN, 0], training.labels, embedded.is_query)]
+    return _right(embedded, iter(alone), classes, embedded.is_query)
 
 
 def _right(

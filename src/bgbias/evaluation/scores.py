@@ -47,7 +47,7 @@ def score_queries(
             ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
             own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
             ranked, of_whole = ranking.without(own, setting)
-            values = _score_first_ranks(ranked, labels, embeddings.asked) | of_whole
+            values = _score_first_ranks(ranked, labels, embeddings.is_query) | of_whole
             if own and setting == QUERY_ONLY:
                 nearest, lent = ranked.indices[:, 0], labels[own[0]]
                 follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
@@ -58,7 +58,7 @@ def score_queries(
                     values |= ranking.matched(condition, draw, matched)
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
             table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
-            tables.append(table[embeddings.asked])
+            tables.append(table[embeddings.is_query])
     return pd.concat(
         [*tables, *score_places(embeddings, model, embeddings.views[CLEAN, 0])], ignore_index=True
     )
@@ -71,7 +71,7 @@ def score_places(
     labels = embeddings.labels
     for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
         own = embeddings.places.own  # type: ignore[union-attr]
-        found = [_score_first_ranks(ranked, labels, embeddings.asked, own) for ranked in ranked_by_draw]
+        found = [_score_first_ranks(ranked, labels, embeddings.is_query, own) for ranked in ranked_by_draw]
         values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
         view = {
             **model,
@@ -81,7 +81,7 @@ def score_places(
             PLACE: own.astype(np.float64),
         }
         table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
-        yield table[embeddings.asked]
+        yield table[embeddings.is_query]
 
 
 def _score_first_ranks(
@@ -113,7 +113,7 @@ class _Ranking:
         backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
         if given is None:
             return drop_shared(self._deepest, labels, backgrounds, self._depth), {}
-        return rank_photos(self.queries, self.gallery, labels, given, self.embeddings.asked, backgrounds)
+        return rank_photos(self.queries, self.gallery, labels, given, self.embeddings.is_query, backgrounds)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
@@ -126,7 +126,7 @@ class _Ranking:
         for number in [draw] if plugins.load("conditions", condition).DRAWS else draws:
             ranked, _ = self.without([lent[name, number] for name in lending], setting)
             values.append(map_at_r.per_query(ranked))
-            of_others.append(change_for_others(ranked, self.embeddings.labels, self.embeddings.asked))
+            of_others.append(change_for_others(ranked, self.embeddings.labels, self.embeddings.is_query))
         return {
             MATCHED[setting]: np.mean(values, axis=0),
             MATCHED_OTHERS[setting]: np.mean(of_others, axis=0),

@@ -192,4 +192,4 @@ class CureFits:
         from bgbias.evaluation.whole_gallery import rank_among
 
         values = map_at_r.per_query(rank_among(vectors, vectors, self.before.labels, self.before.given))
-        return float(np.nanmean(values[self.before.asked]))
+        return float(np.nanmean(values[self.before.is_query]))

@@ -75,7 +75,7 @@ def index(study: Study, dataset: str) -> None:
                 photos.add(item.image_id, data)
                 if item.truth is not None:
                     truth.add(item.image_id, item.truth)
-            for line in validator.told(dataset):
+            for line in validator.describe(dataset):
                 progress.say(line)
             # Inside the block, so that no store appears without its table.
             if not rows:

@@ -50,9 +50,9 @@ def score(study: Study, cell: Cell) -> None:
         if embedded.given is not None:
             alone, left_out = embedded.given.relevant(embedded.labels) == 0, left_out & embedded.given.query
         queries_of = {
-            "queries": int((embedded.asked & ~alone).sum()),
+            "queries": int((embedded.is_query & ~alone).sum()),
             "queries_left_out": int(left_out.sum()),
-            "queries_with_nobody_to_find": int((embedded.asked & alone).sum()),
+            "queries_with_nobody_to_find": int((embedded.is_query & alone).sum()),
         }
         if not queries_of["queries"]:
             raise UserError(

@@ -34,10 +34,10 @@ def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
     A photo's class is the category of its largest object, whose outline is its true mask, where it has
     one. Photos without an object, and those that the file does not name, are left out.
     """
-    place = f"{files.path}/{member}"
-    described = parse(files.read(member), place)
+    path = f"{files.path}/{member}"
+    described = parse(files.read(member), path)
     pictures = [n for n in files.names if is_readable(n)]
-    entry_of = entries(place, described, pictures)
+    entry_of = entries(path, described, pictures)
     categories = {c.get("id"): str(c.get("name", "")) for c in described.get("categories", [])}
     objects: dict[Any, list[dict[str, Any]]] = defaultdict(list)
     for annotation in described["annotations"]:
@@ -46,36 +46,36 @@ def in_coco(files: Lookup, member: str, name: str | None = None) -> Listing:
     photos, several = [], 0
     for image_id, entry in entry_of.items():
         if drawn := objects[entry["id"]]:
-            largest = max(drawn, key=_area)
+            largest = max(drawn, key=_measure_area)
             several += len(drawn) > 1
-            where = f"{place}: '{image_id}', annotation {largest.get('id', '')},"
-            truth = partial(_png, largest, entry, where) if largest.get("segmentation") else no_mask
+            where = f"{path}: '{image_id}', annotation {largest.get('id', '')},"
+            truth = partial(_encode_mask, largest, entry, where) if largest.get("segmentation") else no_mask
             kind = categories.get(largest.get("category_id"), "")
             photos.append(SourcePhoto(image_id, partial(files.read, image_id), truth, kind))
     if not photos:
-        raise UserError(f"{place} draws no object in any of its {len(entry_of)} photos; export it again.")
-    named = {photo.image_id for photo in photos}
-    left_out = {n: WITHOUT if n in entry_of else f"not named by {member}" for n in pictures if n not in named}
+        raise UserError(f"{path} draws no object in any of its {len(entry_of)} photos; export it again.")
+    ids = {photo.image_id for photo in photos}
+    left_out = {n: WITHOUT if n in entry_of else f"not named by {member}" for n in pictures if n not in ids}
     remarks = [f"photos, classes and masks are those of {member}"]
     if several:
         remarks.append(f"{several} photos show several objects: the largest is the one that counts")
     why = "" if any(photo.class_name for photo in photos) else f"{member} names no categories"
-    listing = Listing.of(name or title(files.path), photos, why)
+    listing = Listing.from_photos(name or title(files.path), photos, why)
     return replace(listing, left_out=left_out, remarks=(*listing.remarks, *remarks))
 
 
 def mask_of(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> NDArray[np.bool_]:
     """The object of an annotation of this image, bool [H, W]; an outline that cannot be so is an error."""
     outline = annotation["segmentation"]
-    of = _runs if isinstance(outline, dict) else _polygons
-    return of(outline, entry["height"], entry["width"], where)
+    decode = _fill_runs if isinstance(outline, dict) else _fill_polygons
+    return decode(outline, entry["height"], entry["width"], where)
 
 
-def _png(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> bytes:
+def _encode_mask(annotation: dict[str, Any], entry: dict[str, Any], where: str) -> bytes:
     return pixels.encode_png(mask_of(annotation, entry, where) * np.uint8(255))
 
 
-def _area(annotation: dict[str, Any]) -> float:
+def _measure_area(annotation: dict[str, Any]) -> float:
     """In pixels; that of the box where the object's is not given."""
     *_, width, height = annotation.get("bbox") or (0, 0)
     return float(annotation.get("area") or width * height)
@@ -114,7 +114,7 @@ def entries(path: Path | str, described: Coco, ids: Sequence[str]) -> dict[str, 
     the photos are errors.
     """
     entry_of: dict[str, dict[str, Any]] = {}
-    ends = _ends(ids)
+    ends = _index_ends(ids)
     for entry in described["images"]:
         fitting = ends.get(compose(str(entry["file_name"])).removeprefix("./"), [])
         if len(fitting) > 1:
@@ -136,7 +136,7 @@ def entries(path: Path | str, described: Coco, ids: Sequence[str]) -> dict[str, 
     return entry_of
 
 
-def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
+def _index_ends(ids: Sequence[str]) -> dict[str, list[str]]:
     """Every id by each of its ends at a folder's border: itself, without its first folder, ..., the bare name."""
     ids_by_end: dict[str, list[str]] = defaultdict(list)
     for image_id in ids:
@@ -147,7 +147,7 @@ def _ends(ids: Sequence[str]) -> dict[str, list[str]]:
     return {end: [end] if end in fitting else fitting for end, fitting in ids_by_end.items()}
 
 
-def _polygons(outline: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
+def _fill_polygons(outline: Any, height: int, width: int, where: str) -> NDArray[np.bool_]:
     from pycocotools import mask as coco
 
     try:
@@ -175,7 +175,7 @@ def _polygons(outline: Any, height: int, width: int, where: str) -> NDArray[np.b
     return coco.decode(coco.merge(parts)).astype(bool)  # type: ignore[no-any-return]
 
 
-def _runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArray[np.bool_]:
+def _fill_runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArray[np.bool_]:
     size, runs = outline.get("size"), outline.get("counts")
     if size != [height, width]:
         turned = " It is [height, width] in COCO's format." if size == [width, height] else ""
@@ -183,7 +183,7 @@ def _runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArr
             f"{where} has the size {size}, and the photo is {width}x{height} pixels.{turned} Export it again."
         )
     try:
-        counts = np.array(_decompressed(runs) if isinstance(runs, str) else runs)
+        counts = np.array(_decompress(runs) if isinstance(runs, str) else runs)
     except ValueError as error:
         raise UserError(f"{where} cannot be read ({error}); export it again.") from error
     if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 0).any() or counts.sum() != height * width:
@@ -193,7 +193,7 @@ def _runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArr
         )
     levels = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     columns, rows = levels.reshape(width, height).T, levels.reshape(height, width)
-    if _edges(columns) > BY_ROWS * _edges(rows):
+    if _count_edges(columns) > BY_ROWS * _count_edges(rows):
         raise UserError(
             f"{where} gives stripes: its runs go along rows, and COCO's go down columns. Export it again, e.g. by"
             " pycocotools.mask.encode(numpy.asfortranarray(mask))."
@@ -201,23 +201,23 @@ def _runs(outline: dict[str, Any], height: int, width: int, where: str) -> NDArr
     return columns
 
 
-def _decompressed(text: str) -> list[int]:
+def _decompress(text: str) -> list[int]:
     """Run lengths from COCO's letters of six bits each: five of the number, the lowest first, and whether more follow. From the
     fourth on, a number is the difference to the last but one.
     """
     counts: list[int] = []
     letters = iter(text.encode())
     for letter in letters:
-        number, place, bits = (letter - 48) & 31, 5, letter - 48
+        number, shift, bits = (letter - 48) & 31, 5, letter - 48
         while bits & 32:
             bits = next(letters, 48) - 48
-            number, place = number | (bits & 31) << place, place + 5
+            number, shift = number | (bits & 31) << shift, shift + 5
         if bits & 16:
-            number -= 1 << place
+            number -= 1 << shift
         counts.append(number + counts[-2] if len(counts) > 2 else number)
     return counts
 
 
-def _edges(mask: NDArray[np.bool_]) -> int:
+def _count_edges(mask: NDArray[np.bool_]) -> int:
     """How many neighbours, below or beside each other, are not alike."""
     return int((mask[1:] != mask[:-1]).sum() + (mask[:, 1:] != mask[:, :-1]).sum())

@@ -76,12 +76,12 @@ class DeviceCrops:
         lines = max(int(self._sizes.max()), self._size)
         at_once = max(1, SCRATCH // (lines * self._size * self._taps * self._channels))
         parts = [
-            self._some(rows[i : i + at_once], boxes[i : i + at_once], flips[i : i + at_once])
+            self._crop_batch(rows[i : i + at_once], boxes[i : i + at_once], flips[i : i + at_once])
             for i in range(0, len(rows), at_once)
         ]
         return torch.cat(parts).contiguous(memory_format=torch.channels_last)
 
-    def _some(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
+    def _crop_batch(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         chosen = np.asarray(rows, np.int64)
         sizes = self._sizes[chosen]
         edges = np.array([(b.top, b.left, b.height, b.width) for b in boxes], np.float64)
@@ -89,11 +89,11 @@ class DeviceCrops:
         spare = sizes - self._size
         down_first = spare[:, 0] > 2 * np.maximum(spare[:, 1], 0)
         down, across = (self._filter(edges[:, n], edges[:, 2 + n], sizes[:, n]) for n in (0, 1))
-        across = _either(np.asarray(flips, bool), [part[:, ::-1] for part in across], across)
+        across = _choose(np.asarray(flips, bool), [part[:, ::-1] for part in across], across)
         # Lines are columns where those are resized first, else rows: from pixel to pixel, and from line to line.
-        step, leap = _either(down_first, (sizes[:, 1], 1), (1, sizes[:, 1]))
-        places, weights = _either(down_first, down, across)
-        lines, line_weights = _either(down_first, across, down)
+        step, leap = _choose(down_first, (sizes[:, 1], 1), (1, sizes[:, 1]))
+        places, weights = _choose(down_first, down, across)
+        lines, line_weights = _choose(down_first, across, down)
         # First the lines that any output line reads, each resized along itself; then those are resized across each other.
         begin = lines.min(axis=(1, 2))
         count = int((lines.max(axis=(1, 2)) - begin).max()) + 1
@@ -102,10 +102,10 @@ class DeviceCrops:
         start = self._to_device(self._starts[chosen][:, None] + line * leap[:, None])
         where = start[:, :, None, None] + self._to_device(places * step[:, None, None])[:, None]
         # [B, count, S, C], and then the lines that each output line reads: [B, S, taps, S, C].
-        resized = _weighed(self._pixels[where], self._to_device(weights)[:, None, :, :, None], 3)
+        resized = _weigh(self._pixels[where], self._to_device(weights)[:, None, :, :, None], 3)
         batch = torch.arange(len(chosen), device=start.device)[:, None, None]
         columns = resized[batch, self._to_device(lines - begin[:, None, None])]
-        levels = _weighed(columns, self._to_device(line_weights)[:, :, :, None, None], 2)
+        levels = _weigh(columns, self._to_device(line_weights)[:, :, :, None, None], 2)
         turned = self._to_device(down_first)[:, None, None, None]
         return torch.where(turned, levels.transpose(1, 2), levels).permute(0, 3, 1, 2)
 
@@ -119,12 +119,12 @@ class DeviceCrops:
         centre = low.astype(np.float64)[:, None] + (np.arange(self._size) + 0.5) * scale[:, None]
         first = np.maximum(np.trunc(centre - support + 0.5), 0)
         end = np.minimum(np.trunc(centre + support + 0.5), limit[:, None])
-        place = first[..., None] + np.arange(self._taps)
-        weight = 1 - np.abs((place - centre[..., None] + 0.5) * (1.0 / support)[..., None])
-        weight = np.where(place < end[..., None], np.maximum(weight, 0), 0)
+        pixel = first[..., None] + np.arange(self._taps)
+        weight = 1 - np.abs((pixel - centre[..., None] + 0.5) * (1.0 / support)[..., None])
+        weight = np.where(pixel < end[..., None], np.maximum(weight, 0), 0)
         weight /= weight.cumsum(axis=2)[..., -1:]
-        place = np.minimum(place, (limit - 1)[:, None, None])
-        return [place.astype(np.int64), np.trunc(weight * 2**BITS + 0.5).astype(np.int32)]
+        pixel = np.minimum(pixel, (limit - 1)[:, None, None])
+        return [pixel.astype(np.int64), np.trunc(weight * 2**BITS + 0.5).astype(np.int32)]
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         tensor = torch.from_numpy(np.ascontiguousarray(values))
@@ -133,7 +133,7 @@ class DeviceCrops:
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
-def _either(
+def _choose(
     which: np.ndarray, these: Iterable[np.ndarray | int], those: Iterable[np.ndarray | int]
 ) -> list[np.ndarray]:
     """For each crop of a batch, [B, ...], these arrays' part if ``which`` [B], else those'."""
@@ -143,7 +143,7 @@ def _either(
     ]
 
 
-def _weighed(levels: Tensor, weights: Tensor, taps: int) -> Tensor:
+def _weigh(levels: Tensor, weights: Tensor, taps: int) -> Tensor:
     """The weighted mean of grey levels over the dimension ``taps``, rounded to uint8."""
     total = (levels * weights).sum(taps, dtype=torch.int32)
     return ((total + (1 << BITS - 1)) >> BITS).clamp_(0, 255).to(torch.uint8)

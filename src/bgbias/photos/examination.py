@@ -55,22 +55,22 @@ class PhotoIssue:
     name: str
     what: str
     remedy: str
-    found: tuple[str, ...]
+    cases: tuple[str, ...]
 
-    def as_json(self, shown: int = SHOWN) -> dict[str, Any]:
-        """With the number of all and so many examples."""
+    def as_json(self) -> dict[str, Any]:
+        """With the number of all and a few examples."""
         return {
             "name": self.name,
             "what": self.what,
-            "count": len(self.found),
-            "examples": list(self.found[:shown]),
+            "count": len(self.cases),
+            "examples": list(self.cases[:SHOWN]),
             "remedy": self.remedy,
         }
 
-    def told(self, shown: int = SHOWN) -> str:
+    def describe(self, examples: int = SHOWN) -> str:
         """A line for a person."""
-        more = f" and {len(self.found) - shown} more" if len(self.found) > shown else ""
-        return f"{self.what}: {len(self.found)} ({', '.join(self.found[:shown])}{more}): {self.remedy}"
+        more = f" and {len(self.cases) - examples} more" if len(self.cases) > examples else ""
+        return f"{self.what}: {len(self.cases)} ({', '.join(self.cases[:examples])}{more}): {self.remedy}"
 
 
 class PhotoValidator:
@@ -115,8 +115,8 @@ class PhotoValidator:
             with pixels.open_picture(item.data, item.image_id) as image:
                 sixteen_bits, by_xmp = pixels.has_sixteen_bits(image), pixels.is_turned_by_xmp(image)
                 turned, transparent = pixels.is_turned(image), pixels.transparent(image)
-                seen = ImageOps.exif_transpose(image) if turned and self._upright else image
-                grey = pixels.from_pillow(seen, "L")  # all of it: a file may break off anywhere
+                view = ImageOps.exif_transpose(image) if turned and self._upright else image
+                grey = pixels.from_pillow(view, "L")  # all of it: a file may break off anywhere
                 height, width = grey.shape
                 drawn_upright = None
                 if turned and truth is not None:
@@ -127,9 +127,9 @@ class PhotoValidator:
             raise
         except UserError as error:
             return self.leaves_out(item.image_id, getattr(error.__cause__, "kind", "unreadable"), str(error))
+        remedy = TURN_MASK if self._upright else TURN_PHOTO
         if truth is not None and truth.shape != (height, width):
-            across = turned and truth.shape == (width, height)
-            hint = "" if not across else TURN_MASK if self._upright else TURN_PHOTO
+            hint = remedy if turned and truth.shape == (width, height) else ""
             reason = (
                 f"'{item.image_id}': photo and true mask differ in size: the photo is {width}x{height} pixels, the mask"
                 f" {truth.shape[1]}x{truth.shape[0]}; save the mask at the photo's size.{hint}"
@@ -137,13 +137,11 @@ class PhotoValidator:
             return self.leaves_out(item.image_id, "masks_of_another_size", reason)
         if drawn_upright is not None and drawn_upright != self._upright:
             reason = f"'{item.image_id}': the border of its true mask follows the photo's edges only where one of them is turned."
-            return self.leaves_out(
-                item.image_id, "masks_turned_otherwise", reason + (TURN_MASK if self._upright else TURN_PHOTO)
-            )
+            return self.leaves_out(item.image_id, "masks_turned_otherwise", reason + remedy)
         self._class_of[item.image_id] = item.class_name
         self.sums[item.image_id] = hashlib.sha256(item.data).hexdigest()
         self._thumbnails[item.image_id] = thumbnail(grey)
-        for name, found in {
+        for name, applies in {
             "turned_by_exif" if self._upright else "rotated_by_exif": turned and not by_xmp,
             "rotated_with_a_mask": drawn_upright is not None,
             "rotated_with_an_unclear_mask": turned and truth is not None and drawn_upright is None,
@@ -155,7 +153,7 @@ class PhotoValidator:
             "huge": height * width > HUGE,
             "photos_without_a_true_mask": truth is None,
         }.items():
-            if found:
+            if applies:
                 self._read[name].append(item.image_id)
         return True
 
@@ -184,36 +182,36 @@ class PhotoValidator:
     def findings(self) -> dict[str, list[str]]:
         """What was found, by its name in ``FINDINGS``: photos, classes or folders, sorted; nothing of what was not found."""
         sizes = Counter(self._class_of.values()) if self._labelled else {}
-        given = {p for image_id in self._class_of for p in PurePosixPath(image_id).parents}
-        wanted = {PurePosixPath(n).parent for n in self.left_out if is_photo(n)}
+        used_folders = {p for image_id in self._class_of for p in PurePosixPath(image_id).parents}
+        photo_folders = {PurePosixPath(n).parent for n in self.left_out if is_photo(n)}
         bare = self._read["photos_without_a_true_mask"]
-        within, across = ([f"{i} (as {first})" for i, first in of.items()] for of in self.near_duplicates)
+        within, across = ([f"{i} (as {first})" for i, first in part.items()] for part in self.near_duplicates)
         apart = "near_duplicates_under_two_labels" if self._labelled else "near_duplicates"
-        found = self._read | {
+        findings = self._read | {
             "near_duplicates_within_a_class": within,
             apart: across,
             "classes_of_one_photo": [c for c, n in sizes.items() if n == 1],
-            "folders_without_a_photo": [str(folder) for folder in wanted - given],
+            "folders_without_a_photo": [str(folder) for folder in photo_folders - used_folders],
             # Where nobody drew any, none is missing.
             "photos_without_a_true_mask": bare if len(bare) < len(self._class_of) else [],
         }
-        return {name: sorted(values) for name, values in found.items() if values}
+        return {name: sorted(values) for name, values in findings.items() if values}
 
-    def noticed(self) -> Iterator[PhotoIssue]:
+    def list_issues(self) -> Iterator[PhotoIssue]:
         """What was left out, by reason, and what was found among the rest."""
         ids_of: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
         for image_id, reason in sorted(self.left_out.items()):
             ids_of.setdefault(self._kind.get(image_id, reason), []).append(image_id)
-        for kind, ids in sorted(ids_of.items(), key=lambda of: of[0] in LEFT_OUT):
+        for kind, ids in sorted(ids_of.items(), key=lambda item: item[0] in LEFT_OUT):
             name, why = (kind, f": {LEFT_OUT[kind]}") if kind in LEFT_OUT else ("left_out", "")
             if ids:
                 yield PhotoIssue(name, f"left out{why}", self.left_out[ids[0]], tuple(ids))
         for name, values in self.findings.items():
             yield PhotoIssue(name, *FINDINGS[name], tuple(values))
 
-    def told(self, name: str) -> Iterator[str]:
+    def describe(self, name: str) -> Iterator[str]:
         """The same as lines for a person."""
-        return (f"{name}: {oddity.told()}" for oddity in self.noticed())
+        return (f"{name}: {issue.describe()}" for issue in self.list_issues())
 
 
 def thumbnail(grey: np.ndarray) -> np.ndarray:
@@ -237,7 +235,7 @@ def find_near_duplicates(
     if len(rows) > ALL_PAIRS:
         compared = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for part in compared:
-        detail = _detail(thumbnails[part])
+        detail = _extract_detail(thumbnails[part])
         for start in range(0, len(part), BLOCK):
             block = part[start : start + BLOCK]
             alike = detail[start : start + BLOCK] @ detail.T > ALIKE
@@ -251,7 +249,7 @@ def find_near_duplicates(
     return within, across
 
 
-def _detail(thumbnails: np.ndarray) -> np.ndarray:
+def _extract_detail(thumbnails: np.ndarray) -> np.ndarray:
     """Float32 [N, D], of unit length where there is any."""
     import cv2
 

@@ -12,24 +12,24 @@ from bgbias.errors import UserError
 SAVED = ("dataset_dict.json", "dataset_info.json")  # one of them describes a folder of ``save_to_disk``
 
 
-def is_saved(place: Path) -> bool:
+def is_saved(folder: Path) -> bool:
     """Whether ``save_to_disk`` made a folder."""
-    return any((place / name).is_file() for name in SAVED)
+    return any((folder / name).is_file() for name in SAVED)
 
 
-def load(place: Path) -> Any:
+def load(folder: Path) -> Any:
     """The dataset, or the ``DatasetDict``, of a folder; it is mapped, and not read into memory."""
     try:
         from datasets import load_from_disk
 
-        return load_from_disk(str(place))
+        return load_from_disk(str(folder))
     except ModuleNotFoundError as error:
         raise UserError(
-            f"{place} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
+            f"{folder} is a dataset of Hugging Face, which needs: pip install 'bgbias[datasets]'"
         ) from error
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
-            f"{place} cannot be read ({error}); save the dataset anew by save_to_disk."
+            f"{folder} cannot be read ({error}); save the dataset anew by save_to_disk."
         ) from error
 
 
@@ -39,7 +39,7 @@ def is_dataset(source: object) -> bool:
     return hasattr(one, "features") and hasattr(one, "cast_column")
 
 
-def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str]:
+def read_frame(source: Any, origin: str = "the dataset") -> tuple[pd.DataFrame, str]:
     """A dataset's table, and its column of pictures: functions that give one, so that nothing is read before it is asked for.
 
     Of several splits ``test`` is taken, or the only one. Numbers of classes have their names.
@@ -47,24 +47,24 @@ def frame_of(source: Any, place: str = "the dataset") -> tuple[pd.DataFrame, str
     if isinstance(source, Mapping):
         if "test" not in source and len(source) > 1:
             raise UserError(
-                f"{place} has the splits {', '.join(source)}, and none is called test; take one of them."
+                f"{origin} has the splits {', '.join(source)}, and none is called test; take one of them."
             )
         source = source["test"] if "test" in source else next(iter(source.values()))
     kinds = {name: type(feature).__name__ for name, feature in source.features.items()}
     image = next((name for name, kind in kinds.items() if kind == "Image"), None)
     if image is None:
         raise UserError(
-            f"{place} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
+            f"{origin} has no column of pictures (an Image feature); its columns are: {', '.join(kinds)}."
         )
     undecoded = source.cast_column(image, type(source.features[image])(decode=False))
     columns: dict[str, Any] = {n: list(source[n]) for n, k in kinds.items() if k in ("ClassLabel", "Value")}
     for name, values in columns.items():
         if names := getattr(source.features[name], "names", None):  # a negative number, and None, is no class
             columns[name] = [None if v is None or v < 0 else names[v] for v in values]
-    columns[image] = [partial(_picture, undecoded, row, image) for row in range(len(source))]
+    columns[image] = [partial(_read_picture, undecoded, row, image) for row in range(len(source))]
     return pd.DataFrame(columns), image
 
 
-def _picture(dataset: Any, row: int, column: str) -> bytes:
+def _read_picture(dataset: Any, row: int, column: str) -> bytes:
     cell = dataset[row][column]
     return cell["bytes"] or Path(cell["path"] or "").read_bytes()

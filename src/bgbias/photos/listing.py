@@ -65,7 +65,7 @@ class Listing:
     upright: bool = True
 
     @classmethod
-    def of(cls, name: str, photos: Iterable[SourcePhoto], why_unlabelled: str = "") -> Self:
+    def from_photos(cls, name: str, photos: Iterable[SourcePhoto], why_unlabelled: str = "") -> Self:
         """A test split of these photos, by class and name.
 
         Where classes do not say who should find whom (``why_unlabelled``), each photo's label is a
@@ -82,8 +82,8 @@ class Listing:
         ]
         frame = pd.DataFrame(rows, columns=list(COLUMNS))
         if not all(p.query and p.gallery for p in ordered):
-            asked, searched = [p.query for p in ordered], [p.gallery for p in ordered]
-            frame = frame.assign(query=asked, gallery=searched, camera="")
+            is_query, is_in_gallery = [p.query for p in ordered], [p.gallery for p in ordered]
+            frame = frame.assign(query=is_query, gallery=is_in_gallery, camera="")
         if any(p.place for p in ordered):
             frame = frame.assign(place=[p.place for p in ordered])
         by_id = {photo.image_id: photo for photo in ordered}
@@ -95,29 +95,29 @@ class Listing:
         frame = self.table.frame
         if not self.labelled or "place" not in frame:
             return False
-        known = frame[frame["place"] != ""]
-        return bool((known.groupby("label")["place"].nunique() > 1).any())
+        rows = frame[frame["place"] != ""]
+        return bool((rows.groupby("label")["place"].nunique() > 1).any())
 
-    def with_masks(self, place: Path, option: str, command: str) -> Self:
+    def with_masks(self, path: Path, option: str, command: str) -> Self:
         """With the true masks in a folder, or in a zip or tar of one, which are called like their photos.
 
         A mask of no photo, two of one photo, and a place without any are errors; ``option`` is what people name the masks by, and
         ``command`` what shows what is there.
         """
         others: dict[str, str] = {}
-        files = Lookup(place, lambda name: True, others)
+        files = Lookup(path, lambda name: True, others)
         drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
         others |= {name: why_not(name) for name in files.names if not is_picture(name)}
         if not drawn:
             there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
             raise UserError(
-                f"{self.name}: {place} holds no pictures{there}. Masks are called like their photo, with the"
+                f"{self.name}: {path} holds no pictures{there}. Masks are called like their photo, with the"
                 f" ending .png. To see what is there, run: {command}"
             )
         # What lies beside a photo under its name, as its raw file or a note, has no mask of its own.
         stems = set(map(stem, self.photos))
-        beside = (*self.left_out, *self.others)
-        others_of = {stem(name): name for name in beside if stem(name) not in stems}
+        extras = (*self.left_out, *self.others)
+        others_of = {stem(name): name for name in extras if stem(name) not in stems}
         mask_of = match_masks(drawn, self.photos, self.name, option, others_of.values())
 
         def with_mask(photo: SourcePhoto) -> SourcePhoto:
@@ -145,10 +145,10 @@ class Listing:
         return any(end in self.left_out for end in ends)
 
 
-def title(place: Path) -> str:
+def title(path: Path) -> str:
     """What a folder, or an archive or table of it, is called: the same for ``shop``, ``shop.tar.gz`` and ``shop.csv``."""
-    name = compose(place.resolve().name)
-    while not place.is_dir() and PurePosixPath(name).suffix.lower() in ARCHIVES + TABLES:
+    name = compose(path.resolve().name)
+    while not path.is_dir() and PurePosixPath(name).suffix.lower() in ARCHIVES + TABLES:
         name = PurePosixPath(name).stem
     return name
 
@@ -174,11 +174,11 @@ def inside(name: str, folders: int) -> str:
 
 
 def match_masks(
-    drawn: Iterable[str], photos: Iterable[str], name: str, place: str, others: Iterable[str] = ()
+    drawn: Iterable[str], photos: Iterable[str], name: str, option: str, others: Iterable[str] = ()
 ) -> dict[str, str]:
     """The masks by the stem of their photo, which is theirs too, but for folders around all masks, or all photos. A mask is taken
     for no photo's if the names do not fit: an error, for the photo would silently go without. So are two masks of one photo, and
-    two photos of one mask. ``place`` is what people call the masks' folder; ``others`` are no photos, and may have masks.
+    two photos of one mask. ``option`` is what people name the masks by; ``others`` are no photos, and may have masks.
     """
     drawn, photos = sorted(drawn), list(photos)
     shared = around(photos)
@@ -192,7 +192,7 @@ def match_masks(
         homeless = [n for n in drawn if stem(n) not in stem_of]
         raise UserError(
             f"{name}: the mask '{homeless[0]}' fits no photo ({len(homeless)} in all); masks are called like their photo, with"
-            f" the ending .png, in the same folders below {place}."
+            f" the ending .png, in the same folders below {option}."
         )
     mask_of = unique(drawn, photo_of.__getitem__, f"{name}: the masks")
     unique((n for n in photos if stem(n) in mask_of), stem, f"{name}: the photos")

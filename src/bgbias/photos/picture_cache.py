@@ -90,7 +90,7 @@ def pictures(
     """
     source = ImageStore(store)
     family = f"{store.stem}{tag}-{side}"
-    identity = f"{_code(change)}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
+    identity = f"{_fingerprint(change)}|{PIL.__version__}|{mode}|{tag}|{side}|{source.fingerprint}"
 
     def sizes() -> list[tuple[int, ...]]:
         channels = (3,) if mode == "RGB" else ()
@@ -115,7 +115,7 @@ def combined(
     """``make(photo, mask)`` of every photo that has a mask, as large as the photo, prepared under ``name`` in ``folder``."""
     ids = [image_id for image_id in photos.ids if image_id in masks]
 
-    def made(image_id: str) -> np.ndarray:
+    def combine(image_id: str) -> np.ndarray:
         photo, mask = photos.get(image_id), masks.get(image_id)
         if mask.shape != photo.shape[:2]:
             raise UserError(
@@ -123,14 +123,12 @@ def combined(
             )
         return make(photo, mask)
 
-    def sizes() -> list[tuple[int, ...]]:
-        return [photos.shapes[photos.row(image_id)] for image_id in ids]
-
-    identity = f"{_code(make)}|{photos.name}|{masks.name}"
-    return prepare(folder, name, identity, f"{folder.name}/{name}", ids, sizes, made)
+    shapes = [photos.shapes[photos.row(image_id)] for image_id in ids]
+    identity = f"{_fingerprint(make)}|{photos.name}|{masks.name}"
+    return prepare(folder, name, identity, f"{folder.name}/{name}", ids, lambda: shapes, combine)
 
 
-def _code(change: Callable[..., np.ndarray] | None) -> str:
+def _fingerprint(change: Callable[..., np.ndarray] | None) -> str:
     changed_by = getattr(change, "func", change).__module__ if change else __name__
     return code.fingerprint(__name__, changed_by if changed_by.startswith("bgbias.") else __name__)
 
@@ -196,8 +194,8 @@ def _write(
     missing_ids = ids[len(checks) :]
     chunks = [missing_ids[i : i + PER_CHUNK] for i in range(0, len(missing_ids), PER_CHUNK)]
     with partial.open("ab") as file, ThreadPoolExecutor(threads()) as workers:
-        made = itertools.chain.from_iterable(zip(c, workers.map(encoded, c), strict=True) for c in chunks)
-        for image_id, data in progress.track(made, len(missing_ids), label):
+        results = itertools.chain.from_iterable(zip(c, workers.map(encoded, c), strict=True) for c in chunks)
+        for image_id, data in progress.track(results, len(missing_ids), label):
             if len(data) != lengths[len(checks)]:
                 raise UserError(f"'{image_id}' is not as large as its header says; replace this picture.")
             file.write(data)
@@ -208,8 +206,8 @@ def _write(
     partial.replace(path)
     # Last, as nothing is read without it.
     with replacing(path.with_suffix(".npz")) as temporary, temporary.open("wb") as file:
-        known = {"ids": np.array(ids, str), "offsets": np.cumsum(lengths) - lengths, "shapes": shapes}
-        np.savez(file, **known, checks=np.array(checks, np.uint32))  # type: ignore[arg-type]
+        index = {"ids": np.array(ids, str), "offsets": np.cumsum(lengths) - lengths, "shapes": shapes}
+        np.savez(file, **index, checks=np.array(checks, np.uint32))  # type: ignore[arg-type]
 
 
 def _resume(partial: Path, lengths: np.ndarray) -> list[int]:

@@ -28,15 +28,15 @@ class Places:
     def of(cls, names: Sequence[str], labels: np.ndarray, keys: Sequence[tuple[str, str]]) -> Self | None:
         """From places' names [N], empty where unknown, and photos' labels and keys [N]; None if no class was seen in two."""
         numbers = {name: number for number, name in enumerate(sorted(set(names) - {""}))}
-        own = np.array([numbers.get(name, NOWHERE) for name in names], np.int64)
-        seen = {label: set(own[labels == label]) - {NOWHERE} for label in np.unique(labels)}
-        drawn = np.full((DRAWS, len(own)), NOWHERE, np.int64)
-        for row, (label, place) in enumerate(zip(labels, own, strict=True)):
-            others = sorted(seen[label] - {place}) if place != NOWHERE else []
+        numbers_of = np.array([numbers.get(name, NOWHERE) for name in names], np.int64)
+        places_of = {label: set(numbers_of[labels == label]) - {NOWHERE} for label in np.unique(labels)}
+        drawn = np.full((DRAWS, len(numbers_of)), NOWHERE, np.int64)
+        for row, (label, place) in enumerate(zip(labels, numbers_of, strict=True)):
+            others = sorted(places_of[label] - {place}) if place != NOWHERE else []
             for draw in range(DRAWS if others else 0):
                 number = seeds.number(seeds.key("another place", draw, *keys[row]))
                 drawn[draw, row] = others[number % len(others)]
-        return cls(own, drawn) if (drawn != NOWHERE).any() else None
+        return cls(numbers_of, drawn) if (drawn != NOWHERE).any() else None
 
     def other(self, draw: int) -> np.ndarray:
         """The other place of each photo in this draw, int64 [N]."""

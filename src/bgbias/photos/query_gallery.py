@@ -28,8 +28,8 @@ class QueryGallerySplit:
         """
         camera = self.camera[rows, None]
         same = (labels[rows, None] == labels) & (camera == self.camera) & (camera >= 0)
-        found: np.ndarray = self.gallery & ~same & (rows[:, None] != np.arange(len(labels)))
-        return found
+        candidates: np.ndarray = self.gallery & ~same & (rows[:, None] != np.arange(len(labels)))
+        return candidates
 
     def relevant(self, labels: np.ndarray) -> np.ndarray:
         """How many photos each one would have to find, int64 [N]; 0 for those that are not asked."""

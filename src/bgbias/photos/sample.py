@@ -21,13 +21,11 @@ KEPT = 4  # photos of a class, if it has so many, in any larger sample
 
 
 def sample_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTable, int | None]:
-    """At most ``count`` photos (``LEAST`` or more), in the table's order, and the most of one class; None if classes are whole.
+    """At most ``count`` photos (``LEAST`` or more, but not all), in the table's order, and the most of one class; None if whole.
 
     Only classes of two photos or more are drawn, and each keeps at least four of them, if so many fit twice. ``purpose``
     and the photos' keys decide which.
     """
-    if count >= len(table):
-        return table, None
     parts = {name: part for name, part in table.frame.groupby("class_name") if len(part) >= PER_CLASS}
     order = sorted(
         parts, key=lambda name: seeds.number(seeds.key(purpose, parts[name]["key_set"].iloc[0], name))
@@ -39,12 +37,12 @@ def sample_classes(table: ImageTable, purpose: str, count: int) -> tuple[ImageTa
     most = None if fitting[0] == first.max() else fitting[0]
     taken = sizes if most is None else np.minimum(sizes, most)
     chosen = order[: int((taken.cumsum() <= count).sum())]
-    drawn = [_of_class(parts[name], purpose, most) for name in chosen]
+    drawn = [_draw_photos(parts[name], purpose, most) for name in chosen]
     ids = set(pd.concat(drawn)["image_id"])
     return table.rows(table.frame["image_id"].isin(ids)), most
 
 
-def _of_class(photos: pd.DataFrame, purpose: str, most: int | None) -> pd.DataFrame:
+def _draw_photos(photos: pd.DataFrame, purpose: str, most: int | None) -> pd.DataFrame:
     """At most so many photos of a class, equally many of each place as far as they go; those whose place is unknown last."""
     ordered = ImageTable(photos.reset_index(drop=True)).keyed(purpose, None).frame
     if "place" in ordered:

@@ -54,7 +54,7 @@ class ImageTable:
 
     def __post_init__(self) -> None:
         columns = tuple(self.frame.columns)
-        if columns not in {COLUMNS + given + place for given in ((), GIVEN) for place in ((), PLACE)}:
+        if columns not in {COLUMNS + roles + location for roles in ((), GIVEN) for location in ((), PLACE)}:
             raise UserError(
                 f"An image table has the columns {', '.join(COLUMNS)}; found {', '.join(self.frame.columns)}."
             )
@@ -124,11 +124,9 @@ class ImageTable:
         """Who is asked among whom; None where every photo is asked among all others."""
         if "camera" not in self.frame:
             return None
-        cameras = {name: number for number, name in enumerate(sorted(set(self.frame["camera"]) - {""}))}
-        camera = self.frame["camera"].map(cameras).fillna(-1).to_numpy(np.int64)
-        return QueryGallerySplit(
-            self.frame["query"].to_numpy(bool), self.frame["gallery"].to_numpy(bool), camera
-        )
+        query, gallery, camera = (self.frame[name] for name in GIVEN)
+        numbers = camera.where(camera != "").astype("category").cat.codes.to_numpy(np.int64)
+        return QueryGallerySplit(query.to_numpy(bool), gallery.to_numpy(bool), numbers)
 
     @property
     def places(self) -> list[str] | None:

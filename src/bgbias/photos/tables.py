@@ -51,12 +51,12 @@ class NamedColumns:
 BY_NAME = NamedColumns()
 
 
-def in_member(files: Lookup, table: str, name: str | None = None, named: NamedColumns = BY_NAME) -> Listing:
+def in_member(files: Lookup, table: str, name: str | None = None, columns: NamedColumns = BY_NAME) -> Listing:
     """The photos that a table inside a folder or archive names."""
-    place = f"{files.path}/{table}"
-    frame, first = parse(BytesIO(files.read(table)), table, place)
+    origin = f"{files.path}/{table}"
+    frame, first = parse(BytesIO(files.read(table)), table, origin)
     start = files.path / PurePosixPath(table).parent
-    listing = in_frame(frame, name or title(files.path), start, place, first, named, files)
+    listing = in_frame(frame, name or title(files.path), start, origin, first, columns, files)
     return replace(listing, remarks=(*listing.remarks, f"photos and classes are those of {table}"))
 
 
@@ -64,9 +64,9 @@ def in_frame(
     frame: pd.DataFrame,
     name: str = "photos",
     start: Path | None = None,
-    place: str = "the table",
+    origin: str = "the table",
     first: int = 0,
-    named: NamedColumns = BY_NAME,
+    columns: NamedColumns = BY_NAME,
     files: Lookup | None = None,
 ) -> Listing:
     """The photos of a table with a column of paths, or of pictures themselves (``encoded``); and, where it has them, of
@@ -78,7 +78,7 @@ def in_frame(
     of a class's photos of one group the first by name. Rows without a class are left out. A table without
     photos' paths, a photo of two classes, and files of which none is there are errors.
     """
-    rows = _rows(frame, place, first, named)
+    rows = _read_rows(frame, origin, first, columns)
     start = start or Path.cwd()
     if files:
         find = in_archive(files, start.relative_to(files.path).as_posix())
@@ -92,7 +92,7 @@ def in_frame(
     photos: dict[str, SourcePhoto] = {}
     row_of: dict[str, Row] = {}
     for row in tested:
-        photo, why = _photo(row, find, place)
+        photo, why = _read_photo(row, find, origin)
         image_id = photo.image_id
         if not why and is_classed and not photo.class_name:
             why = "no class in its row: fill it in"
@@ -100,7 +100,7 @@ def in_frame(
             first_class, first_row = photos[image_id].class_name, row_of[image_id]["number"]
             if photo.class_name != first_class:
                 raise UserError(
-                    f"{place}: '{image_id}' is of the class '{first_class}' in row {first_row} and of"
+                    f"{origin}: '{image_id}' is of the class '{first_class}' in row {first_row} and of"
                     f" '{photo.class_name}' in row {row['number']}. A photo has one class: correct or remove one"
                     " row."
                 )
@@ -110,46 +110,46 @@ def in_frame(
         else:
             photos[image_id], row_of[image_id] = photo, row
     if not photos:
-        raise UserError(_nothing(place, start, left_out))
+        raise UserError(_explain_absence(origin, start, left_out))
     group_of = {i: (photos[i].class_name, text(row_of[i].get("group"))) for i in sorted(photos)}
-    grouped = pd.Series({i: of for i, of in group_of.items() if of[1]}, dtype=object)
+    grouped = pd.Series({i: group for i, group in group_of.items() if group[1]}, dtype=object)
     again = set(grouped.index[grouped.duplicated()])
     left_out |= dict.fromkeys(again, OF_GROUP)
-    why = "" if is_classed else f"nobody says which photo is of which class{_label_columns(frame)}"
-    listing = Listing.of(name, [photo for i, photo in photos.items() if i not in again], why)
+    why = "" if is_classed else f"nobody says which photo is of which class{_suggest_label_columns(frame)}"
+    listing = Listing.from_photos(name, [photo for i, photo in photos.items() if i not in again], why)
     remarks = [f"{why}: {OF_GROUP}" if again else why for why in listing.remarks]
     if untested:
         remarks.insert(0, f"{len(untested)} rows whose split is not 'test' are not looked at")
-    if given := listing.table.given:
-        if not (given.query.any() and given.gallery.any()):
-            raise UserError(f"{place} has no query, or nothing in the gallery: correct the column 'part'.")
+    if split := listing.table.given:
+        if not (split.query.any() and split.gallery.any()):
+            raise UserError(f"{origin} has no query, or nothing in the gallery: correct the column 'part'.")
         remarks.append(
-            f"{given.query.sum()} photos are queries, asked among the {given.gallery.sum()} of the gallery"
+            f"{split.query.sum()} photos are queries, asked among the {split.gallery.sum()} of the gallery"
         )
-    others = tuple(_photo(row, find, place)[0].image_id for row in untested)
+    others = tuple(_read_photo(row, find, origin)[0].image_id for row in untested)
     return replace(listing, left_out=left_out, others=others, remarks=tuple(remarks))
 
 
-def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> list[Row]:
+def _read_rows(frame: pd.DataFrame, origin: str, first: int, columns: NamedColumns) -> list[Row]:
     """The cells of columns that mean something, by what they mean."""
     if frame.empty:
         raise UserError(
-            f"{place} has no rows; it needs a row for each photo, with the columns 'path' and 'class'."
+            f"{origin} has no rows; it needs a row for each photo, with the columns 'path' and 'class'."
         )
     written = [str(column).strip() for column in frame.columns]
     small = [column.lower() for column in written]
-    columns: dict[str, list[Any]] = {}
+    cells_of: dict[str, list[Any]] = {}
     for meaning, names in COLUMNS.items():
-        column = {"photo": named.image, "class": named.label, "place": named.place}.get(meaning)
+        column = {"photo": columns.image, "class": columns.label, "place": columns.place}.get(meaning)
         if column and column not in written:
-            raise UserError(f"{place} has no column '{column}'; its columns are: {', '.join(written)}.")
+            raise UserError(f"{origin} has no column '{column}'; its columns are: {', '.join(written)}.")
         column = column or next((written[small.index(n)] for n in names if n in small), None)
         if column is not None:
-            columns[meaning] = frame.iloc[:, written.index(column)].tolist()
-    if "photo" in columns:
-        cells = zip(*columns.values(), strict=True)
+            cells_of[meaning] = frame.iloc[:, written.index(column)].tolist()
+    if "photo" in cells_of:
+        cells = zip(*cells_of.values(), strict=True)
         return [
-            dict(zip(columns, row, strict=True)) | {"number": number}
+            dict(zip(cells_of, row, strict=True)) | {"number": number}
             for number, row in enumerate(cells, first)
         ]
     near = [
@@ -159,12 +159,12 @@ def _rows(frame: pd.DataFrame, place: str, first: int, named: NamedColumns) -> l
     ]
     hint = f" Is '{near[0][0]}' meant? Call it '{near[0][1]}'." if near else ""
     raise UserError(
-        f"{place} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Name it by"
+        f"{origin} has no column of paths ('path' or 'image'); its columns are: {', '.join(written)}.{hint} Name it by"
         " --image-column, and that of the classes by --label-column, if that is not 'class' or 'label'."
     )
 
 
-def _label_columns(frame: pd.DataFrame) -> str:
+def _suggest_label_columns(frame: pd.DataFrame) -> str:
     """Columns of another name whose values stand for several rows each, as classes do."""
     used = {name for names in COLUMNS.values() for name in names}
     names = [
@@ -177,7 +177,7 @@ def _label_columns(frame: pd.DataFrame) -> str:
     return f"; --label-column takes one of: {', '.join(names)}" if names else ""
 
 
-def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
+def _read_photo(row: Row, find: Find, origin: str) -> tuple[SourcePhoto, str]:
     """A row's photo, and why it is left out, with what to do; empty if it is not."""
     cell, key = row["photo"], text(row.get("key"))
     image_id, why = key or str(row["number"]), ""
@@ -196,36 +196,36 @@ def _photo(row: Row, find: Find, place: str) -> tuple[SourcePhoto, str]:
     part = text(row.get("part")).lower()
     if part not in PARTS:
         raise UserError(
-            f"{place}, row {row['number']}: the part '{part}' is neither query nor gallery. Correct it, or"
+            f"{origin}, row {row['number']}: the part '{part}' is neither query nor gallery. Correct it, or"
             " give the column another name."
         )
-    asked, searched = PARTS[part]
+    is_query, is_in_gallery = PARTS[part]
     photo = SourcePhoto(
         image_id,
         read or bytes,
-        partial(_mask, row.get("mask"), image_id, find),
+        partial(_read_mask, row.get("mask"), image_id, find),
         class_name=text(row.get("class")),
         key=key,
         place=text(row.get("place")),
         session=text(row.get("session")),
-        query=asked,
-        gallery=searched,
+        query=is_query,
+        gallery=is_in_gallery,
     )
     return photo, why
 
 
-def _nothing(place: str, start: Path, left_out: dict[str, str]) -> str:
-    shown = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
+def _explain_absence(origin: str, start: Path, left_out: dict[str, str]) -> str:
+    examples = ", ".join(f"'{name}'" for name in list(left_out)[:SHOWN])
     if set(left_out.values()) == {GONE}:
         return (
-            f"None of the {len(left_out)} files that {place} names is there, e.g. {shown}; relative paths start at"
+            f"None of the {len(left_out)} files that {origin} names is there, e.g. {examples}; relative paths start at"
             f" {start.resolve()}. Move the table beside the photos, or correct the paths; then run the same command again."
         )
     reason = Counter(left_out.values()).most_common(1)[0][0]
-    return f"{place} names no photo that can be taken, e.g. {shown}; most often: {reason}."
+    return f"{origin} names no photo that can be taken, e.g. {examples}; most often: {reason}."
 
 
-def _mask(cell: Any, image_id: str, find: Find) -> bytes | None:
+def _read_mask(cell: Any, image_id: str, find: Find) -> bytes | None:
     if is_empty(cell):
         return None
     name = f"mask of {image_id}"
@@ -247,8 +247,8 @@ def on_disk(start: Path, paths: Iterable[str]) -> Find:
 
     def find(path: str) -> tuple[str, Read | None]:
         file = locate(start / path)
-        seen = file.relative_to(around) if file.is_relative_to(around) else file
-        return compose(str(seen)), file.read_bytes if file.is_file() else None
+        name = file.relative_to(around) if file.is_relative_to(around) else file
+        return compose(str(name)), file.read_bytes if file.is_file() else None
 
     return find
 

@@ -42,7 +42,7 @@ def draw(study: Study) -> style.Figure:
     hits, ranked, usable = {}, {}, None
     for cell in shown.pair(study):
         embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
-        usable = embedded.asked if usable is None else usable
+        usable = embedded.is_query if usable is None else usable
         for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
             seen, clean = embedded.views[condition, 0], embedded.views[CLEAN, 0]
             near = rank_among(seen, clean, labels, embedded.given)
