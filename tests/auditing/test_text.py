@@ -151,7 +151,7 @@ def test_whether_masks_can_be_trusted_is_answered_and_counts(
     audit = an_audit(labelled(), surely=surely)
     sentences = audit.sentences("masks")
     assert sentences[0].startswith(answer)
-    assert "of 18 wrong masks of 30 photos, 7 were clear" in sentences[1]
+    assert "in a check of 30 photos 18 masks were wrong, and 7 of these were clear" in sentences[1]
     assert audit.has_many_unsure_masks is many
     assert ("have a clear mask" in audit.verdict or "has a clear mask" in audit.verdict) is many
     advised = audit.sentences("advice")[0]

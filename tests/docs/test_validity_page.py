@@ -113,7 +113,7 @@ def test_no_cure_helps_at_the_other_visit() -> None:
     grey, less = cures.loc["plain+grey"], places.loc["bgaugment"]
     ends = ", ".join(f"{less[f'there_difference_{end}']:.1f}" for end in ("low", "high"))
     of_bytes = table.loc["plain+patchwise", "bytes"] / table.loc["plain+grey", "bytes"]
-    natural, drops = places["natural"], places["composite"]
+    natural, drops = places["natural"], places["on_composites"]
     highest = cures.loc[~cures.index.str.startswith("untrained"), "other_place_gain_high"]
     said(
         "neither BGAugment nor any of seven cures without training gains significantly at the other visit",
