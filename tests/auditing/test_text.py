@@ -220,7 +220,7 @@ def test_advice_follows_what_was_measured() -> None:
     assert len(advice) == len(starts)
     for sentence, start in zip(advice, starts, strict=True):
         assert sentence.startswith(start)
-    assert "MAP@R 80.0 [0.0, 90.0], against 30.0 [20.0, 40.0]" in advice[2]
+    assert "MAP@R is 80.0 [0.0, 90.0]; with other ones 30.0 [20.0, 40.0]; on original photos" in advice[2]
 
 
 def test_another_preparation_is_named_before_what_was_guessed() -> None:
