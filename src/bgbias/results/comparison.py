@@ -88,20 +88,20 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     if not candidates:
         raise ValueError("there is no model to choose from, only references")
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
-    own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
+    frames = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
     values = {
         name: rows.values_for_views(frame, ("photos", name, "none", "pretrained"), VIEWS)
-        for name, frame in own.items()
+        for name, frame in frames.items()
     }
-    lines = [_line(name, values[name], own[name]) for name in of_models]
+    lines = [_line(name, values[name], frames[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
     models = models.assign(is_reference=models["model"].isin(list(references)))
     models["is_on_front"] = _on_front(models)
     models = models.reset_index(drop=True)
     pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
     levels = {
-        name: pd.DataFrame({level: of.columns[level][0] for level in LEVELS}, index=of.queries)
-        for name, of in values.items()
+        name: pd.DataFrame({level: one.columns[level][0] for level in LEVELS}, index=one.queries)
+        for name, one in values.items()
     }
     queries = pd.concat(levels, axis=1)
     is_ranked = len(candidates) >= FEWEST_RANKED
@@ -110,7 +110,7 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         pairs,
         queries,
         _choice(models, pairs),
-        _stability([own[name] for name in candidates]) if is_ranked else None,
+        _stability([frames[name] for name in candidates]) if is_ranked else None,
     )
 
 
@@ -153,13 +153,13 @@ def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     best, *others = models.loc[~models["is_reference"], "model"]
     references = models.loc[models["is_reference"], "model"]
     against = differences(pairs, best)
-    worse = {name for name, found in against.items() if found.is_below}
+    worse = {name for name, difference in against.items() if difference.is_below}
     return Choice(
         best,
         tuple(name for name in others if name not in worse),
         tuple(name for name in others if name in worse),
         tuple(name for name in references if name not in worse),
-        any(not math.isnan(found.p) for found in against.values()),
+        any(not math.isnan(difference.p) for difference in against.values()),
     )
 
 
@@ -167,14 +167,14 @@ def differences(pairs: pd.DataFrame, best: str) -> dict[str, Estimate]:
     """What each other model has more than ``best`` on other backgrounds, MAP@R 0..1, from ``ModelComparison.pairs``, with
     its interval, and the p that is corrected for all pairs.
     """
-    found = {}
+    against = {}
     for row in rows.records(pairs):
         more = rows.read_estimate(row, "changed")
         if row["other"] == best:
-            found[row["model"]] = more
+            against[row["model"]] = more
         elif row["model"] == best:
-            found[row["other"]] = Estimate(-more.value, -more.high, -more.low, more.p)
-    return found
+            against[row["other"]] = Estimate(-more.value, -more.high, -more.low, more.p)
+    return against
 
 
 def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
@@ -192,9 +192,9 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
     for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
         order = generator.permutation(classes)
         taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
-    known = np.array(taus)[np.isfinite(taus)]
-    ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-    of_classes = Estimate(float(known.mean()) if len(known) else np.nan, *map(float, ends))
+    finite = np.array(taus)[np.isfinite(taus)]
+    ends = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
+    of_classes = Estimate(float(finite.mean()) if len(finite) else np.nan, *map(float, ends))
     if not (half := sums.shape[2] // 2):
         return Stability(of_classes, uncertainty.UNKNOWN)
     one, other = sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)

@@ -90,7 +90,7 @@ def draw_segmentation(study: Study) -> style.Figure:
     truth = album.objects(drawn["ids"].tolist())
     rows = []
     for row, name in enumerate(drawn["ids"].astype(str)):
-        photo, outline = photos.clean(name), truth.shown(name).astype(float)
+        photo, outline = photos.clean(name), truth.locate(name).astype(float)
         pictures = [Picture(photos.clean(str(drawn["supports"][row]))), Picture(photo, outline, 0.9)]
         for method, of in segments.items():
             mask, colour = of["masks"][row], style.ink(method)

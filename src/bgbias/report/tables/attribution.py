@@ -74,7 +74,7 @@ def table(attribution: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.Da
             if (variant, seed) not in scores or scores[variant, seed].isna().all():
                 name = f"{'/'.join(model)}/seed{seed}"
                 raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
-        values = rows.Values.of_kinds(model, own, "variant", variants, "score")
+        values = rows.Values.from_kinds(model, own, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.heading(own, values, "images", complete)

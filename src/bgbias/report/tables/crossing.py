@@ -57,7 +57,7 @@ def crossed_values(own: pd.DataFrame, model: rows.Model) -> rows.Values:
     parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
-    return rows.Values.of(model, parts, "value")
+    return rows.Values.from_parts(model, parts, "value")
 
 
 def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:

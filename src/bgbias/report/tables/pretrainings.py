@@ -89,7 +89,7 @@ def table(
     values: dict[str, dict[rows.Model, rows.Values]] = {
         "retrieval": {model: rows.retrieval_values(own, model) for model, own in sources.models(queries)},
         "attribution": {
-            model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
+            model: rows.Values.from_kinds(model, own, "variant", attribution.SCORES, "score")
             for model, own in sources.models(scores)
         },
         **{

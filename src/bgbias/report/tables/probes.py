@@ -71,7 +71,7 @@ def probe_values(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Value
     """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
     parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
-    return rows.Values.of(model, parts, probe)
+    return rows.Values.from_parts(model, parts, probe)
 
 
 def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:

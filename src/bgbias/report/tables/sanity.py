@@ -54,8 +54,8 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     """
     lines = []
     for model, own in sources.models(values):
-        scores = rows.Values.of_kinds(model, own, "kind", KINDS, "score")
-        faithful = rows.Values.of_kinds(model, own, "kind", JUDGED, "faithful")
+        scores = rows.Values.from_kinds(model, own, "kind", KINDS, "score")
+        faithful = rows.Values.from_kinds(model, own, "kind", JUDGED, "faithful")
         row = rows.heading(own, scores, "images")
         for kind in KINDS:
             row |= rows.interval(kind, scores.estimate([kind]), 1)

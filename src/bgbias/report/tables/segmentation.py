@@ -51,7 +51,7 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
     of_model = dict(sources.models(every))
-    scores = {m: rows.Values.of_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
+    scores = {m: rows.Values.from_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
     lines = []
     for model, iou in scores.items():
         own = of_model[model]
