@@ -44,21 +44,21 @@ def embed_attacked(
     def embedded(x: torch.Tensor) -> torch.Tensor:
         return look(model.preprocess(x))
 
-    found = []
+    vectors = []
     with attacks.evaluating(model):
         for start, views in _batches(photos, how.batch_size, device):
             stop = start + len(views)
             grey = views.float()
             # By each photo's name, on the CPU, so that every device starts alike.
-            drawn = [seeds.torch_generator("attack noise", of, draw, item) for of, item in keys[start:stop]]
+            drawn = [seeds.torch_generator("attack noise", key, draw, item) for key, item in keys[start:stop]]
             noise = torch.stack([attacks.uniform(*one) for one in zip(grey, drawn, strict=True)])
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))
             with autocast(device, how.precision):
                 moved = attacks.attack(embedded, grey, goal, attack, strength, begin)
                 with torch.no_grad():
-                    found.append(embedded(moved).float().cpu())
-    return torch.cat(found).numpy()
+                    vectors.append(embedded(moved).float().cpu())
+    return torch.cat(vectors).numpy()
 
 
 def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator[tuple[int, torch.Tensor]]:

@@ -21,17 +21,17 @@ TIMES = 3
 
 
 def embed(
-    model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType | None, how: How = USUAL
+    model: EmbeddingModel, views: Iterable[Seen], cure: ModuleType | None, how: How = USUAL
 ) -> np.ndarray:
     """Embeddings float32 [N, D] by a model (as ``models.inference.for_inference`` made it) of what a cure makes of pictures or of
     feature maps, or without one.
     """
     if cure is None:
-        return embed_views(model, (picture for picture, _ in seen), how)
+        return embed_views(model, (picture for picture, _ in views), how)
     if cure.AT in ("picture", "beside"):
-        changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in seen)
+        changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in views)
         return embed_views(model, changed, how)
-    vectors, stream = [], iter(seen)
+    vectors, stream = [], iter(views)
     while batch := list(islice(stream, how.batch_size)):
         with torch.inference_mode(), autocast(how.device, how.precision):
             vectors.append(_embed(model, cure.apply(*_maps(model, batch, how)), how))
@@ -39,17 +39,17 @@ def embed(
 
 
 def embed_patches(
-    model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType, how: How = USUAL
+    model: EmbeddingModel, views: Iterable[Seen], cure: ModuleType, how: How = USUAL
 ) -> PatchSets:
     """What the model makes of each place of the feature maps that the cure keeps, as if the picture were all like it."""
-    vectors, counts, stream = [], [], iter(seen)
+    vectors, counts, stream = [], [], iter(views)
     while batch := list(islice(stream, how.batch_size)):
         with torch.inference_mode(), autocast(how.device, how.precision):
             features, masks = _maps(model, batch, how)
-            kept = cure.apply(features, masks)
-            places = features.permute(0, 2, 3, 1)[kept][:, :, None, None]
+            chosen = cure.apply(features, masks)
+            places = features.permute(0, 2, 3, 1)[chosen][:, :, None, None]
             vectors.append(_embed(model, places, how))
-        counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
+        counts.append(chosen.sum(dim=(1, 2)).cpu().numpy())
     return PatchSets(np.concatenate(vectors), np.concatenate(counts))
 
 

@@ -79,7 +79,7 @@ def read(path: Path) -> Embeddings:
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
     originals = arrays.pop(ORIGINALS, None)
-    said, where = (
+    of_split, of_places = (
         {name.removeprefix(part): arrays.pop(name) for name in list(arrays) if name.startswith(part)}
         for part in (OF_GIVEN, OF_PLACES)
     )
@@ -93,8 +93,9 @@ def read(path: Path) -> Embeddings:
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    given, places = QueryGallerySplit(**said) if said else None, Places(**where) if where else None
-    return Embeddings(ids.tolist(), labels, usable, views, donors, given, originals, places)
+    split = QueryGallerySplit(**of_split) if of_split else None
+    places = Places(**of_places) if of_places else None
+    return Embeddings(ids.tolist(), labels, usable, views, donors, split, originals, places)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:

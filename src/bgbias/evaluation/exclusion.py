@@ -38,7 +38,7 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     changes only by the classes among its first R neighbours.
     """
     counted = weights > 0
-    classes, own, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
+    classes, index, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
     _, place = np.unique(labels, return_inverse=True)
     near = np.where(ranked.indices >= 0, place[ranked.indices], -1)
     before = map_at_r.per_query(ranked)
@@ -51,12 +51,12 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     step = max(1, BLOCK // near.shape[1])
     for start in range(0, len(pairs), step):
         query, gone = np.divmod(pairs[start : start + step], number)
-        some = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
-        without = some.without(near[query] == gone[:, None], 0, deepest)
+        part = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
+        without = part.without(near[query] == gone[:, None], 0, deepest)
         changed = map_at_r.per_query(without) - before[query]
         change += np.bincount(gone, weights[query] * changed, number)
     shared = np.full(len(labels), np.nan)
-    shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[own]
+    shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[index]
     return shared
 
 

@@ -96,13 +96,13 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     others. Raises UserError where fewer than two classes have so many photos, or trusted masks.
     """
     place = parts(embedded.ids, embedded.labels, number)
-    asked = embedded.asked & (place >= 0)
-    if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[asked].tolist())):
+    is_query = embedded.asked & (place >= 0)
+    if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[is_query].tolist())):
         raise UserError(
             "Fewer than two classes have photos with a trusted mask, and no others can be put on other backgrounds. Look"
             " at the masks (docs/masks.md)."
         )
-    if len(set(embedded.labels[asked].tolist())) < 2:
+    if len(set(embedded.labels[is_query].tolist())) < 2:
         raise UserError(
             f"Of {len(set(embedded.labels.tolist()))} classes fewer than two have {number} photos or more, as many as parts that"
             " probes divide a class into. Lower probes.folds, or set it to null."
@@ -112,9 +112,9 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     def rounds() -> Iterator[Round]:
         for part in progress.track(range(number), number, "probes"):
             fitted = (place >= 0) & (place != part)
-            yield clean[fitted], labels[fitted], asked & (place == part)
+            yield clean[fitted], labels[fitted], is_query & (place == part)
 
-    return _right(embedded, rounds(), labels, asked)
+    return _judge(embedded, rounds(), labels, is_query)
 
 
 def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -> pd.DataFrame:
@@ -134,13 +134,13 @@ def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -
             " fitted on; raise or drop probe_photos of their dataset in params.yaml."
         )
     alone = [(training.views[CLEAN, 0], training.labels, embedded.asked)]
-    return _right(embedded, iter(alone), classes, embedded.asked)
+    return _judge(embedded, iter(alone), classes, embedded.asked)
 
 
-def _right(
-    embedded: Embeddings, rounds: Iterator[Round], classes: np.ndarray, asked: np.ndarray
+def _judge(
+    embedded: Embeddings, rounds: Iterator[Round], classes: np.ndarray, is_query: np.ndarray
 ) -> pd.DataFrame:
-    """Whether the probes of each round name the ``classes`` of those whom it asks, in every view; of all who are ``asked``."""
+    """Whether the probes of each round name the ``classes`` of those whom it asks, in every view; of all queries."""
     right = {view: np.full((len(PROBES), len(classes)), np.nan) for view in embedded.views}
     for fitted, labels, whom in rounds:
         for row, fit in enumerate(PROBES.values()):
@@ -151,7 +151,7 @@ def _right(
         pd.DataFrame(
             {"image_id": embedded.ids, "label": embedded.labels, "condition": condition, "draw": draw}
             | dict(zip(PROBES, values, strict=True))
-        )[asked]
+        )[is_query]
         for (condition, draw), values in right.items()
     ]
     return pd.concat(tables, ignore_index=True)
@@ -161,15 +161,15 @@ def class_numbers(table: Path, dataset: str, fitted_table: Path, fitted: str) ->
     """From the labels of a dataset's test classes to those that the training classes of the same names have in the dataset that
     probes are fitted on; a class of which that has no training photos is an error. Both by their tables' files and names.
     """
-    own, theirs = (
+    test, train = (
         read_table(path).split(split).frame.drop_duplicates("label")
         for path, split in ((table, "test"), (fitted_table, "train"))
     )
-    number_of = dict(zip(theirs["class_name"], theirs["label"], strict=True))
-    if strange := sorted(set(own["class_name"]) - set(number_of)):
+    number_of = dict(zip(train["class_name"], train["label"], strict=True))
+    if strange := sorted(set(test["class_name"]) - set(number_of)):
         raise UserError(
             f"{fitted} has no training photos of {len(strange)} classes of {dataset}'s test photos, e.g. '{strange[0]}';"
             f" name another dataset as datasets.{dataset}.fit_probes_on in params.yaml, or leave it out."
         )
-    named = zip(own["label"], own["class_name"], strict=True)
-    return {int(label): int(number_of[name]) for label, name in named}
+    pairs = zip(test["label"], test["class_name"], strict=True)
+    return {int(label): int(number_of[name]) for label, name in pairs}
