@@ -35,12 +35,12 @@ BGAUGMENT = ON_REPLACED.removeprefix("+")
 def settings(study: Study) -> dict[str, Any]:
     """Settings of whatever prints names: what the grid's datasets, losses and methods are called, and their order."""
     cells = plan.cells(study)
-    known = {
+    titles = {
         "datasets": {c.dataset: dataset(c.dataset) for c in cells},
         "losses": {c.loss: (loss(c.loss), str(find_rank("losses", c.loss))) for c in cells},
         "methods": {c.method: (method(c.method), str(find_rank("methods", family(c.method)))) for c in cells},
     }
-    return {"names": known}
+    return {"names": titles}
 
 
 def table(name: str) -> str:
@@ -83,8 +83,8 @@ def attack(name: str) -> str:
 
 def _with(title: str, changed: Mapping[str, Value]) -> str:
     """A title and the settings of a variant, as words: ``train.lr=0.001`` is ``lr 0.001``."""
-    said = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
-    return ", ".join([title, *said])
+    words = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
+    return ", ".join([title, *words])
 
 
 def _method(name: str) -> str:
@@ -112,13 +112,13 @@ def family(method_name: str) -> str:
     return max(files, key=len, default="") or next(naming, "")
 
 
-def find_rank(of: str, file: str) -> float:
+def find_rank(kind: str, file: str) -> float:
     """Where a file of the losses or methods says that its rows stand; behind all others if it does not, or is not there."""
-    return getattr(plugins.load(of, file), "PLACE", math.inf) if plugins.known(of, file) else math.inf
+    return getattr(plugins.load(kind, file), "PLACE", math.inf) if plugins.known(kind, file) else math.inf
 
 
-def _titles(of: str) -> dict[str, str]:
-    files = {name: plugins.load(of, name) for name in plugins.names(of)}
+def _titles(kind: str) -> dict[str, str]:
+    files = {name: plugins.load(kind, name) for name in plugins.names(kind)}
     return {name: file.TITLE for name, file in files.items() if hasattr(file, "TITLE")}
 
 

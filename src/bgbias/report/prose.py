@@ -64,7 +64,7 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
         "method": names.method,
         "listed": names.join_words,
         "estimate": read_estimate,
-        "interval": lambda of, digits: with_interval(of.value, of.low, of.high, digits),
+        "interval": lambda e, digits: with_interval(e.value, e.low, e.high, digits),
         "percent": _percent,
         "rounded": format_number,
     }

@@ -116,7 +116,7 @@ def _query(
 def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: Mapping[int, str]) -> Answer:
     embeddings = model.embeddings
     row = embeddings.ids.index(image_id)
-    own = int(embeddings.labels[row])
+    query_label = int(embeddings.labels[row])
     gallery = np.asarray(embeddings.views[CLEAN, 0])
     among = embeddings.given or QueryGallerySplit.all_among_all(len(gallery))
 
@@ -127,7 +127,7 @@ def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: M
         first = np.argsort(-near, kind="stable")[: min(FOUND, int(searched.sum()))]
         labels = [int(embeddings.labels[i]) for i in first]
         return tuple(
-            FoundPhoto(names[label], label == own, photos.clean(embeddings.ids[i]))
+            FoundPhoto(names[label], label == query_label, photos.clean(embeddings.ids[i]))
             for i, label in zip(first, labels, strict=True)
         )
 

@@ -33,15 +33,15 @@ def collected(*outputs: str) -> Sources:
 def reading(
     *outputs: str,
     photos: bool = False,
-    of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
+    cells: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
 ) -> Callable[[Study], Sources]:
-    """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
-    models, as ``inputs.of_models`` takes them.
+    """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and
+    of ``cells``: a function that lists models, and outputs of theirs.
     """
 
     def reads(study: Study) -> Sources:
         tables = inputs.tables(*plan.datasets(study)) if photos else {}
-        return collected(*outputs) | tables | (inputs.of_models(of[0](study), *of[1:]) if of else {})
+        return collected(*outputs) | tables | (inputs.of_models(cells[0](study), *cells[1:]) if cells else {})
 
     return reads
 
@@ -64,8 +64,8 @@ def drawn_from(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[st
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
     """The values of all models' queries, with their place where photos say it. A model without any is an error."""
     path = study.files.at("all_queries")
-    said = {PLACE} & set(read_schema(path).names)
-    values = pd.read_parquet(path, columns=[*columns, *said])
+    optional = {PLACE} & set(read_schema(path).names)
+    values = pd.read_parquet(path, columns=[*columns, *optional])
     refuse_missing(values, plan.cells(study))
     return values
 
@@ -79,11 +79,11 @@ def test_splits(study: Study) -> dict[str, ImageTable]:
 def of_cells(study: Study, read: Mapping[str, StepOutput], output: str) -> pd.DataFrame:
     """The files of this output, CSV or Parquet, one below the other, with their cells' names."""
     frames = []
-    for made in read.values():
-        if made.output == output:
-            path = made.path(study)
+    for source in read.values():
+        if source.output == output:
+            path = source.path(study)
             frame = pd.read_parquet(path) if path.suffix == ".parquet" else rows.read_csv(path)
-            frames.append(frame.assign(**made.node.wildcards))
+            frames.append(frame.assign(**source.node.wildcards))
     return rows.together(frames)
 
 

@@ -67,13 +67,13 @@ def figure(
 def figure_change(table: pd.DataFrame) -> style.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
     methods = table[names.is_trained(table["method"]) & (table["method"] != PLAIN)]
-    known = methods[methods["corrupted_difference"].notna()]
-    rows = methods if known.empty else known
+    has_difference = methods["corrupted_difference"].notna()
+    rows = methods[has_difference | ~has_difference.any()]
     called = rows["method"].map(names.method)
     if rows["loss"].nunique() > 1:
         called = called + ", " + rows["loss"].map(names.loss)
     panels = rows.assign(name=called).groupby(["dataset", "backbone"], sort=False)
-    groups = {f"{names.dataset(str(dataset))} · {backbone}": own for (dataset, backbone), own in panels}
+    groups = {f"{names.dataset(str(dataset))} · {backbone}": part for (dataset, backbone), part in panels}
     axis = "change of MAP@R, points: original photos (open), other backgrounds (filled)"
 
     def colour(row: Mapping[Hashable, Any], column: str) -> str:

@@ -22,7 +22,7 @@ from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
 from bgbias.report import sources, style
-from bgbias.report.figures import _shown as shown
+from bgbias.report.figures import _subject as subject
 from bgbias.study.params import Study
 
 PLACE = 2
@@ -36,7 +36,7 @@ LONGEST_ID = 20
 
 
 def reads(study: Study) -> sources.Sources:
-    dataset = shown.dataset(study)
+    dataset = subject.dataset(study)
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 
 
@@ -85,9 +85,9 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     chosen: dict[str, list[str]] = {}
     taken: set[str] = set()
     for reason, measure in measures.items():
-        left = table.assign(measure=measure)[~table["image_id"].isin(taken)].dropna(subset="measure")
+        remaining = table.assign(measure=measure)[~table["image_id"].isin(taken)].dropna(subset="measure")
         # Ids break ties, so that the same masks always give the same picture.
-        ids = left.sort_values(["measure", "image_id"], kind="stable")["image_id"].head(count).tolist()
+        ids = remaining.sort_values(["measure", "image_id"], kind="stable")["image_id"].head(count).tolist()
         if ids:
             chosen[reason] = ids
             taken.update(ids)
@@ -146,8 +146,8 @@ def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, styl
 
 def _figures(row: Mapping[str, object]) -> str:
     area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
-    known = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
-    return " · ".join([f"{100 * area:.0f} %", *known])
+    texts = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
+    return " · ".join([f"{100 * area:.0f} %", *texts])
 
 
 def _short(image_id: str) -> str:
@@ -167,9 +167,9 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
 def _legend(figure: style.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
-    kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
+    usage = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
     lines = (
-        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {kept}",
+        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {usage}",
         "below each photo: area · clarity · IoU, where known",
     )
     small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}

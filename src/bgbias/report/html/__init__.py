@@ -37,8 +37,8 @@ def render(template: str, values: dict[str, object]) -> str:
 
 def together(text: str) -> Markup:
     """A sentence, escaped, of which a line's end parts no number from its interval and unit, and no option."""
-    kept = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
-    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(kept))))
+    text = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda match: match[0].replace(" ", NO_BREAK), text)
+    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(text))))
 
 
 def with_contents(body: Markup) -> Markup:
@@ -55,4 +55,4 @@ def whole_intervals(table: str) -> str:
     """A table's HTML in which a line may end before ``[low, high] *``, and not within: where there is no room an interval stands
     below its number, with its star.
     """
-    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda found: found[0].replace(" ", NO_BREAK), table)
+    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda match: match[0].replace(" ", NO_BREAK), table)

@@ -84,9 +84,9 @@ def table(queries: pd.DataFrame, masks: Mapping[str, pd.DataFrame]) -> pd.DataFr
     minus the second. NaN where masks do not differ enough, or where there are fewer than ``thirds.FEWEST`` queries.
     """
     lines = []
-    for model, own in sources.models(queries):
-        values = matched_values(own, model, rows.SYMMETRIC, PATH)
-        row = rows.heading(own, values, "queries")
+    for model, model_rows in sources.models(queries):
+        values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
+        row = rows.heading(model_rows, values, "queries")
         lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
     return rows.tabulate_models(lines, within=())
 

@@ -32,7 +32,7 @@ COLUMNS = tuple(
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
-reads = sources.reading(of=(plan.networks, "segment", "segmentation"))
+reads = sources.reading(cells=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -54,17 +54,17 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     scores = {m: rows.Values.from_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
     lines = []
     for model, iou in scores.items():
-        own = of_model[model]
+        model_rows = of_model[model]
         others = {
             "gain": rows.plain_of(scores, model),
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
-        row = rows.heading(own, iou, "episodes")
+        row = rows.heading(model_rows, iou, "episodes")
         for task in TASKS:
-            by_seed = own[own["task"] == task].groupby("seed")["iou"].mean().to_numpy()
+            by_seed = model_rows[model_rows["task"] == task].groupby("seed")["iou"].mean().to_numpy()
             row |= rows.interval(task, iou.estimate([task]), 100)
             row[f"{task}_sd_seeds"] = 100 * uncertainty.sd_over_seeds(by_seed[:, None])
-            row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
+            row[f"{task}_map"] = 100 * model_rows.loc[model_rows["task"] == task, "map_iou"].mean()
             for name, other in others.items():
                 row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)
