@@ -190,7 +190,7 @@ def ranked(table: pd.DataFrame) -> str:
             )
             lines.append([str(dataset), f"{a} and {b}", told, str(len(by_masker)), f"{tau:.2f}"])
     heads = ["dataset", "masks", "BGAugment above plain, of the same seed", "models", "Kendall's tau"]
-    return markdown(pd.DataFrame(lines, columns=heads), left=3)
+    return markdown(pd.DataFrame(lines, columns=heads), labels=3)
 
 
 def _above(corrupted: pd.Series) -> tuple[int, int]:

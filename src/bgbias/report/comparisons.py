@@ -138,7 +138,8 @@ def _list_classes(rows: pd.DataFrame, methods: list[str]) -> list[Row]:
     with their own background (``clean``), and what each loses without it (``lost``).
     """
     wide = rows.pivot(index="label", columns="method", values=[CLEAN, RANDOM_BACKGROUND])
-    lost = (wide[CLEAN] - wide[RANDOM_BACKGROUND]).sort_values(methods[0], ascending=False, kind="stable")
+    lost = pd.DataFrame(wide[CLEAN] - wide[RANDOM_BACKGROUND])
+    lost = lost.sort_values(methods[0], ascending=False, kind="stable")
     classes = rows[rows["method"] == methods[0]].set_index("label").loc[lost.index].reset_index()
     return records(classes.assign(lost=pd.Series(lost[methods].to_numpy().tolist())))
 

@@ -125,7 +125,7 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
     models = list(entries)
     if rows:
         patterns = [name.strip() for name in rows.split(",")]
-        models = [m for name in patterns for m in find_models(name, models) or [find_model(name, models)]]
+        models = [m for name in patterns for m in find_models(name, models) or [one_model(name, models)]]
     # What is the same in all rows goes without saying, but for the method.
     labels = [i for i, key in enumerate(MODEL) if key == "method" or len({m[i] for m in models}) > 1]
     lines = []
@@ -139,7 +139,7 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
 def number(grid: str, name: str, row: str, column: str, digits: int, kind: Kind = words.interval) -> str:
     """A number of a table and its interval."""
     table = publication.read(grid).table(name)
-    model = find_model(row, list(table[MODEL].itertuples(index=False, name=None)))
+    model = one_model(row, list(table[MODEL].itertuples(index=False, name=None)))
     (values,) = records(table[(table[MODEL] == list(model)).all(axis=1)])
     if column not in values:
         near = difflib.get_close_matches(column, values, 3, cutoff=0)
@@ -165,7 +165,7 @@ def find_models(name: str, models: Iterable[Model]) -> list[Model]:
     return [model for model in models if fits(model)]
 
 
-def find_model(name: str, models: Sequence[Model]) -> Model:
+def one_model(name: str, models: Sequence[Model]) -> Model:
     """The only model of that name. Raises UserError if there is none, or several, with those that it may mean."""
     matches = find_models(name, models)
     if len(matches) == 1:

@@ -68,7 +68,7 @@ def figure_change(table: pd.DataFrame) -> style.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
     methods = table[names.is_trained(table["method"]) & (table["method"] != PLAIN)]
     has_difference = methods["corrupted_difference"].notna()
-    rows = methods[has_difference | ~has_difference.any()]
+    rows = methods[has_difference] if has_difference.any() else methods
     called = rows["method"].map(names.method)
     if rows["loss"].nunique() > 1:
         called = called + ", " + rows["loss"].map(names.loss)

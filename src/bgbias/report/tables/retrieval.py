@@ -81,20 +81,15 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
 
 def _scores(results: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads; a missing seed or draw is an error that names it."""
+    wide = results.pivot(index="seed", columns=["metric", "setting", "condition", "draw"], values="value")
 
     def percent(metric: str, condition: str, setting: str = rows.SYMMETRIC) -> np.ndarray:
-        part = results[
-            (results["metric"] == metric)
-            & (results["setting"] == setting)
-            & (results["condition"] == condition)
-        ]
-        wide = part.pivot(index="seed", columns="draw", values="value")
-        drawn = [0] if condition == rows.CLEAN else draws
-        wide = wide.reindex(index=sorted(results["seed"].unique()), columns=drawn)
-        for seed, draw in zip(*np.nonzero(wide.isna().to_numpy()), strict=True):
-            what = f"{metric} for {setting} {condition}, draw {drawn[draw]}"
+        of_draws = [(metric, setting, condition, n) for n in ([0] if condition == rows.CLEAN else draws)]
+        levels = wide.reindex(columns=of_draws)
+        for seed, n in zip(*np.nonzero(levels.isna().to_numpy()), strict=True):
+            what = f"{metric} for {setting} {condition}, draw {of_draws[n][-1]}"
             raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
-        return 100 * wide.to_numpy()
+        return 100 * levels.to_numpy()
 
     clean, corrupted = percent(rows.MAP_AT_R, rows.CLEAN), percent(rows.MAP_AT_R, rows.CORRUPTED)
     counted = results.loc[(results["metric"] == rows.MAP_AT_R) & (results["setting"] == rows.SYMMETRIC), "n"]
