@@ -48,8 +48,7 @@ class EvaluationPhotos:
 
     def mask(self, image_id: str) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S]; a mask of another size than its photo's is an error."""
-        if self.masks is None:
-            raise ValueError("these photos were opened without masks")
+        assert self.masks is not None  # NEEDS says so
         mask, photo = self.masks.get(image_id), self.photos.get(image_id)
         if mask.shape != photo.shape[:2]:
             raise UserError(

@@ -100,11 +100,6 @@ def neighbours(
     lets faiss search on a GPU; the answer is the same. Raises UserError, naming the image's position, for
     embeddings that are not finite or not of length 1.
     """
-    query_labels, gallery_labels = np.asarray(query_labels), np.asarray(gallery_labels)
-    if len(queries) != len(query_labels) or len(gallery) != len(gallery_labels):
-        raise ValueError("each embedding needs one label")
-    if exclude_self and not np.array_equal(query_labels, gallery_labels):
-        raise ValueError("exclude_self needs queries and gallery to be the same photos in the same order")
     relevant = count_equal(query_labels, gallery_labels) - exclude_self
     if k is None:
         k = max(int(relevant.max(initial=0)), DEEPEST_FIXED_RANK)

@@ -94,10 +94,9 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         for name, frame in frames.items()
     }
     lines = [_line(name, values[name], frames[name]) for name in of_models]
-    models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
+    models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True], ignore_index=True)
     models = models.assign(is_reference=models["model"].isin(list(references)))
     models["is_on_front"] = _on_front(models)
-    models = models.reset_index(drop=True)
     pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
     levels = {
         name: pd.DataFrame({level: one.columns[level][0] for level in LEVELS}, index=one.queries)

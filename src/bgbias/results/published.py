@@ -92,9 +92,8 @@ def paper_columns(
     name: str, row: dict[str, Any], papers: pd.DataFrame | None, model: Model, metric: str, condition: str
 ) -> dict[str, Any]:
     """The paper's number beside the column ``name`` of ``row``, where it came from, and, if it compares, ours minus theirs."""
-    theirs = NOTHING
-    if papers is not None:
-        theirs = number(papers, *model, metric, condition, folds=row["folds"])
+    keys = (*model, metric, condition)
+    theirs = NOTHING if papers is None else number(papers, *keys, folds=row["folds"])
     return {
         f"published_{name}": theirs.value,
         f"published_{name}_sd": theirs.sd,

@@ -76,11 +76,6 @@ def _erase(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np
     return Erasure(values.mean(axis=(0, 1)), colour @ basis @ basis.T @ whiten)
 
 
-def leace(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> Erasure:
-    """What tells backgrounds apart linearly is projected out (``least_squares``); nothing is chosen."""
-    return least_squares(crossed)
-
-
 def moved_directions(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> Erasure:
     """``largest_within`` of 0, 1, 2, 4, 8, ... directions, up to half of all: the fewest that ``judge`` finds best."""
     counts = [0, *(2**power for power in range(crossed.shape[2].bit_length() - 1))]
@@ -90,6 +85,6 @@ def moved_directions(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> 
 
 
 MEMBERS = {
-    "leace": {"TITLE": "LEACE of backgrounds", "fit": leace},
+    "leace": {"TITLE": "LEACE of backgrounds", "fit": lambda crossed, judge: least_squares(crossed)},
     "moved_directions": {"TITLE": "moved directions removed", "fit": moved_directions},
 }

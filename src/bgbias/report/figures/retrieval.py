@@ -39,17 +39,17 @@ def draw(study: Study) -> style.Figure:
 
     photos = subject.evaluation(study)
     read, labels = reads(study), photos.table.labels
-    hits, ranked, usable = {}, {}, None
-    for cell in subject.pair(study):
-        embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
-        usable = embedded.asked if usable is None else usable
+    hits, ranked = {}, {}
+    embedded = {
+        c.method: embeddings.read(read[f"embeddings {c.name}"].path(study)) for c in subject.pair(study)
+    }
+    for method, model in embedded.items():
         for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
-            vectors, clean = embedded.views[condition, 0], embedded.views[CLEAN, 0]
-            near = rank_among(vectors, clean, labels, embedded.given)
-            row = cell.method, background
+            near = rank_among(model.views[condition, 0], model.views[CLEAN, 0], labels, model.given)
+            row = method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
-    assert usable is not None  # plain comes first
-    usable = trusted_queries(usable, photos.table.ids, read_mask_table(read["mask_table"].path(study)))
+    masks = read_mask_table(read["mask_table"].path(study))
+    usable = trusted_queries(embedded[PLAIN].asked, photos.table.ids, masks)
     query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
     photo = photos.photo(query)
     views = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
