@@ -20,9 +20,8 @@ PHOTOS = 4  # of the figure of attribution
 
 
 def _attribution(study: Study) -> sources.Sources:
-    return subject.corrupted(study) | inputs.of_models(
-        subject.pair(study), "attribute", "maps", "attribution"
-    )
+    maps = inputs.of_models(subject.pair(study), "attribute", "maps", "attribution")
+    return subject.corrupted(study) | maps
 
 
 def draw_attribution(study: Study) -> style.Figure:

@@ -49,10 +49,9 @@ def crossed_values(queries: pd.DataFrame, model: rows.Model) -> rows.Values:
     """
     backgrounds = queries["background"].nunique()
     keys = ["image_id", "label", "seed"]
-    by_query = queries.sort_values([*keys, "background"]).groupby(keys, sort=False)
-    shape = (by_query.ngroups, backgrounds)
-    first = by_query[["cosine"]].mean().reset_index()
-    values = queries.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
+    ordered = queries.sort_values([*keys, "background"])
+    first = ordered.groupby(keys, sort=False)[["cosine"]].mean().reset_index()
+    values = ordered["map_at_r"].to_numpy().reshape(-1, backgrounds)
     tries = {f"worst_{k}": k for k in TRIES if k <= backgrounds} | {f"worst_{ALL}": backgrounds}
     parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in tries.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})

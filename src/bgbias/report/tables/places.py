@@ -44,15 +44,13 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     lines, of_models = [], {}
     for model, model_rows in sources.models(queries):
         if across := places.compare_places(model_rows, model):
-            of_models[model] = places.values_for_views(model_rows, model, places.LEVELS)
+            values = of_models[model] = places.values_for_views(model_rows, model, places.LEVELS)
             row = rows.name_columns(model) | rows.repetitions(model_rows, model)
             row |= {"queries": across.queries, "classes": across.classes}
             for name in ESTIMATES:
                 row |= rows.interval(name, getattr(across, name), 100)
-            lines.append(row)
-    for row, values in zip(lines, of_models.values(), strict=True):
-        plain = rows.plain_of(of_models, values.model)
-        row |= rows.tested("there_difference", values.against(plain, ["there"]), 100)
+            more = values.against(rows.plain_of(of_models, model), ["there"])
+            lines.append(row | rows.tested("there_difference", more, 100))
     if not lines:
         raise UserError(
             "No dataset of the grid has a class that was seen in two places, of which Table 16 speaks. Add a column 'place' to a"

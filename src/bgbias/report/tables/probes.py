@@ -47,11 +47,7 @@ def _on_training(study: Study) -> dict[str, str]:
     """From the grid's datasets to those on whose training photos, and on how many, their probes are fitted, where they are."""
     fitted = {name: study.datasets[name].fit_probes_on for name in plan.datasets(study)}
     most = {other: study.datasets[other].probe_photos for other in fitted.values() if other}
-    return {
-        d: f"{other} ({most[other]:,} at most)" if most[other] else other
-        for d, other in fitted.items()
-        if other
-    }
+    return {d: f"{o} ({most[o]:,} at most)" if most[o] else o for d, o in fitted.items() if o}
 
 
 def table(probed: pd.DataFrame) -> pd.DataFrame:

@@ -50,11 +50,10 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    of_model = dict(sources.models(every))
-    scores = {m: rows.Values.from_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
+    scores: dict[rows.Model, rows.Values] = {}
     lines = []
-    for model, iou in scores.items():
-        model_rows = of_model[model]
+    for model, model_rows in sources.models(every):
+        iou = scores[model] = rows.Values.from_kinds(model, model_rows, "task", TASKS, "iou")
         others = {
             "gain": rows.plain_of(scores, model),
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
