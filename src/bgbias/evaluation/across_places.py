@@ -67,8 +67,7 @@ class _Galleries:
     @cached_property
     def _excluded(self) -> list[np.ndarray]:
         """Photos that a query does not find, by the first one with the same pixels: rows int64 [N] each, its own among them."""
-        rows = np.arange(len(self.embeddings.labels))
-        originals = rows if self.embeddings.originals is None else self.embeddings.originals
+        originals = self.embeddings.first_copies
         lenders = [self.embeddings.donors.get((name, self.draw)) for name in set(LENT) & set(self.conditions)]
         return [originals, *(originals[lent] for lent in lenders if lent is not None)]
 

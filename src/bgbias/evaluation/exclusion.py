@@ -38,7 +38,7 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     changes only by the classes among its first R neighbours.
     """
     counted = weights > 0
-    classes, index, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
+    _, index, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
     _, place = np.unique(labels, return_inverse=True)
     near = np.where(ranked.indices >= 0, place[ranked.indices], -1)
     before = map_at_r.per_query(ranked)
@@ -56,7 +56,7 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
         changed = map_at_r.per_query(without) - before[query]
         change += np.bincount(gone, weights[query] * changed, number)
     shared = np.full(len(labels), np.nan)
-    shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[index]
+    shared[counted] = change[place[counted]] / sizes[index]
     return shared
 
 

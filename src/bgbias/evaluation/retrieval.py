@@ -118,11 +118,8 @@ def neighbours(
 
 def count_equal(values: np.ndarray, among: np.ndarray) -> np.ndarray:
     """How many of ``among`` [M] equal each of ``values`` [N], int64 [N]."""
-    distinct, sizes = np.unique(among, return_counts=True)
-    if not len(distinct):
-        return np.zeros(len(values), dtype=np.int64)
-    place = np.searchsorted(distinct, values).clip(max=len(distinct) - 1)
-    return np.where(distinct[place] == values, sizes[place], 0).astype(np.int64)
+    ordered = np.sort(among)
+    return np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values)
 
 
 def round_embeddings(embeddings: np.ndarray, role: str) -> np.ndarray:

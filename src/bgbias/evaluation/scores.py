@@ -108,7 +108,7 @@ class _Ranking:
         """The neighbours without photos that share a background (``drop_shared``), and the metrics of whole rankings, float64
         [N], where the dataset gives queries and gallery.
         """
-        labels, split, originals = self.embeddings.labels, self.embeddings.given, self._originals
+        labels, split, originals = self.embeddings.labels, self.embeddings.given, self.embeddings.first_copies
         lenders = [originals[rows] for rows in donors]
         backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
         if split is None:
@@ -133,18 +133,13 @@ class _Ranking:
         }
 
     @property
-    def _originals(self) -> np.ndarray:
-        originals = self.embeddings.originals
-        return np.arange(len(self.embeddings.labels)) if originals is None else originals
-
-    @property
     def _depth(self) -> int:
         return max(deep_enough(self.embeddings.labels), DEEPEST_FIXED_RANK)
 
     @cached_property
     def _neighbours(self) -> Neighbours:
         """Deep enough for whatever is left out."""
-        labels, originals = self.embeddings.labels, self._originals
+        labels, originals = self.embeddings.labels, self.embeddings.first_copies
         galleries = [originals, *(originals[rows] for rows in self.embeddings.donors.values())]
         most = max(int(np.unique(rows, return_counts=True)[1].max()) for rows in galleries)
         spare = len(LENDING[QUERY_ONLY]) * most

@@ -100,7 +100,7 @@ def render(study: Study) -> str:
         "more": more,
         "caveats": _caveats(read["table1"]),
         "same_backgrounds": _same_backgrounds(study),
-        "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
+        "compared": [(name, about) for name, about in _describe_compared(study, read["table1"]) if about],
         "blocks": blocks,
         "photos": photos,
         "portraits": {part.dataset: part.portraits or {} for part in photos},
@@ -108,7 +108,7 @@ def render(study: Study) -> str:
         "leaks": [(names.dataset(name), leak) for name, leak in leaks.items() if leak],
         "opened": grid_photos.losing_most(blocks),
         "sections": list(_sections(study, read)),
-        "curves": _inside(_png(drawn)) if (drawn := draw_curves(study)) else {},
+        "curves": _inline_picture(_png(drawn)) if (drawn := draw_curves(study)) else {},
         "rising": describe_best_epochs(study),
         "masks_told": [*masks, *comparisons.by_masks(blocks, read)],
         "unsure": UNSURE,
@@ -135,7 +135,7 @@ def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str,
     for name, (title, table_names, figure_names) in every.items():
         printed = [_table(study, table) for table in table_names if table in read]
         pictures = [
-            _inside(study.files.at("figure_png", figure=figure).read_bytes())
+            _inline_picture(study.files.at("figure_png", figure=figure).read_bytes())
             | {"about": tables.describe(figures.load(figure))}
             for figure in figure_names
             if figure in drawn
@@ -168,7 +168,7 @@ def _png(figure: style.Figure) -> bytes:
     return data.getvalue()
 
 
-def _inside(png: bytes) -> dict[str, Any]:
+def _inline_picture(png: bytes) -> dict[str, Any]:
     """A picture as a page holds it, which keeps its place free before it is drawn. Drawings are small as PNG, photos as JPEG."""
     from PIL import Image
 
@@ -195,7 +195,7 @@ def _caveats(table: pd.DataFrame) -> list[str]:
     )
 
 
-def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _describe_compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
     for name, part in table.groupby("dataset", sort=False):
         dataset = study.datasets[str(name)]
@@ -241,11 +241,11 @@ def _same_backgrounds(study: Study) -> str:
     """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
     replacing = (c for c in plan.trained_models(study) if plan.method(study, c).needs >= REPLACING)
     pools = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
-    alike = sorted(name for name in pools if _of_one_kind(study.backgrounds[name]))
+    alike = sorted(name for name in pools if _is_of_one_kind(study.backgrounds[name]))
     return _sentence("same_backgrounds", alike=alike) if alike else ""
 
 
-def _of_one_kind(pools: Backgrounds) -> bool:
+def _is_of_one_kind(pools: Backgrounds) -> bool:
     """Whether training and test show pictures of one folder, zip or list, or drawn in one way."""
     train, test = pools.train, pools.test
     if train is None or test is None:
@@ -258,8 +258,7 @@ def _of_one_kind(pools: Backgrounds) -> bool:
 def _methods(study: Study, table: pd.DataFrame) -> str:
     cells = plan.trained_models(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
-    trained = table[names.is_trained(table["method"])]
-    seeds = names.how_many(trained, "seeds", "seed") if cells else ""
+    seeds = names.how_many(table, "seeds", "seed") if cells else ""
     return _sentence(
         "methods", study=study, datasets=datasets, cells=cells, seeds=seeds, fewest_seeds=FEWEST_SEEDS
     )

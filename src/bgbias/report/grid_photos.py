@@ -58,22 +58,22 @@ def list_photos(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPh
 def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
     """The comparison in which plain training loses most; one without any training only where there are no others."""
     trained = [block for block in blocks if any(m["method"] not in names.NOT_TRAINED for m in block.models)]
-    return max(trained or blocks, key=lambda block: _first(block)["relative_drop"])
+    return max(trained or blocks, key=lambda block: _find_first(block)["relative_drop"])
 
 
-def _first(block: LossBlock) -> Row:
+def _find_first(block: LossBlock) -> Row:
     plain = (model for model in block.models if model["method"] == PLAIN)
-    return next(plain, _trained(block)[0])
+    return next(plain, _select_trained(block)[0])
 
 
-def _trained(block: LossBlock) -> list[Row]:
+def _select_trained(block: LossBlock) -> list[Row]:
     return [m for m in block.models if m["method"] not in names.NOT_TRAINED] or block.models
 
 
 def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     dataset, backbone, _ = block.of
-    first = _first(block)
-    others = [model for model in _trained(block) if model is not first]
+    first = _find_first(block)
+    others = [model for model in _select_trained(block) if model is not first]
     # Beside the plain one the best: more would fill a page that nobody reads.
     rows = [first, *sorted(others, key=lambda model: -model["corrupted"])[:1]]
     first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
@@ -132,7 +132,7 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
             continue
         of_dataset = [block for block in blocks if block.of[0] == dataset]
         drops: dict[str, list[Row]] = {}
-        for model in (model for block in of_dataset for model in _trained(block)):
+        for model in (model for block in of_dataset for model in _select_trained(block)):
             if not math.isnan(model["relative_drop_low"]):
                 drops.setdefault(names.method(model["method"]), []).append(model)
         for leans in (True, False):

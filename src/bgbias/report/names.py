@@ -60,7 +60,7 @@ def loss(name: str) -> str:
     """A loss in words, e.g. ``Multi Similarity``; with another setting ``Contrastive, neg margin 0.3``."""
     titles = {NO_LOSS: "No training"} | _titles("losses")
     alone, changed = parse_name(name)
-    return _with(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
+    return _append_settings(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
 
 
 def method(name: str) -> str:
@@ -72,7 +72,7 @@ def method(name: str) -> str:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
     whole, changed = parse_name(name)
     first, *on_top = (_method(part) for part in whole.split("+"))
-    return " + ".join([_with(first, changed), *on_top])
+    return " + ".join([_append_settings(first, changed), *on_top])
 
 
 def attack(name: str) -> str:
@@ -81,7 +81,7 @@ def attack(name: str) -> str:
     return plugins.load("attacks", name).TITLE + (f"-{variant}" if variant else "")
 
 
-def _with(title: str, changed: Mapping[str, Value]) -> str:
+def _append_settings(title: str, changed: Mapping[str, Value]) -> str:
     """A title and the settings of a variant, as words: ``train.lr=0.001`` is ``lr 0.001``."""
     words = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
     return ", ".join([title, *words])
@@ -131,7 +131,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
         return method(method_name)
     whole, changed = parse_name(method_name)
     if whole == PLAIN:
-        return _with(loss(loss_name), changed)
+        return _append_settings(loss(loss_name), changed)
     added = f"+ {method(method_name if changed else whole.removeprefix(f'{PLAIN}+'))}"
     return added if below_plain else f"{loss(loss_name)} {added}"
 

@@ -93,11 +93,11 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         name: rows.values_for_views(frame, ("photos", name, "none", "pretrained"), VIEWS)
         for name, frame in frames.items()
     }
-    lines = [_line(name, values[name], frames[name]) for name in of_models]
+    lines = [_make_row(name, values[name], frames[name]) for name in of_models]
     models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True], ignore_index=True)
     models = models.assign(is_reference=models["model"].isin(list(references)))
-    models["is_on_front"] = _on_front(models)
-    pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
+    models["is_on_front"] = _find_front(models)
+    pairs = _compare_pairs([values[name] for name in models["model"]], list(models["model"]))
     levels = {
         name: pd.DataFrame({level: one.columns[level][0] for level in LEVELS}, index=one.queries)
         for name, one in values.items()
@@ -108,12 +108,12 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         models,
         pairs,
         queries,
-        _choice(models, pairs),
-        _stability([frames[name] for name in candidates]) if is_ranked else None,
+        _choose(models, pairs),
+        _measure_stability([frames[name] for name in candidates]) if is_ranked else None,
     )
 
 
-def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
+def _make_row(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
     for level in LEVELS:
         line |= rows.interval(level, values.estimate([level]), 1)
@@ -126,7 +126,7 @@ def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     return line
 
 
-def _on_front(models: pd.DataFrame) -> list[bool]:
+def _find_front(models: pd.DataFrame) -> list[bool]:
     """Whether no other candidate finds at least as much in both levels, and more in one."""
     levels = models[list(LEVELS)].to_numpy(float)
     candidates = levels[~models["is_reference"]]
@@ -136,7 +136,7 @@ def _on_front(models: pd.DataFrame) -> list[bool]:
     ]
 
 
-def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
+def _compare_pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
     lines = []
     for (name, one), (other_name, other) in itertools.combinations(zip(names, values, strict=True), 2):
         changed = one.against(other, ["changed"])
@@ -147,7 +147,7 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
     return rows.correct_p_values(table, ["changed", "drop"], within=()) if lines else table
 
 
-def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
+def _choose(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     """Every two models are tested, and corrected for, since which one is best was seen first."""
     best, *others = models.loc[~models["is_reference"], "model"]
     references = models.loc[models["is_reference"], "model"]
@@ -176,10 +176,10 @@ def differences(pairs: pd.DataFrame, best: str) -> dict[str, Estimate]:
     return against
 
 
-def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
+def _measure_stability(frames: Sequence[pd.DataFrame]) -> Stability:
     from scipy.stats import kendalltau
 
-    sums = np.stack([_sums(frame) for frame in frames])  # [models, levels, draws or 1, classes]
+    sums = np.stack([_sum_classes(frame) for frame in frames])  # [models, levels, draws or 1, classes]
 
     def tau(one: np.ndarray, other: np.ndarray) -> float:
         drops = [1 - half[:, 1].sum(-1) / half[:, 0].sum(-1) for half in (one, other)]
@@ -220,7 +220,7 @@ def over_classes(tau: Callable[..., float], *classes: int) -> Estimate:
     return Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0))
 
 
-def _sums(frame: pd.DataFrame) -> np.ndarray:
+def _sum_classes(frame: pd.DataFrame) -> np.ndarray:
     """MAP@R, clean and changed, summed over each class's queries, draw by draw, float64 [2, D, C]."""
     clean = (frame["setting"] == SYMMETRIC) & (frame["condition"] == CLEAN)
     changed = (frame["setting"] == QUERY_ONLY) & (frame["condition"] == CORRUPTED)

@@ -22,5 +22,4 @@ def of_embeddings(embeddings: np.ndarray, labels: np.ndarray) -> float:
 
 def _mean_distance(sums: np.ndarray, squares: np.ndarray | int, sizes: np.ndarray | int) -> np.ndarray:
     """The mean cosine distance of pairs of different ones among so many vectors, of their sums [..., d] and of their squares'."""
-    distance: np.ndarray = 1 - (np.square(sums).sum(-1) - squares) / (sizes * (sizes - 1))
-    return distance
+    return np.asarray(1 - (np.square(sums).sum(-1) - squares) / (sizes * (sizes - 1)))

@@ -105,19 +105,19 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
             style.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
             for place, tile in enumerate(tiles):
                 axes = style.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
-                _tile(axes, tile)
-        _legend(figure, policy)
+                _draw_tile(axes, tile)
+        _draw_legend(figure, policy)
     return figure
 
 
-def _tile(axes: style.Axes, tile: MaskTile) -> None:
-    photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
+def _draw_tile(axes: style.Axes, tile: MaskTile) -> None:
+    photo, alpha, truth = _fit(tile.photo), _fit(tile.alpha), tile.truth
     shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
     height, width = alpha.shape
     axes.imshow((photo * shade).astype(np.uint8), interpolation="antialiased", extent=(0, width, height, 0))
     if truth is not None:
-        _outline(axes, _fitted(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
-    _outline(axes, alpha, OUTLINE, 0.95, "solid")
+        _draw_outline(axes, _fit(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
+    _draw_outline(axes, alpha, OUTLINE, 0.95, "solid")
     # The whole photo in a square, since masks go wrong at borders too.
     longest = max(height, width)
     axes.set(
@@ -131,11 +131,11 @@ def _tile(axes: style.Axes, tile: MaskTile) -> None:
         colour, line = (style.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
     small = {"ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    style.tag(axes, 0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
-    style.tag(axes, 0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **small)
+    style.tag(axes, 0.5, -0.04, _shorten(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
+    style.tag(axes, 0.5, -0.14, _format_measures(tile.row), color=contact_sheet.MUTED, **small)
 
 
-def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+def _draw_outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
     if (mask >= THRESHOLD).any():
         # A border of background, so that an object that is cut off has an outline there too.
         framed = np.pad(np.asarray(mask, float), 1)
@@ -144,19 +144,19 @@ def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, styl
         axes.contour(x, y, framed, levels=level, colors=colour, linewidths=width, linestyles=[style])
 
 
-def _figures(row: Mapping[str, object]) -> str:
+def _format_measures(row: Mapping[str, object]) -> str:
     area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
     texts = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
     return " · ".join([f"{100 * area:.0f} %", *texts])
 
 
-def _short(image_id: str) -> str:
+def _shorten(image_id: str) -> str:
     """The photo's name, its middle left out where it is long; its folder is left out always."""
     name = PurePosixPath(image_id).stem
     return name if len(name) <= LONGEST_ID else f"{name[:9]}…{name[-10:]}"
 
 
-def _fitted(picture: np.ndarray) -> np.ndarray:
+def _fit(picture: np.ndarray) -> np.ndarray:
     from PIL import Image
 
     image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)
@@ -164,7 +164,7 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
     return np.asarray(image)
 
 
-def _legend(figure: style.Figure, policy: MaskPolicy) -> None:
+def _draw_legend(figure: style.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
     usage = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"

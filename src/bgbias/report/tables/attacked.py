@@ -102,10 +102,8 @@ def table(
             row = rows.heading(model_rows, precision, "queries") | rows.name_columns(label)
             plain = rows.plain_of(compared[view], model)
             for column, name in (("both", DIFFERENCES[0]), ("query", DIFFERENCES[1])):
-                gained = uncertainty.UNKNOWN
-                if column in mean_precision.columns:
-                    gained = mean_precision.against(plain, [column])
-                row |= rows.tested(name, gained, 100)
+                other = plain if column in mean_precision.columns else None
+                row |= rows.tested(name, mean_precision.against(other, [column]), 100)
             for name, values in (("p_at_1", precision), ("map_at_r", mean_precision)):
                 for column, prefix in (("both", ""), ("query", "query_")):
                     estimate = values.estimate([column]) if column in values.columns else uncertainty.UNKNOWN

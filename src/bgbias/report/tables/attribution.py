@@ -22,7 +22,7 @@ NUMBER = 2
 SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
 
 
-def _skipped(row: Row) -> str:
+def _format_skipped(row: Row) -> str:
     # A table read back from its CSV has NaN where nothing was skipped.
     return row["skipped"] if isinstance(row["skipped"], str) and row["skipped"] else "none"
 
@@ -40,7 +40,7 @@ COLUMNS = (
         )
     ),
     Column("Images", lambda row: f"{row['images']:,}"),
-    Column("Skipped", _skipped),
+    Column("Skipped", _format_skipped),
     Column("Paper", published_number("ref", 2), known=("published_ref",)),
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
@@ -83,7 +83,7 @@ def table(attribution: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.D
         row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
-            row |= _spread(variant, scores[variant].to_numpy().T)
+            row |= _measure_spread(variant, scores[variant].to_numpy().T)
             gain = values.against(rows.plain_of(compared, model), [variant])
             row |= rows.tested(f"{variant}_gain", gain, 1)
         row |= published.paper_columns("ref", row, papers, model, "attribution_score", rows.CLEAN)
@@ -91,7 +91,7 @@ def table(attribution: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.D
     return rows.tabulate_models(lines)
 
 
-def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
+def _measure_spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
     """Spreads of the scores [S, N] of one model; skipped images are NaN."""
     by_seed = np.array([[uncertainty.mean(of_seed)] for of_seed in scores])
     # Mean squared deviations: sd with ddof 0 for each model, averaged over seeds as the spread over draws is.

@@ -71,7 +71,7 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[[*MEASURED, "alone_ms"]].mean()
     numbers["removed"] = numbers["removed"].replace(0, np.nan)
-    facts_of = {key: fact for key, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
+    facts_of = dict(zip(numbers.index, numbers.to_dict("records"), strict=True))
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
     for model, model_rows in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:

@@ -69,7 +69,7 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
     for model, part in sources.models(results):
         values = rows.retrieval_values(by_model.get_group(model), model)
         compared[model] = values
-        row = rows.name_columns(model) | _scores(part, model, draws) | {"classes": len(set(values.classes))}
+        row = rows.name_columns(model) | _average(part, model, draws) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.
         row = _estimates(values, rows.plain_of(compared, model)) | row
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
@@ -79,7 +79,7 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
     return rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
-def _scores(results: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
+def _average(results: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads; a missing seed or draw is an error that names it."""
     wide = results.pivot(index="seed", columns=["metric", "setting", "condition", "draw"], values="value")
 
