@@ -106,7 +106,7 @@ def render(study: Study) -> str:
         "portraits": {part.dataset: part.portraits or {} for part in photos},
         "four": grid_photos.four(blocks, leaks),
         "leaks": [(names.dataset(name), leak) for name, leak in leaks.items() if leak],
-        "opened": grid_photos.losing_most(blocks),
+        "opened": grid_photos.find_largest_drop(blocks),
         "sections": list(_sections(study, read)),
         "curves": _inline_picture(_png(drawn)) if (drawn := draw_curves(study)) else {},
         "rising": describe_best_epochs(study),

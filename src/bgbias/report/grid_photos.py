@@ -52,10 +52,10 @@ def list_photos(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPh
         by_dataset.setdefault(block.of[0], []).append(block)
     count = max(FEWEST, queries.QUERIES // len(by_dataset))
     for group in by_dataset.values():
-        yield _list_dataset(study, losing_most(group), count)
+        yield _list_dataset(study, find_largest_drop(group), count)
 
 
-def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
+def find_largest_drop(blocks: Sequence[LossBlock]) -> LossBlock:
     """The comparison in which plain training loses most; one without any training only where there are no others."""
     trained = [block for block in blocks if any(m["method"] not in names.NOT_TRAINED for m in block.models)]
     return max(trained or blocks, key=lambda block: _find_first(block)["relative_drop"])

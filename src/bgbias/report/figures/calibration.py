@@ -39,7 +39,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def reads(_study: Study) -> sources.Sources:
     """Table 1, and the results that it is made of, with those of each training."""
-    return sources.printed(1) | sources.collected("results")
+    return sources.list_tables(1) | sources.list_collected("results")
 
 
 def draw(study: Study) -> style.Figure:

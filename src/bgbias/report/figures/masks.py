@@ -52,7 +52,7 @@ def draw(study: Study) -> style.Figure:
         row = {str(column): value for column, value in rows[image_id].items()}
         return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, image_id not in usable)
 
-    chosen = doubtful(table, study.mask_policy)
+    chosen = select_doubtful(table, study.mask_policy)
     tiles = {reason: [tile(image_id) for image_id in ids] for reason, ids in chosen.items()}
     return figure_masks(tiles, study.mask_policy)
 
@@ -68,7 +68,7 @@ class MaskTile:
     excluded: bool = False
 
 
-def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dict[str, list[str]]:
+def select_doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dict[str, list[str]]:
     """Ids by the reason to look at them, at most ``count`` each; a photo stands under its first reason only.
 
     Reasons without a mask to show are left out: lowest IoU where no truth is known, say.

@@ -50,7 +50,7 @@ def draw(study: Study) -> style.Figure:
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
     masks = read_mask_table(read["mask_table"].path(study))
     usable = trusted_queries(embedded[PLAIN].asked, photos.table.ids, masks)
-    query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
+    query = choose_query({row: h.sum(1) for row, h in hits.items()}, usable)
     photo = photos.photo(query)
     views = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
     rows: dict[str, list[Retrieval]] = {}
@@ -69,7 +69,7 @@ def trusted_queries(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame)
     return usable & good if (usable & good).any() else usable
 
 
-def chosen_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
+def choose_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
     """The usable query that shows the contrast best: found by both models before its own background, lost most by plain and
     least by the other before another one. The figure illustrates; the tables measure."""
     (cured,) = {method for method, _ in hits} - {PLAIN}

@@ -48,7 +48,7 @@ COLUMNS = (
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 wanted = plan.attacks
-reads = sources.reading(
+reads = sources.make_reads(
     "all_queries", "mask_report", cells=(plan.networks, "attack", "attacked", "attacked_metrics")
 )
 
@@ -62,7 +62,7 @@ def settings(study: Study) -> dict[str, Any]:
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     before = sources.queries(study, [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4])
-    queries, metrics = (sources.of_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
+    queries, metrics = (sources.read_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
     return table(before, queries, metrics, passes(study), published.read())
 
 

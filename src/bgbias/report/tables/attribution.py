@@ -47,7 +47,7 @@ COLUMNS = (
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
 wanted = plan.attributed_models
-reads = sources.reading("all_attribution", "mask_report")
+reads = sources.make_reads("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -34,12 +34,12 @@ COLUMNS = (
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
 wanted = plan.crosses
-reads = sources.reading("results", cells=(plan.networks, "cross", "crossed_queries", "shares"))
+reads = sources.make_reads("results", cells=(plan.networks, "cross", "crossed_queries", "shares"))
 
 
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
-    queries, shares = (sources.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
+    queries, shares = (sources.read_cells(study, files, name) for name in ("crossed_queries", "shares"))
     return table(queries, shares, rows.levels(study))
 
 

@@ -48,12 +48,12 @@ ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
 MEASURED = ["removed", "weight", "bytes", "ms"]
 settings = sentences.selection
 wanted = plan.cures
-reads = sources.reading("all_queries", "mask_report", cells=(plan.networks, "cure", "cured", "cures"))
+reads = sources.make_reads("all_queries", "mask_report", cells=(plan.networks, "cure", "cured", "cures"))
 
 
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
-    cured, facts = (sources.of_cells(study, files, name) for name in ("cured", "cures"))
+    cured, facts = (sources.read_cells(study, files, name) for name in ("cured", "cures"))
     return table(sources.queries(study), cured, facts, study.cures.draws)
 
 

@@ -41,7 +41,7 @@ COLUMNS = (
 )
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:

@@ -65,7 +65,7 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    read = sources.collected("all_queries", "mask_report")
+    read = sources.list_collected("all_queries", "mask_report")
     return read | {f"masks {d}": inputs.masks(study, d)["mask_table"] for d in plan.datasets(study)}
 
 

@@ -29,7 +29,7 @@ COLUMNS = (
 )
 HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:

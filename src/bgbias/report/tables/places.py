@@ -25,7 +25,7 @@ COLUMNS = (
 )
 HEADLINE = {"natural": "drop from another place"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:

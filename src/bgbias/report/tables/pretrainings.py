@@ -68,12 +68,12 @@ def settings(study: Study) -> dict[str, Any]:
 def reads(study: Study) -> sources.Sources:
     probed = plan.cells(study) if plan.probes(study) else ()
     of_probes = inputs.of_models(probed, "probe", "probed")
-    return sources.collected("all_queries", "all_attribution") | of_probes
+    return sources.list_collected("all_queries", "all_attribution") | of_probes
 
 
 def make(study: Study) -> pd.DataFrame:
     scores = pd.read_parquet(study.files.at("all_attribution"))
-    probed = sources.of_cells(study, reads(study), "probed")
+    probed = sources.read_cells(study, reads(study), "probed")
     return table(sources.queries(study), scores, probed, plan.compared_backbones(study))
 
 

@@ -30,7 +30,7 @@ COLUMNS = tuple(
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
 wanted = plan.probes
-reads = sources.reading("mask_report", cells=(plan.cells, "probe", "probed"))
+reads = sources.make_reads("mask_report", cells=(plan.cells, "probe", "probed"))
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "probed"))
+    return table(sources.read_cells(study, reads(study), "probed"))
 
 
 def _on_training(study: Study) -> dict[str, str]:

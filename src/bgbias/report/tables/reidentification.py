@@ -37,7 +37,7 @@ VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given
-reads = sources.reading("all_queries", "mask_report")
+reads = sources.make_reads("all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

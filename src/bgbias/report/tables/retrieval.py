@@ -42,7 +42,7 @@ COLUMNS = (
 DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 settings = sentences.protocol
-reads = sources.reading("results", "all_queries", "mask_report")
+reads = sources.make_reads("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -33,7 +33,7 @@ COLUMNS = (
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
-reads = sources.reading("results", cells=(plan.trained_models, "sanity", "sanity"))
+reads = sources.make_reads("results", cells=(plan.trained_models, "sanity", "sanity"))
 
 
 def wanted(study: Study) -> bool:
@@ -42,7 +42,7 @@ def wanted(study: Study) -> bool:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "sanity"), rows.levels(study))
+    return table(sources.read_cells(study, reads(study), "sanity"), rows.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:

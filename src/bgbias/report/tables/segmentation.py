@@ -32,11 +32,11 @@ COLUMNS = tuple(
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
-reads = sources.reading(cells=(plan.networks, "segment", "segmentation"))
+reads = sources.make_reads(cells=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "segmentation"))
+    return table(sources.read_cells(study, reads(study), "segmentation"))
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:

@@ -34,7 +34,7 @@ COLUMNS = (
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 HEADLINE = {"shape_share": "decisions by shape"}
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def settings(study: Study) -> dict[str, Any]:
