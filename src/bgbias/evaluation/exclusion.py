@@ -39,12 +39,12 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     """
     counted = weights > 0
     _, index, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
-    _, place = np.unique(labels, return_inverse=True)
-    near = np.where(ranked.indices >= 0, place[ranked.indices], -1)
+    _, class_of = np.unique(labels, return_inverse=True)
+    near = np.where(ranked.indices >= 0, class_of[ranked.indices], -1)
     before = map_at_r.per_query(ranked)
     first = np.arange(near.shape[1]) < ranked.relevant[:, None]
     query, rank = np.nonzero(first & ~ranked.same_label & (near >= 0) & counted[:, None])
-    number = int(place.max(initial=-1)) + 1
+    number = int(class_of.max(initial=-1)) + 1
     pairs = np.unique(query * number + near[query, rank])
     deepest = int(ranked.relevant.max(initial=0))
     change = np.zeros(number)
@@ -56,7 +56,7 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
         changed = map_at_r.per_query(without) - before[query]
         change += np.bincount(gone, weights[query] * changed, number)
     shared = np.full(len(labels), np.nan)
-    shared[counted] = change[place[counted]] / sizes[index]
+    shared[counted] = change[class_of[counted]] / sizes[index]
     return shared
 
 

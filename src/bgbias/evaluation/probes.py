@@ -29,7 +29,7 @@ Round = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     """The class that the nearest embeddings vote for, each with ``exp(cosine / TEMPERATURE)``; of unit vectors [N, D]."""
-    classes, place = np.unique(labels, return_inverse=True)
+    classes, class_of = np.unique(labels, return_inverse=True)
     count = min(NEIGHBOURS, len(labels))
 
     def votes(queries: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
         last = np.partition(cosines, -count, axis=1)[:, -count, None]
         query, voter = np.nonzero(cosines >= last)  # whoever is as near as the last one votes, too
         weights = np.exp((cosines[query, voter] - 1) / TEMPERATURE)
-        cells = query * len(classes) + place[voter]
+        cells = query * len(classes) + class_of[voter]
         return np.bincount(cells, weights, len(queries) * len(classes)).reshape(len(queries), -1)
 
     def classify(queries: np.ndarray) -> np.ndarray:
@@ -58,11 +58,11 @@ def linear(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     if number < 2:
         layer = LogisticRegression(tol=TOLERANCE, max_iter=ITERATIONS)
     else:
-        place = parts([str(row) for row in range(len(labels))], labels, number)
+        fold_of = parts([str(row) for row in range(len(labels))], labels, number)
         layer = LogisticRegressionCV(
             Cs=STRENGTHS,
             l1_ratios=(0.0,),
-            cv=PredefinedSplit(place),
+            cv=PredefinedSplit(fold_of),
             tol=TOLERANCE,
             max_iter=ITERATIONS,
             scoring="neg_log_loss",
@@ -82,10 +82,10 @@ def parts(names: list[str], labels: np.ndarray, number: int) -> np.ndarray:
     drawn = np.array([seeds.number(seeds.key("probe", name)) for name in names], dtype=np.uint64)
     order = np.lexsort((drawn, labels))
     _, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-    place = np.empty(len(labels), dtype=np.int64)
-    place[order] = (np.arange(len(labels)) - np.repeat(first, sizes)) % number
-    place[order[np.repeat(sizes < number, sizes)]] = -1
-    return place
+    part_of = np.empty(len(labels), dtype=np.int64)
+    part_of[order] = (np.arange(len(labels)) - np.repeat(first, sizes)) % number
+    part_of[order[np.repeat(sizes < number, sizes)]] = -1
+    return part_of
 
 
 def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
@@ -95,9 +95,9 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     Photos are divided into ``number`` ``parts``; those of one part are classified by what was fitted on the clean photos of all
     others. Raises UserError where fewer than two classes have so many photos, or trusted masks.
     """
-    place = parts(embedded.ids, embedded.labels, number)
-    is_query = embedded.asked & (place >= 0)
-    if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[is_query].tolist())):
+    part_of = parts(embedded.ids, embedded.labels, number)
+    is_query = embedded.asked & (part_of >= 0)
+    if len(set(embedded.labels[part_of >= 0].tolist())) >= 2 > len(set(embedded.labels[is_query].tolist())):
         raise UserError(
             "Fewer than two classes have photos with a trusted mask, and no others can be put on other backgrounds. Look"
             " at the masks (docs/masks.md)."
@@ -111,8 +111,8 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
 
     def rounds() -> Iterator[Round]:
         for part in progress.track(range(number), number, "probes"):
-            fitted = (place >= 0) & (place != part)
-            yield clean[fitted], labels[fitted], is_query & (place == part)
+            fitted = (part_of >= 0) & (part_of != part)
+            yield clean[fitted], labels[fitted], is_query & (part_of == part)
 
     return _judge(embedded, rounds(), labels, is_query)
 

@@ -88,16 +88,16 @@ def rank_photos(
     rows, nearest = np.flatnonzero(counted), _make_room(len(labels), labels, split)
     names = metrics.names(whole=True)
     values = {name: np.full(len(labels), np.nan) for name in names}
-    classes, place = np.unique(labels, return_inverse=True)
+    classes, class_of = np.unique(labels, return_inverse=True)
     change = np.zeros(len(classes))
     for block, ranking in rankings(queries[rows], rows, gallery, labels, split, backgrounds):
         for name in names:
             values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
-        change += _average_precision_without(ranking, place, len(classes))
+        change += _average_precision_without(ranking, class_of, len(classes))
         _keep(nearest, rows[block], ranking)
-    sizes = np.bincount(place[rows], minlength=len(classes))
+    sizes = np.bincount(class_of[rows], minlength=len(classes))
     shared = np.full(len(labels), np.nan)
-    shared[rows] = (change / np.maximum(sizes, 1))[place[rows]]
+    shared[rows] = (change / np.maximum(sizes, 1))[class_of[rows]]
     return nearest, values | {AP_OTHERS: shared}
 
 
@@ -128,16 +128,16 @@ def _keep(nearest: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:
     nearest.relevant[rows] = ranking.relevant
 
 
-def _average_precision_without(ranking: WholeRanking, place: np.ndarray, number: int) -> np.ndarray:
+def _average_precision_without(ranking: WholeRanking, class_of: np.ndarray, number: int) -> np.ndarray:
     """By how much the average precisions of these queries would change in sum without each of so many classes in the gallery,
-    float64 [number]; of the query's own nothing is told. ``place`` [N]: the class of each photo.
+    float64 [number]; of the query's own nothing is told. ``class_of`` [N]: the class of each photo.
     """
     change = np.zeros(number)
     for same, indices in zip(ranking.same_label, ranking.indices, strict=True):
         ranks = np.flatnonzero(same) + 1
         if not len(ranks):
             continue
-        before = place[indices[: ranks[-1]]]
+        before = class_of[indices[: ranks[-1]]]
         query_class = before[-1]
         match = np.searchsorted(ranks, np.arange(1, ranks[-1] + 1))
         ahead = np.bincount(match * number + before, minlength=len(ranks) * number)

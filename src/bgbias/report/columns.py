@@ -109,6 +109,5 @@ def format_number(value: float, digits: int = 1, sign: bool = False) -> str:
 def with_interval(value: float, low: float, high: float, digits: int, sign: bool = False) -> str:
     """A number and its interval, if it has one."""
     text = format_number(value, digits, sign)
-    return (
-        text if math.isnan(low) else f"{text} [{format_number(low, digits)}, {format_number(high, digits)}]"
-    )
+    ends = f" [{format_number(low, digits)}, {format_number(high, digits)}]"
+    return text if math.isnan(low) else text + ends

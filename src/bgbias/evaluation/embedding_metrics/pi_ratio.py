@@ -8,10 +8,10 @@ TITLE = "Density"
 
 def of_embeddings(embeddings: np.ndarray, labels: np.ndarray) -> float:
     """The mean cosine distance of two photos of a class, over classes that have two, by that of two classes' normalised means."""
-    classes, place, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    classes, class_of, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     sums = np.zeros((len(classes), embeddings.shape[1]))
-    np.add.at(sums, place, embeddings.astype(np.float64))
-    squares = np.bincount(place, np.square(embeddings, dtype=np.float64).sum(1))
+    np.add.at(sums, class_of, embeddings.astype(np.float64))
+    squares = np.bincount(class_of, np.square(embeddings, dtype=np.float64).sum(1))
     several = sizes > 1
     if len(classes) < 2 or not several.any():
         return float("nan")

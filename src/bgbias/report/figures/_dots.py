@@ -42,13 +42,13 @@ def figure(
         drawn = style.blank(style.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
         panels = drawn.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]
         for axes, (title, rows) in zip(panels, groups.items(), strict=True):
-            for place, row in enumerate(rows.to_dict("records")):
+            for y, row in enumerate(rows.to_dict("records")):
                 for column, shift in zip(columns, (-APART, APART), strict=True):
                     value, colour = row[column], colour_of(row, column)
                     reach = [[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]]
                     axes.errorbar(
                         value,
-                        place + shift,
+                        y + shift,
                         xerr=np.nan_to_num(reach),
                         fmt="o",
                         color=colour,

@@ -103,8 +103,8 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
             style.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
-            for place, tile in enumerate(tiles):
-                axes = style.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
+            for column, tile in enumerate(tiles):
+                axes = style.panel(figure, MARGIN + LABEL + column * (SIDE + GAP), top, SIDE, SIDE)
                 _draw_tile(axes, tile)
         _draw_legend(figure, policy)
     return figure
@@ -173,5 +173,5 @@ def _draw_legend(figure: style.Figure, policy: MaskPolicy) -> None:
         "below each photo: area · clarity · IoU, where known",
     )
     small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
-    for place, line in enumerate(reversed(lines)):
-        style.text(figure, MARGIN, bottom - 0.12 * place, line, **small)
+    for number, line in enumerate(reversed(lines)):
+        style.text(figure, MARGIN, bottom - 0.12 * number, line, **small)

@@ -46,7 +46,7 @@ def with_contents(body: Markup) -> Markup:
     sections = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body, re.DOTALL)
     if len(sections) < 2:
         return body
-    links = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in sections)
+    links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in sections)
     contents = f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n'
     return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
 
