@@ -77,7 +77,7 @@ def rejected(rows: pd.DataFrame) -> str:
             **{title: rejected[column].map("{:.2f}".format) for title, column in numbers.items()},
         }
     )
-    return markdown(table, left=2)
+    return markdown(table, labels=2)
 
 
 def tables() -> dict[str, str]:

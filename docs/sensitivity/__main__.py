@@ -161,7 +161,7 @@ def drops(found: pd.DataFrame) -> pd.DataFrame:
     lines: list[dict[str, Any]] = []
     for (*model, variant), own in found.groupby([*MODEL, "masks"], sort=False):
         parts = {c: own.loc[own["condition"] == c, [*KEPT[1:], "seed"]] for c, _ in VIEWS}
-        values = rows.Values.of(cast(rows.Model, tuple(model)), parts, "map_at_r", OTHERS)
+        values = rows.Values.from_parts(cast(rows.Model, tuple(model)), parts, "map_at_r", OTHERS)
         row = dict(zip(MODEL, model, strict=True)) | {"masks": variant, "queries": len(values.queries)}
         row |= rows.interval("drop", values.estimate([CLEAN, RANDOM_BACKGROUND], uncertainty.difference), 100)
         row |= rows.interval(
@@ -190,7 +190,7 @@ def ranked(table: pd.DataFrame) -> str:
             )
             lines.append([str(dataset), f"{a} and {b}", told, str(len(by_masker)), f"{tau:.2f}"])
     heads = ["dataset", "masks", "BGAugment above plain, of the same seed", "models", "Kendall's tau"]
-    return markdown(pd.DataFrame(lines, columns=heads), left=3)
+    return markdown(pd.DataFrame(lines, columns=heads), labels=3)
 
 
 def _above(corrupted: pd.Series) -> tuple[int, int]:

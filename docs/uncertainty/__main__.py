@@ -173,7 +173,7 @@ def _again(first: pd.DataFrame, again: pd.DataFrame) -> str:
 def _halves(rows: pd.DataFrame) -> str:
     numbers = {column: rows[column].map("{:.2f}".format) for column in ("sd", "sd without the gallery")}
     last = {"sd without the gallery": "sd if the gallery did not matter"}
-    return markdown(rows.assign(**numbers).rename(columns=last), left=3)
+    return markdown(rows.assign(**numbers).rename(columns=last), labels=3)
 
 
 def _repeats(rows: pd.DataFrame) -> str:

@@ -100,7 +100,9 @@ def test_the_degrees_of_freedom_that_are_compared_with_others_are_the_projects()
     # All of a class alike, so that its share of the variance is its size squared.
     values, classes = np.repeat(levels, of_classes)[None, :, None], np.repeat(np.arange(5), of_classes)
     worth = (of_classes**2).sum() ** 2 / (of_classes**4).sum()
-    own = uncertainty._Classed.of(values, np.zeros_like(values), classes).degrees_of_freedom(np.ones(1))
+    own = uncertainty._Classed.from_values(values, np.zeros_like(values), classes).degrees_of_freedom(
+        np.ones(1)
+    )
     assert own == pytest.approx(sizes["WAYS"]["as used here"](5, worth))
     assert sizes["WAYS"]["of as many classes of equal size as these are worth"](5, worth) < own < 4
 

@@ -130,4 +130,4 @@ def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: P
     asked = album.table("test").ids[:3]
     found = album.objects(asked)
     assert set(found.ids) == set(asked)
-    assert all(found.iou(name, found.shown(name)) > 0.8 for name in asked)
+    assert all(found.iou(name, found.locate(name)) > 0.8 for name in asked)

@@ -234,14 +234,6 @@ def test_an_unusable_embedding_is_named(bad: float, role: str) -> None:
         neighbours(queries, labels, gallery, labels)
 
 
-def test_mismatched_photos_are_refused() -> None:
-    embeddings, labels = random_points(10)
-    with pytest.raises(ValueError, match="one label"):
-        neighbours(embeddings, labels[:9], embeddings, labels)
-    with pytest.raises(ValueError, match="the same photos"):
-        neighbours(embeddings, labels, embeddings, labels[::-1])
-
-
 def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many queries there are, and though ties send some of them through the whole gallery."""
     block = 2**16

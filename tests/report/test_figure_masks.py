@@ -15,7 +15,7 @@ from bgbias.masks import policy
 from bgbias.masks.settings import MaskPolicy
 from bgbias.nodes import figure as pictures
 from bgbias.report import style as figures
-from bgbias.report.figures.masks import MaskTile, doubtful, figure_masks
+from bgbias.report.figures.masks import MaskTile, figure_masks, select_doubtful
 
 
 def table(**columns: list[float]) -> pd.DataFrame:
@@ -40,7 +40,7 @@ def test_each_photo_stands_under_its_worst_reason() -> None:
         clarity=[1, 1, 0.1, 1, 1, 1, 1],
         area=[0.5, 0.5, 0.5, 0.02, 0.9, 0.04, 0.5],
     )
-    assert doubtful(masks, MaskPolicy(), 1) == {
+    assert select_doubtful(masks, MaskPolicy(), 1) == {
         "lowest IoU": ["b"],
         "least clear": ["c"],
         "smallest": ["d"],
@@ -51,7 +51,7 @@ def test_each_photo_stands_under_its_worst_reason() -> None:
 
 
 def test_nothing_is_said_of_iou_where_no_truth_is_known() -> None:
-    chosen = doubtful(table(clarity=[0.3, 0.1, 0.2]), MaskPolicy(), 2)
+    chosen = select_doubtful(table(clarity=[0.3, 0.1, 0.2]), MaskPolicy(), 2)
     assert chosen == {"least clear": ["b", "c"], "smallest": ["a"]}
 
 

@@ -181,7 +181,7 @@ def test_photos_take_little_of_a_page_and_drawings_stay_sharp() -> None:
     photo = np.clip(photo + random.normal(0, 8, photo.shape), 0, 255).astype(np.uint8)
     drawing = np.full((256, 256, 3), 255, np.uint8)
     drawing[100:104] = 0
-    told = [grid_page._inside(pixels.encode_png(picture)) for picture in (photo, drawing)]
+    told = [grid_page._inline_picture(pixels.encode_png(picture)) for picture in (photo, drawing)]
     assert [t["picture"].partition(";")[0] for t in told] == ["data:image/jpeg", "data:image/png"]
     assert [(t["width"], t["height"]) for t in told] == [(256, 256)] * 2
     assert len(told[0]["picture"]) < len(pixels.encode_png(photo)) / 2
@@ -202,7 +202,7 @@ def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> 
 
 def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
     def pools(train: dict[str, Any], test: dict[str, Any]) -> bool:
-        return grid_page._of_one_kind(
+        return grid_page._is_of_one_kind(
             Backgrounds.model_validate({"train": train, "val": {"colours": 2}, "test": test})
         )
 
@@ -229,7 +229,7 @@ def test_what_was_compared_tells_the_masker_and_the_options_of_entries(
     table = pd.DataFrame(
         {"method": rows, "dataset": dataset, "backbone": backbone, "queries": 12, "classes": 4}
     )
-    told = dict(grid_page._compared(study, table))
+    told = dict(grid_page._describe_compared(study, table))
     assert (
         f"12 test photos of 4 classes, with a usable mask by {study.datasets[dataset].masker}"
         in told[dataset]

@@ -257,5 +257,5 @@ def test_the_four_fields_hold_what_was_tested_and_nothing_else() -> None:
 def test_photos_are_shown_of_models_that_were_trained_where_there_are_some() -> None:
     untrained = block(model("pretrained", 1, relative_drop=Estimate(60.0, 50.0, 70.0)))
     trained = block(PLAIN)
-    assert grid_photos.losing_most([untrained, trained]) is trained
-    assert grid_photos.losing_most([untrained]) is untrained
+    assert grid_photos.find_largest_drop([untrained, trained]) is trained
+    assert grid_photos.find_largest_drop([untrained]) is untrained

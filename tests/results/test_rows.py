@@ -33,7 +33,7 @@ def part(values: dict[int | str, Any], others: dict[int | str, Any] | None = Non
 def values(method: str, of_seeds: dict[int | str, Any]) -> Values:
     """Of a model whose only column is ``clean``."""
     model = "toy", "tiny", "none" if method == "pretrained" else "triplet", method
-    return Values.of(model, {"clean": part(of_seeds)}, "score")
+    return Values.from_parts(model, {"clean": part(of_seeds)}, "score")
 
 
 def drawn(seed: int, draws: int = 1, level: float = 0.5) -> np.ndarray:
@@ -62,7 +62,7 @@ def test_what_a_class_means_for_others_is_averaged_alike_and_counts() -> None:
     of_seeds, others = ({seed: drawn(seed + shift, 2) for seed in (0, 1, 2)} for shift in (0, 10))
     model = "toy", "tiny", "triplet", "plain"
     parts = {"clean": part(of_seeds, others)}
-    found = Values.of(model, parts, "score", "others")
+    found = Values.from_parts(model, parts, "score", "others")
     columns, of_others = (np.stack([made[s].mean(axis=0) for s in (0, 1, 2)]) for made in (of_seeds, others))
     np.testing.assert_allclose(found.of_others["clean"], of_others)
     mean = found.estimate(["clean"])
@@ -121,16 +121,16 @@ def test_absent_seeds_draws_and_queries_are_refused() -> None:
         with pytest.raises(
             UserError, match=r"toy/tiny/triplet/plain lacks values a query for corrupted.*snakemake"
         ):
-            Values.of(model, {"clean": whole, "corrupted": wrong}, "score")
+            Values.from_parts(model, {"clean": whole, "corrupted": wrong}, "score")
     with pytest.raises(UserError, match="clean and corrupted are of different queries"):
-        Values.of(model, {"clean": whole, "corrupted": one_query}, "score")
+        Values.from_parts(model, {"clean": whole, "corrupted": one_query}, "score")
 
 
 def test_models_of_other_queries_are_not_compared() -> None:
     mine, theirs = part({0: drawn(1)}), part({0: drawn(2)})
     theirs["image_id"] = theirs["image_id"].replace("c.jpg", "cc.jpg")
     one, other = (
-        Values.of(("toy", "tiny", "triplet", method), {"clean": rows}, "score")
+        Values.from_parts(("toy", "tiny", "triplet", method), {"clean": rows}, "score")
         for method, rows in (("cured", mine), ("plain", theirs))
     )
     with pytest.raises(UserError, match="triplet/cured and toy/tiny/triplet/plain were asked different quer"):

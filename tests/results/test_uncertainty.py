@@ -234,7 +234,7 @@ def test_classes_of_one_size_have_one_degree_of_freedom_less_than_there_are(numb
     for queries in (1, 3):
         classes = np.repeat(np.arange(number), queries)
         values = np.random.default_rng(number).normal(size=(1, len(classes), 2))
-        classed = uncertainty._Classed.of(values, np.zeros_like(values), classes)
+        classed = uncertainty._Classed.from_values(values, np.zeros_like(values), classes)
         assert classed.degrees_of_freedom(np.array([0.3, -1.0])) == pytest.approx(number - 1, rel=1e-12)
 
 
@@ -242,7 +242,7 @@ def test_a_class_of_most_queries_is_worth_fewer() -> None:
     values = np.random.default_rng(0).normal(size=(1, 100, 1))
     classes = np.repeat(np.arange(5), [80, 5, 5, 5, 5]), np.repeat(np.arange(5), 20)
     few, all_of_them = (
-        uncertainty._Classed.of(values, np.zeros_like(values), c).degrees_of_freedom(np.ones(1))
+        uncertainty._Classed.from_values(values, np.zeros_like(values), c).degrees_of_freedom(np.ones(1))
         for c in classes
     )
     assert few < 3 < all_of_them

@@ -98,7 +98,7 @@ def test_mask_is_judged_by_the_box_of_its_largest_part() -> None:
     mask[7, 7] = True  # a stray pixel, far away
     assert truth.iou("a", mask) == 1
     assert truth.iou("a", np.zeros((8, 8), bool)) == 0
-    assert np.argwhere(truth.shown("a")).tolist() == np.argwhere(mask[:6, :6]).tolist()
+    assert np.argwhere(truth.locate("a")).tolist() == np.argwhere(mask[:6, :6]).tolist()
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -50,9 +50,9 @@ def rankings(embeddings: Embeddings, gallery: np.ndarray) -> Iterator[tuple[str,
             lenders = embeddings.donors[condition, draw] if condition in LENT else NOWHERE
             rows = np.flatnonzero(np.arange(len(queries)) != lenders)  # who found none lends to itself
             chosen = galleries[draw : draw + 1] if condition in drawn else galleries
-            found = [of_draw.neighbours(queries, clean, rows) for of_draw in chosen]
+            by_draw = [of_draw.neighbours(queries, clean, rows) for of_draw in chosen]
             for side, setting in enumerate(settings):
-                yield setting, (condition, draw), [sides[side] for sides in found]
+                yield setting, (condition, draw), [sides[side] for sides in by_draw]
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,14 @@ class _Galleries:
     conditions: Sequence[str]
 
     @cached_property
-    def _left_out(self) -> list[np.ndarray]:
+    def _excluded(self) -> list[np.ndarray]:
         """Photos that a query does not find, by the first one with the same pixels: rows int64 [N] each, its own among them."""
-        rows = np.arange(len(self.embeddings.labels))
-        originals = rows if self.embeddings.originals is None else self.embeddings.originals
+        originals = self.embeddings.first_copies
         lenders = [self.embeddings.donors.get((name, self.draw)) for name in set(LENT) & set(self.conditions)]
-        return [originals, *(originals[of] for of in lenders if of is not None)]
+        return [originals, *(originals[lent] for lent in lenders if lent is not None)]
 
     @cached_property
-    def _by_lot(self) -> np.ndarray:
+    def _lot_order(self) -> np.ndarray:
         """Rows by class, within a class in the order of this draw, int64 [N]."""
         lot = seeds.generator("galleries of places", self.draw).permutation(len(self.embeddings.labels))
         return np.lexsort((lot, self.embeddings.labels))
@@ -86,10 +85,10 @@ class _Galleries:
         """
         labels = self.embeddings.labels
         depth = max(deep_enough(labels), DEEPEST_FIXED_RANK)
-        kept = Neighbours.none(len(queries), depth), Neighbours.none(len(queries), depth)
+        nearest = Neighbours.none(len(queries), depth), Neighbours.none(len(queries), depth)
         for block in np.array_split(rows, max(1, -(-len(rows) * len(queries) // BLOCK))):
             order = np.argsort(-(queries[block] @ clean.T), axis=1, kind="stable")
-            for side, gallery in zip(kept, self._matched(block), strict=True):
+            for side, gallery in zip(nearest, self._match_sides(block), strict=True):
                 chosen = np.take_along_axis(gallery, order, axis=1)
                 rank = chosen.cumsum(axis=1) - 1
                 query, column = np.nonzero(chosen & (rank < depth))
@@ -97,26 +96,26 @@ class _Galleries:
                 side.indices[at] = order[query, column]
                 side.same_label[at] = labels[side.indices[at]] == labels[at[0]]
                 side.relevant[block] = (gallery & (labels == labels[block, None])).sum(axis=1)
-        return kept
+        return nearest
 
-    def _matched(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _match_sides(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which photos are in the galleries of these queries, at their own place and at the other one: bool [Q, N] each."""
         places, labels = self.places, self.embeddings.labels
-        given = self.embeddings.given
-        allowed = np.ones(len(labels), bool) if given is None else given.gallery
-        originals = self._left_out[0]
-        for found in self._left_out:
-            allowed = allowed & (originals != found[rows, None])
+        split = self.embeddings.given
+        allowed = np.ones(len(labels), bool) if split is None else split.gallery
+        originals = self._excluded[0]
+        for excluded in self._excluded:
+            allowed = allowed & (originals != excluded[rows, None])
         others = places.other(self.draw)[rows, None]
         sides = [
             allowed & (places.own == place) & (others >= 0) for place in (places.own[rows, None], others)
         ]
-        in_lots = [side[:, self._by_lot] for side in sides]
-        starts = np.flatnonzero(np.diff(labels[self._by_lot], prepend=labels.min() - 1))
+        in_lots = [side[:, self._lot_order] for side in sides]
+        starts = np.flatnonzero(np.diff(labels[self._lot_order], prepend=labels.min() - 1))
         counts = [np.add.reduceat(side, starts, axis=1, dtype=np.int64) for side in in_lots]
         fewest, sizes = np.minimum(*counts), np.diff(starts, append=len(labels))
         for side, of_class, lots in zip(sides, counts, in_lots, strict=True):
             before = np.cumsum(of_class, axis=1) - of_class
             rank = np.cumsum(lots, axis=1) - 1 - np.repeat(before, sizes, axis=1)
-            side[:, self._by_lot] = lots & (rank < np.repeat(fewest, sizes, axis=1))
+            side[:, self._lot_order] = lots & (rank < np.repeat(fewest, sizes, axis=1))
         return sides[0], sides[1]

@@ -1,7 +1,6 @@
 """Test photos, attacked on the network that embeds them (docs/methods.md, section 8)."""
 
 import itertools
-from collections.abc import Iterator
 from contextlib import closing
 
 import numpy as np
@@ -44,27 +43,20 @@ def embed_attacked(
     def embedded(x: torch.Tensor) -> torch.Tensor:
         return look(model.preprocess(x))
 
-    found = []
-    with attacks.evaluating(model):
-        for start, views in _batches(photos, how.batch_size, device):
-            stop = start + len(views)
-            grey = views.float()
+    vectors: list[torch.Tensor] = []
+    with attacks.evaluating(model), closing(photos.views([(CLEAN, 0)], workers(device, len(keys)))) as views:
+        for start in range(0, len(keys), how.batch_size):
+            stop = start + how.batch_size
+            batch = np.stack([*itertools.islice(views, how.batch_size)])
+            # In the memory's order that networks are fastest with.
+            grey = torch.from_numpy(batch).permute(0, 3, 1, 2).float()
             # By each photo's name, on the CPU, so that every device starts alike.
-            drawn = [seeds.torch_generator("attack noise", of, draw, item) for of, item in keys[start:stop]]
+            drawn = [seeds.torch_generator("attack noise", key, draw, item) for key, item in keys[start:stop]]
             noise = torch.stack([attacks.uniform(*one) for one in zip(grey, drawn, strict=True)])
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))
             with autocast(device, how.precision):
                 moved = attacks.attack(embedded, grey, goal, attack, strength, begin)
                 with torch.no_grad():
-                    found.append(embedded(moved).float().cpu())
-    return torch.cat(found).numpy()
-
-
-def _batches(photos: EvaluationPhotos, batch_size: int, device: str) -> Iterator[tuple[int, torch.Tensor]]:
-    """The first row, and views uint8 [B, 3, S, S] as networks are fastest with."""
-    start = 0
-    with closing(photos.views([(CLEAN, 0)], workers(device, len(photos.table)))) as views:
-        while gathered := list(itertools.islice(views, batch_size)):
-            yield start, torch.from_numpy(np.stack(gathered)).permute(0, 3, 1, 2)
-            start += len(gathered)
+                    vectors.append(embedded(moved).float().cpu())
+    return torch.cat(vectors).numpy()

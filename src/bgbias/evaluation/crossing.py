@@ -46,9 +46,9 @@ class CrossedEmbeddings:
 
 def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
     """At most ``count`` of the split's photos with a trusted mask; fewer than two are an error."""
-    rows, given = photos.trusted, photos.table.given
-    if given is not None:
-        rows = rows[given.query[rows]]
+    rows, split = photos.trusted, photos.table.given
+    if split is not None:
+        rows = rows[split.query[rows]]
     chosen = photos.table.rows(rows).keyed("crossing", count)
     if len(chosen) < 2:
         raise UserError(
@@ -59,9 +59,9 @@ def objects(photos: EvaluationPhotos, count: int) -> ImageTable:
 
 
 def embed(
-    model: EmbeddingModel, photos: EvaluationPhotos, shown: ImageTable, backgrounds: int, how: How = USUAL
+    model: EmbeddingModel, photos: EvaluationPhotos, table: ImageTable, backgrounds: int, how: How = USUAL
 ) -> CrossedEmbeddings:
-    """Embeddings of the photos ``shown``, each on the same ``backgrounds`` of the pool, all if it has fewer."""
+    """Embeddings of the photos in ``table``, each on the same ``backgrounds`` of the pool, all if it has fewer."""
     from bgbias.models.inference import embed_views
 
     assert photos.backgrounds is not None  # whoever crosses opens them
@@ -70,18 +70,18 @@ def embed(
         raise UserError(
             "The pool has one background, and crossing takes two: add photos to it, or set crossing.objects to null."
         )
-    behind = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    flat = embed_views(model, views(photos, shown.ids, behind), how)
-    vectors = flat.reshape(len(shown), len(drawn), -1)
-    return CrossedEmbeddings(shown.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
+    pictures = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    flat = embed_views(model, views(photos, table.ids, pictures), how)
+    vectors = flat.reshape(len(table), len(drawn), -1)
+    return CrossedEmbeddings(table.ids, np.array([draw.index for draw in drawn], np.int64), vectors)
 
 
-def views(photos: EvaluationPhotos, ids: Sequence[str], behind: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
-    """Each of the photos on each background uint8 [S, S, 3], background by background: uint8 [S, S, 3] each."""
+def views(photos: EvaluationPhotos, ids: Sequence[str], pool: Sequence[np.ndarray]) -> Iterator[np.ndarray]:
+    """Each of the photos on each background of ``pool`` uint8 [S, S, 3], background by background: uint8 [S, S, 3] each."""
     row_of = {name: row for row, name in enumerate(photos.table.ids)}
     for name in ids:
         cut_out = photos.photo(row_of[name]).foreground
-        for background in behind:
+        for background in pool:
             yield cut_out.before(background)
 
 
@@ -92,17 +92,17 @@ def score_queries(crossed: CrossedEmbeddings, gallery: Embeddings) -> pd.DataFra
     n, m = crossed.vectors.shape[:2]
     clean, labels = gallery.views[CLEAN, 0], gallery.labels
     row_of = {name: row for row, name in enumerate(gallery.ids)}
-    own = np.array([row_of[name] for name in crossed.ids])
-    rows = np.repeat(own, m)
+    rows = np.array([row_of[name] for name in crossed.ids])
+    repeated = np.repeat(rows, m)
     queries = crossed.vectors.reshape(n * m, -1)
     ranked = first_ranks(
-        queries, rows, clean, labels, gallery.given or QueryGallerySplit.all_among_all(len(labels))
+        queries, repeated, clean, labels, gallery.given or QueryGallerySplit.all_among_all(len(labels))
     )
-    cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[own].astype(np.float64))
+    cosine = np.einsum("nmd,nd->nm", crossed.vectors.astype(np.float64), clean[rows].astype(np.float64))
     return pd.DataFrame(
         {
             "image_id": np.repeat(np.array(crossed.ids, object), m),
-            "label": labels[rows],
+            "label": labels[repeated],
             "background": np.tile(crossed.backgrounds, n),
             "map_at_r": map_at_r.per_query(ranked),
             "cosine": cosine.ravel(),
@@ -133,12 +133,12 @@ def shares(crossed: np.ndarray) -> Shares:
     of_objects, of_backgrounds = values.mean(axis=1) - mean, values.mean(axis=0) - mean
     rest = values - mean - of_objects[:, None] - of_backgrounds
     noise = np.square(rest).sum() / ((n - 1) * (m - 1))
-    found = {
+    estimates = {
         "object": (m * np.square(of_objects).sum() / (n - 1) - noise) / m,
         "background": (n * np.square(of_backgrounds).sum() / (m - 1) - noise) / n,
         "interaction": noise,
     }
-    kept = {name: max(0.0, float(value)) for name, value in found.items()}
-    total = sum(kept.values())
-    parts = {name: value / total if total else float("nan") for name, value in kept.items()}
-    return Shares(**parts, negative=tuple(name for name, value in found.items() if value < 0))
+    components = {name: max(0.0, float(value)) for name, value in estimates.items()}
+    total = sum(components.values())
+    parts = {name: value / total if total else float("nan") for name, value in components.items()}
+    return Shares(**parts, negative=tuple(name for name, value in estimates.items() if value < 0))

@@ -2,7 +2,7 @@
 
 import statistics
 import timeit
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import ModuleType
 
@@ -21,47 +21,47 @@ TIMES = 3
 
 
 def embed(
-    model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType | None, how: How = USUAL
+    model: EmbeddingModel, views: Iterable[Seen], cure: ModuleType | None, how: How = USUAL
 ) -> np.ndarray:
     """Embeddings float32 [N, D] by a model (as ``models.inference.for_inference`` made it) of what a cure makes of pictures or of
     feature maps, or without one.
     """
     if cure is None:
-        return embed_views(model, (picture for picture, _ in seen), how)
+        return embed_views(model, (picture for picture, _ in views), how)
     if cure.AT in ("picture", "beside"):
-        changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in seen)
+        changed = (picture if mask is None else cure.apply(picture, mask) for picture, mask in views)
         return embed_views(model, changed, how)
-    vectors, stream = [], iter(seen)
-    while batch := list(islice(stream, how.batch_size)):
-        with torch.inference_mode(), autocast(how.device, how.precision):
-            vectors.append(_embed(model, cure.apply(*_maps(model, batch, how)), how))
-    return np.concatenate(vectors)
+    with torch.inference_mode(), autocast(how.device, how.precision):
+        return np.concatenate([_embed(model, cure.apply(*maps), how) for maps in _batches(model, views, how)])
 
 
 def embed_patches(
-    model: EmbeddingModel, seen: Iterable[Seen], cure: ModuleType, how: How = USUAL
+    model: EmbeddingModel, views: Iterable[Seen], cure: ModuleType, how: How = USUAL
 ) -> PatchSets:
     """What the model makes of each place of the feature maps that the cure keeps, as if the picture were all like it."""
-    vectors, counts, stream = [], [], iter(seen)
-    while batch := list(islice(stream, how.batch_size)):
-        with torch.inference_mode(), autocast(how.device, how.precision):
-            features, masks = _maps(model, batch, how)
-            kept = cure.apply(features, masks)
-            places = features.permute(0, 2, 3, 1)[kept][:, :, None, None]
+    vectors, counts = [], []
+    with torch.inference_mode(), autocast(how.device, how.precision):
+        for features, masks in _batches(model, views, how):
+            chosen = cure.apply(features, masks)
+            places = features.permute(0, 2, 3, 1)[chosen][:, :, None, None]
             vectors.append(_embed(model, places, how))
-        counts.append(kept.sum(dim=(1, 2)).cpu().numpy())
+            counts.append(chosen.sum(dim=(1, 2)).cpu().numpy())
     return PatchSets(np.concatenate(vectors), np.concatenate(counts))
 
 
-def _maps(model: EmbeddingModel, batch: Sequence[Seen], how: How) -> tuple[torch.Tensor, torch.Tensor]:
+def _batches(
+    model: EmbeddingModel, views: Iterable[Seen], how: How
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Feature maps float32 [B, C, h, w] as they are pooled, and masks float32 [B, 1, S, S] in 0..1."""
-    pictures = torch.from_numpy(np.stack([picture for picture, _ in batch])).to(how.device)
-    # Where a mask is not trusted all places count alike.
-    whole = np.full(batch[0][0].shape[:2], 255, np.uint8)
-    masks = torch.from_numpy(np.stack([whole if mask is None else mask for _, mask in batch])).to(how.device)
-    x = model.preprocess(pictures.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
-    features = model.features(x) if how.pooled else model.pooled_map(x)
-    return features.float(), masks[:, None].float() / 255
+    stream = iter(views)
+    while batch := list(islice(stream, how.batch_size)):
+        # Where a mask is not trusted all places count alike.
+        whole = np.full(batch[0][0].shape[:2], 255, np.uint8)
+        filled = ((picture, whole if mask is None else mask) for picture, mask in batch)
+        pictures, masks = (torch.from_numpy(np.stack(a)).to(how.device) for a in zip(*filled, strict=True))
+        x = model.preprocess(pictures.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+        features = model.features(x) if how.pooled else model.pooled_map(x)
+        yield features.float(), masks[:, None].float() / 255
 
 
 def _embed(model: EmbeddingModel, features: torch.Tensor, how: How) -> np.ndarray:

@@ -51,15 +51,15 @@ class Embedder:
 
     def predict(self, frame: pd.DataFrame, params: dict[str, Any] | None = None) -> np.ndarray:
         """Embeddings of the pictures in a table's column ``photo`` (encoded: the bytes of a JPEG or PNG file) or ``path``."""
-        given = [name for name in COLUMNS if name in frame.columns]
-        if len(given) != 1:
+        columns = [name for name in COLUMNS if name in frame.columns]
+        if len(columns) != 1:
             raise UserError(
                 "Give the photos in one column: 'photo' (bytes of JPEG or PNG files) or 'path' (their names);"
                 f" found: {', '.join(map(str, frame.columns)) or 'none of them'}."
             )
         # {"path": ["a.jpg", "b.jpg"]} arrives as one row.
-        values: Iterable[Any] = frame[given[0]].explode()
-        if given[0] == "photo":
+        values: Iterable[Any] = frame[columns[0]].explode()
+        if columns[0] == "photo":
             values = (pixels.decode(data, f"photo {number}") for number, data in enumerate(values))
         return self.embed(values)
 

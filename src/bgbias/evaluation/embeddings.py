@@ -42,6 +42,11 @@ class Embeddings:
     places: Places | None = None
 
     @property
+    def first_copies(self) -> np.ndarray:
+        """``originals``; each photo's own row where there are no copies."""
+        return np.arange(len(self.ids)) if self.originals is None else self.originals
+
+    @property
     def is_query(self) -> np.ndarray:
         """Which photos are queries, bool [N]: usable ones, of those that the dataset asks."""
         return self.usable if self.given is None else self.usable & self.given.query
@@ -79,22 +84,19 @@ def read(path: Path) -> Embeddings:
             f"{path} is damaged ({error}); delete it and run `snakemake --cores all` again."
         ) from error
     originals = arrays.pop(ORIGINALS, None)
-    said, where = (
+    of_split, of_places, of_donors = (
         {name.removeprefix(part): arrays.pop(name) for name in list(arrays) if name.startswith(part)}
-        for part in (OF_GIVEN, OF_PLACES)
+        for part in (OF_GIVEN, OF_PLACES, DONORS)
     )
-    donors = {
-        (name.removeprefix(DONORS), draw): lenders
-        for name in [name for name in arrays if name.startswith(DONORS)]
-        for draw, lenders in enumerate(arrays.pop(name))
-    }
+    donors = {(name, draw): rows for name, array in of_donors.items() for draw, rows in enumerate(array)}
     views = {
         (IN_MEMORY.get(name, name), draw): vectors
         for name, array in arrays.items()
         for draw, vectors in enumerate(array.reshape(-1, *array.shape[-2:]))
     }
-    given, places = QueryGallerySplit(**said) if said else None, Places(**where) if where else None
-    return Embeddings(ids.tolist(), labels, usable, views, donors, given, originals, places)
+    split = QueryGallerySplit(**of_split) if of_split else None
+    places = Places(**of_places) if of_places else None
+    return Embeddings(ids.tolist(), labels, usable, views, donors, split, originals, places)
 
 
 def side_by_side(parts: Sequence[Embeddings]) -> Embeddings:

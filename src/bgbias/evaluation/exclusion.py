@@ -38,25 +38,25 @@ def change_for_others(ranked: Neighbours, labels: np.ndarray, weights: np.ndarra
     changes only by the classes among its first R neighbours.
     """
     counted = weights > 0
-    classes, own, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
-    _, place = np.unique(labels, return_inverse=True)
-    near = np.where(ranked.indices >= 0, place[ranked.indices], -1)
+    _, index, sizes = np.unique(labels[counted], return_inverse=True, return_counts=True)
+    _, class_of = np.unique(labels, return_inverse=True)
+    near = np.where(ranked.indices >= 0, class_of[ranked.indices], -1)
     before = map_at_r.per_query(ranked)
     first = np.arange(near.shape[1]) < ranked.relevant[:, None]
     query, rank = np.nonzero(first & ~ranked.same_label & (near >= 0) & counted[:, None])
-    number = int(place.max(initial=-1)) + 1
+    number = int(class_of.max(initial=-1)) + 1
     pairs = np.unique(query * number + near[query, rank])
     deepest = int(ranked.relevant.max(initial=0))
     change = np.zeros(number)
     step = max(1, BLOCK // near.shape[1])
     for start in range(0, len(pairs), step):
         query, gone = np.divmod(pairs[start : start + step], number)
-        some = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
-        without = some.without(near[query] == gone[:, None], 0, deepest)
+        part = Neighbours(ranked.same_label[query], ranked.relevant[query], ranked.indices[query])
+        without = part.without(near[query] == gone[:, None], 0, deepest)
         changed = map_at_r.per_query(without) - before[query]
         change += np.bincount(gone, weights[query] * changed, number)
     shared = np.full(len(labels), np.nan)
-    shared[counted] = (change[np.searchsorted(np.unique(labels), classes)] / sizes)[own]
+    shared[counted] = change[class_of[counted]] / sizes[index]
     return shared
 
 

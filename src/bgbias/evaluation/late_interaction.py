@@ -54,16 +54,16 @@ def refuse_many(photos: int, dataset: str) -> None:
 
 def similarity(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
     """float32 [N, M]; to the last bits as the machine computes it."""
-    found = np.empty((len(queries.counts), len(gallery.counts)), np.float32)
+    similarities = np.empty((len(queries.counts), len(gallery.counts)), np.float32)
     ends = np.cumsum(queries.counts)
     step = max(1, BLOCK // (len(gallery.vectors) * int(queries.counts.max())))
-    for first in range(0, len(found), step):
+    for first in range(0, len(similarities), step):
         photos = slice(first, first + step)
         starts = queries.starts[photos]
-        asked = queries.vectors[starts[0] : ends[photos][-1]]
-        nearest = np.maximum.reduceat(asked @ gallery.vectors.T, gallery.starts, axis=1)
-        found[photos] = np.add.reduceat(nearest, starts - starts[0], axis=0)
-    return found / queries.counts[:, None].astype(np.float32)
+        vectors = queries.vectors[starts[0] : ends[photos][-1]]
+        nearest = np.maximum.reduceat(vectors @ gallery.vectors.T, gallery.starts, axis=1)
+        similarities[photos] = np.add.reduceat(nearest, starts - starts[0], axis=0)
+    return similarities / queries.counts[:, None].astype(np.float32)
 
 
 def score_queries(
@@ -75,11 +75,11 @@ def score_queries(
     # A query's similarities, at unit length, are its cosines to unit vectors, of which each photo is one. So retrieval, which is
     # of embeddings, ranks by them.
     photos = np.eye(len(before.ids), dtype=np.float32)
-    among = {view: normalise(similarity(own, own)) for view, own in patches.items()}
-    shown = replace(before, views=among, donors={})
-    alike = scores.score_queries(shown, model, photos)
-    means = {view: own.means() for view, own in patches.items()}
+    among = {view: normalise(similarity(sets, sets)) for view, sets in patches.items()}
+    embedded = replace(before, views=among, donors={})
+    alike = scores.score_queries(embedded, model, photos)
+    means = {view: sets.means() for view, sets in patches.items()}
     in_old = scores.score_queries(replace(before, views=means, donors={}), model, before.views[CLEAN, 0])
     parts = [part[part["setting"] == QUERY_ONLY] for part in (alike, in_old)]
-    across = scores.score_places(shown, model, photos)
+    across = scores.score_places(embedded, model, photos)
     return pd.concat([parts[0].assign(setting=SYMMETRIC), parts[1], *across], ignore_index=True)

@@ -30,15 +30,15 @@ def pictures(photos: EvaluationPhotos, views: Sequence[View]) -> Iterator[tuple[
         photo = photos.photo(row)
         for view in views:
             picture = next(stream)
-            known = photo.mask if photo.trusted else np.zeros(picture.shape[:2], np.uint8)
-            yield name(view, image_id), picture, known
+            mask = photo.mask if photo.trusted else np.zeros(picture.shape[:2], np.uint8)
+            yield name(view, image_id), picture, mask
 
 
 def masked_views(
     photos: EvaluationPhotos, view: View, masks: ImageStore, policy: MaskPolicy
 ) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
     """Each photo with the mask found in its view, as the policy uses it; None outside its areas."""
-    for found, picture, _ in pictures(photos, [view]):
-        mask = masks.array(found, "L")
+    for mask_name, picture, _ in pictures(photos, [view]):
+        mask = masks.array(mask_name, "L")
         trusted = policy.keep_all or policy.min_area <= mask.mean() / 255 <= policy.max_area
         yield picture, masking.as_used(mask, policy) if trusted else None

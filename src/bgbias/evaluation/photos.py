@@ -48,8 +48,7 @@ class EvaluationPhotos:
 
     def mask(self, image_id: str) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S]; a mask of another size than its photo's is an error."""
-        if self.masks is None:
-            raise ValueError("these photos were opened without masks")
+        assert self.masks is not None  # NEEDS says so
         mask, photo = self.masks.get(image_id), self.photos.get(image_id)
         if mask.shape != photo.shape[:2]:
             raise UserError(
@@ -62,39 +61,39 @@ class EvaluationPhotos:
         return Photo(self, row)
 
     def views(
-        self, asked: Sequence[View], workers: int = 1, rows: Sequence[int] | None = None
+        self, views: Sequence[View], workers: int = 1, rows: Sequence[int] | None = None
     ) -> Generator[np.ndarray, None, None]:
         """For each photo in turn, the views that are asked for, uint8 [S, S, 3] each; of the table's ``rows`` alone if given.
 
         Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in
         the same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
         """
-        for need in sorted(conditions.needs(name for name, _ in asked)):
+        for need in sorted(conditions.needs(name for name, _ in views)):
             if getattr(self, need) is None:
                 raise ValueError(f"these photos were opened without {need}")
-        modules = [(plugins.load("conditions", name), draw) for name, draw in asked]
+        modules = [(plugins.load("conditions", name), draw) for name, draw in views]
         if any(hasattr(condition, "donor") for condition, _ in modules):
             _ = self.originals  # once, and not in each of the workers
 
         def of_photo(row: int) -> Iterator[np.ndarray]:
             photo = self.photo(row)
             for condition, draw in modules:
-                kept = "masks" in condition.NEEDS and not photo.trusted
-                yield photo.view if kept else condition.view(photo, draw)
+                is_kept = "masks" in condition.NEEDS and not photo.trusted
+                yield photo.view if is_kept else condition.view(photo, draw)
 
-        shown = range(len(self.table)) if rows is None else rows
+        selected = range(len(self.table)) if rows is None else rows
         shape = (len(modules), self.size, self.size, 3)
-        made = (
-            map(of_photo, shown)
+        stream = (
+            map(of_photo, selected)
             if workers == 1
-            else forked(lambda number: of_photo(shown[number]), len(shown), shape, workers)
+            else forked(lambda number: of_photo(selected[number]), len(selected), shape, workers)
         )
-        yield from itertools.chain.from_iterable(made)
+        yield from itertools.chain.from_iterable(stream)
 
-    def donors(self, asked: Sequence[View]) -> dict[View, np.ndarray]:
+    def donors(self, views: Sequence[View]) -> dict[View, np.ndarray]:
         """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
         donors = {}
-        for name, draw in asked:
+        for name, draw in views:
             if donor := getattr(plugins.load("conditions", name), "donor", None):
                 photos = map(self.photo, range(len(self.table)))
                 rows = [donor(photo, draw).row if photo.trusted else photo.row for photo in photos]
@@ -105,8 +104,8 @@ class EvaluationPhotos:
     def originals(self) -> np.ndarray:
         """The first row that looks the same, by its pixels or ``same_view``, int64 [N]: a photo's own, unless it is a copy."""
         first: dict[bytes, int] = {}
-        shown = (self.clean(self.same_view.get(image_id, image_id)) for image_id in self.table.ids)
-        sums = (hashlib.sha256(picture.tobytes()).digest() for picture in shown)
+        pictures = (self.clean(self.same_view.get(image_id, image_id)) for image_id in self.table.ids)
+        sums = (hashlib.sha256(picture.tobytes()).digest() for picture in pictures)
         return np.array([first.setdefault(digest, row) for row, digest in enumerate(sums)], np.int64)
 
     @cached_property
@@ -127,7 +126,7 @@ class EvaluationPhotos:
         return {int(label): self.trusted[labels[self.trusted] == label] for label in np.unique(labels)}
 
     @cached_property
-    def _named(self) -> list[tuple[str, tuple[str, str]]]:
+    def _keyed_ids(self) -> list[tuple[str, tuple[str, str]]]:
         return list(zip(self.table.ids, self.table.keys, strict=True))
 
 
@@ -140,12 +139,12 @@ class Photo:
 
     @property
     def image_id(self) -> str:
-        return self.split._named[self.row][0]
+        return self.split._keyed_ids[self.row][0]
 
     @property
     def key(self) -> tuple[str, str]:
         """(key_set, key_item), which name all that is drawn for it."""
-        return self.split._named[self.row][1]
+        return self.split._keyed_ids[self.row][1]
 
     @property
     def label(self) -> int:

@@ -29,7 +29,7 @@ Round = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     """The class that the nearest embeddings vote for, each with ``exp(cosine / TEMPERATURE)``; of unit vectors [N, D]."""
-    classes, place = np.unique(labels, return_inverse=True)
+    classes, class_of = np.unique(labels, return_inverse=True)
     count = min(NEIGHBOURS, len(labels))
 
     def votes(queries: np.ndarray) -> np.ndarray:
@@ -37,7 +37,7 @@ def nearest(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
         last = np.partition(cosines, -count, axis=1)[:, -count, None]
         query, voter = np.nonzero(cosines >= last)  # whoever is as near as the last one votes, too
         weights = np.exp((cosines[query, voter] - 1) / TEMPERATURE)
-        cells = query * len(classes) + place[voter]
+        cells = query * len(classes) + class_of[voter]
         return np.bincount(cells, weights, len(queries) * len(classes)).reshape(len(queries), -1)
 
     def classify(queries: np.ndarray) -> np.ndarray:
@@ -58,11 +58,11 @@ def linear(embeddings: np.ndarray, labels: np.ndarray) -> Classifier:
     if number < 2:
         layer = LogisticRegression(tol=TOLERANCE, max_iter=ITERATIONS)
     else:
-        place = parts([str(row) for row in range(len(labels))], labels, number)
+        fold_of = parts([str(row) for row in range(len(labels))], labels, number)
         layer = LogisticRegressionCV(
             Cs=STRENGTHS,
             l1_ratios=(0.0,),
-            cv=PredefinedSplit(place),
+            cv=PredefinedSplit(fold_of),
             tol=TOLERANCE,
             max_iter=ITERATIONS,
             scoring="neg_log_loss",
@@ -82,10 +82,10 @@ def parts(names: list[str], labels: np.ndarray, number: int) -> np.ndarray:
     drawn = np.array([seeds.number(seeds.key("probe", name)) for name in names], dtype=np.uint64)
     order = np.lexsort((drawn, labels))
     _, first, sizes = np.unique(labels[order], return_index=True, return_counts=True)
-    place = np.empty(len(labels), dtype=np.int64)
-    place[order] = (np.arange(len(labels)) - np.repeat(first, sizes)) % number
-    place[order[np.repeat(sizes < number, sizes)]] = -1
-    return place
+    part_of = np.empty(len(labels), dtype=np.int64)
+    part_of[order] = (np.arange(len(labels)) - np.repeat(first, sizes)) % number
+    part_of[order[np.repeat(sizes < number, sizes)]] = -1
+    return part_of
 
 
 def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
@@ -95,14 +95,14 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     Photos are divided into ``number`` ``parts``; those of one part are classified by what was fitted on the clean photos of all
     others. Raises UserError where fewer than two classes have so many photos, or trusted masks.
     """
-    place = parts(embedded.ids, embedded.labels, number)
-    asked = embedded.is_query & (place >= 0)
-    if len(set(embedded.labels[place >= 0].tolist())) >= 2 > len(set(embedded.labels[asked].tolist())):
+    part_of = parts(embedded.ids, embedded.labels, number)
+    is_query = embedded.is_query & (part_of >= 0)
+    if len(set(embedded.labels[part_of >= 0].tolist())) >= 2 > len(set(embedded.labels[is_query].tolist())):
         raise UserError(
             "Fewer than two classes have photos with a trusted mask, and no others can be put on other backgrounds. Look"
             " at the masks (docs/masks.md)."
         )
-    if len(set(embedded.labels[asked].tolist())) < 2:
+    if len(set(embedded.labels[is_query].tolist())) < 2:
         raise UserError(
             f"Of {len(set(embedded.labels.tolist()))} classes fewer than two have {number} photos or more, as many as parts that"
             " probes divide a class into. Lower probes.folds, or set it to null."
@@ -111,10 +111,10 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
 
     def rounds() -> Iterator[Round]:
         for part in progress.track(range(number), number, "probes"):
-            fitted = (place >= 0) & (place != part)
-            yield clean[fitted], labels[fitted], asked & (place == part)
+            fitted = (part_of >= 0) & (part_of != part)
+            yield clean[fitted], labels[fitted], is_query & (part_of == part)
 
-    return _right(embedded, rounds(), labels, asked)
+    return _judge(embedded, rounds(), labels, is_query)
 
 
 def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -> pd.DataFrame:
@@ -134,13 +134,13 @@ def of_others(embedded: Embeddings, training: Embeddings, classes: np.ndarray) -
             " fitted on; raise or drop probe_photos of their dataset in params.yaml."
         )
     alone = [(training.views[CLEAN, 0], training.labels, embedded.is_query)]
-    return _right(embedded, iter(alone), classes, embedded.is_query)
+    return _judge(embedded, iter(alone), classes, embedded.is_query)
 
 
-def _right(
-    embedded: Embeddings, rounds: Iterator[Round], classes: np.ndarray, asked: np.ndarray
+def _judge(
+    embedded: Embeddings, rounds: Iterator[Round], classes: np.ndarray, is_query: np.ndarray
 ) -> pd.DataFrame:
-    """Whether the probes of each round name the ``classes`` of those whom it asks, in every view; of all who are ``asked``."""
+    """Whether the probes of each round name the ``classes`` of those whom it asks, in every view; of all queries."""
     right = {view: np.full((len(PROBES), len(classes)), np.nan) for view in embedded.views}
     for fitted, labels, whom in rounds:
         for row, fit in enumerate(PROBES.values()):
@@ -151,7 +151,7 @@ def _right(
         pd.DataFrame(
             {"image_id": embedded.ids, "label": embedded.labels, "condition": condition, "draw": draw}
             | dict(zip(PROBES, values, strict=True))
-        )[asked]
+        )[is_query]
         for (condition, draw), values in right.items()
     ]
     return pd.concat(tables, ignore_index=True)
@@ -161,15 +161,15 @@ def class_numbers(table: Path, dataset: str, fitted_table: Path, fitted: str) ->
     """From the labels of a dataset's test classes to those that the training classes of the same names have in the dataset that
     probes are fitted on; a class of which that has no training photos is an error. Both by their tables' files and names.
     """
-    own, theirs = (
+    test, train = (
         read_table(path).split(split).frame.drop_duplicates("label")
         for path, split in ((table, "test"), (fitted_table, "train"))
     )
-    number_of = dict(zip(theirs["class_name"], theirs["label"], strict=True))
-    if strange := sorted(set(own["class_name"]) - set(number_of)):
+    number_of = dict(zip(train["class_name"], train["label"], strict=True))
+    if strange := sorted(set(test["class_name"]) - set(number_of)):
         raise UserError(
             f"{fitted} has no training photos of {len(strange)} classes of {dataset}'s test photos, e.g. '{strange[0]}';"
             f" name another dataset as datasets.{dataset}.fit_probes_on in params.yaml, or leave it out."
         )
-    named = zip(own["label"], own["class_name"], strict=True)
-    return {int(label): int(number_of[name]) for label, name in named}
+    pairs = zip(test["label"], test["class_name"], strict=True)
+    return {int(label): int(number_of[name]) for label, name in pairs}

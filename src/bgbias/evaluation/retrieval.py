@@ -61,9 +61,9 @@ class Neighbours:
 
     def top(self, k: int) -> np.ndarray:
         """``same_label`` of the first k ranks, bool [N, k]; ValueError if fewer were kept: no guessing."""
-        kept = self.same_label.shape[1]
-        if k > kept:
-            raise ValueError(f"{kept} neighbours a query were kept, rank {k} was asked for")
+        depth = self.same_label.shape[1]
+        if k > depth:
+            raise ValueError(f"{depth} neighbours a query were kept, rank {k} was asked for")
         return self.same_label[:, :k]
 
     def within_r(self) -> np.ndarray:
@@ -73,8 +73,8 @@ class Neighbours:
 
     def without(self, gone: np.ndarray, fewer: np.ndarray | int, depth: int) -> Neighbours:
         """Down to rank ``depth`` without those that are ``gone``, bool [N, K]; of these ``fewer`` [N] were relevant."""
-        left = np.argsort(gone, axis=1, kind="stable")[:, :depth]
-        same, indices = (np.take_along_axis(a, left, axis=1) for a in (self.same_label, self.indices))
+        order = np.argsort(gone, axis=1, kind="stable")[:, :depth]
+        same, indices = (np.take_along_axis(a, order, axis=1) for a in (self.same_label, self.indices))
         return Neighbours(same, self.relevant - fewer, indices)
 
     def per_relevant(self, sums: np.ndarray) -> np.ndarray:
@@ -100,11 +100,6 @@ def neighbours(
     lets faiss search on a GPU; the answer is the same. Raises UserError, naming the image's position, for
     embeddings that are not finite or not of length 1.
     """
-    query_labels, gallery_labels = np.asarray(query_labels), np.asarray(gallery_labels)
-    if len(queries) != len(query_labels) or len(gallery) != len(gallery_labels):
-        raise ValueError("each embedding needs one label")
-    if exclude_self and not np.array_equal(query_labels, gallery_labels):
-        raise ValueError("exclude_self needs queries and gallery to be the same photos in the same order")
     relevant = count_equal(query_labels, gallery_labels) - exclude_self
     if k is None:
         k = max(int(relevant.max(initial=0)), DEEPEST_FIXED_RANK)
@@ -123,11 +118,8 @@ def neighbours(
 
 def count_equal(values: np.ndarray, among: np.ndarray) -> np.ndarray:
     """How many of ``among`` [M] equal each of ``values`` [N], int64 [N]."""
-    known, sizes = np.unique(among, return_counts=True)
-    if not len(known):
-        return np.zeros(len(values), dtype=np.int64)
-    place = np.searchsorted(known, values).clip(max=len(known) - 1)
-    return np.where(known[place] == values, sizes[place], 0).astype(np.int64)
+    ordered = np.sort(among)
+    return np.searchsorted(ordered, values, side="right") - np.searchsorted(ordered, values)
 
 
 def round_embeddings(embeddings: np.ndarray, role: str) -> np.ndarray:
@@ -175,15 +167,15 @@ def _search(
     with ThreadPoolExecutor(searchers) as pool:
         proposals = pool.map(propose, blocks)
         for start, block, (approximate, candidates) in zip(starts, blocks, proposals, strict=True):
-            own = np.arange(start, start + len(block)) if exclude_self else None
+            # Without it no photo is the query itself: none is at -1.
+            positions = np.arange(start, start + len(block)) if exclude_self else np.full(len(block), -1)
             last = approximate[:, -1].copy()
-            if own is not None:
-                # The query itself goes behind all others, which stay in order.
-                is_own = candidates == own[:, None]
-                approximate[is_own] = SELF
-                order = np.argsort(is_own, axis=1, kind="stable")
-                approximate = np.take_along_axis(approximate, order, axis=1)
-                candidates = np.take_along_axis(candidates, order, axis=1)
+            # The query itself goes behind all others, which stay in order.
+            is_own = candidates == positions[:, None]
+            approximate[is_own] = SELF
+            order = np.argsort(is_own, axis=1, kind="stable")
+            approximate = np.take_along_axis(approximate, order, axis=1)
+            candidates = np.take_along_axis(candidates, order, axis=1)
             nearest = candidates[:, :k].copy()
             # Similarities that differ by more than both their errors are in the right order already.
             close = (np.diff(approximate[:, : k + 1], axis=1) >= -2 * error).any(axis=1)
@@ -198,7 +190,7 @@ def _search(
             # A device that computes more coarsely than that (TF32, say) is noticed by its errors on some queries.
             unsure |= (np.abs(approximate[rows] - exact) > error).any()
             rows = np.flatnonzero(unsure)
-            rank_all = _rank_whole_gallery(block[rows], gallery, k, None if own is None else own[rows])
+            rank_all = _rank_whole_gallery(block[rows], gallery, k, positions[rows])
             for row, ranked in zip(rows, rank_all, strict=True):
                 nearest[row] = ranked
             yield start, nearest
@@ -240,25 +232,24 @@ def _similarities(queries: np.ndarray, gallery: np.ndarray, candidates: np.ndarr
     rows = max(1, BLOCK // 16 // (candidates.shape[1] * gallery.shape[1]))
     for start in range(0, len(queries), rows):
         chosen = gallery[candidates[start : start + rows]].astype(np.float64)
-        asked = queries[start : start + rows, :, None].astype(np.float64)
-        exact[start : start + rows] = (chosen @ asked)[:, :, 0]
+        vectors = queries[start : start + rows, :, None].astype(np.float64)
+        exact[start : start + rows] = (chosen @ vectors)[:, :, 0]
     return exact
 
 
 def _rank_whole_gallery(
-    queries: np.ndarray, gallery: np.ndarray, k: int, own: np.ndarray | None
+    queries: np.ndarray, gallery: np.ndarray, k: int, positions: np.ndarray
 ) -> Iterator[np.ndarray]:
     """For each query, the first k of the whole gallery by exact similarity, then index: int64 [k]."""
     rows = max(1, BLOCK // len(gallery))
     columns = max(1, BLOCK // gallery.shape[1])
     for start in range(0, len(queries), rows):
-        asked = queries[start : start + rows].astype(np.float64)
-        exact = np.empty((len(asked), len(gallery)))
-        for left in range(0, len(gallery), columns):
-            exact[:, left : left + columns] = asked @ gallery[left : left + columns].astype(np.float64).T
-        if own is not None:
-            exact[np.arange(len(asked)), own[start : start + rows]] = -np.inf
+        block = queries[start : start + rows].astype(np.float64)
+        exact = np.empty((len(block), len(gallery)))
+        for first in range(0, len(gallery), columns):
+            exact[:, first : first + columns] = block @ gallery[first : first + columns].astype(np.float64).T
+        exact[np.arange(len(gallery)) == positions[start : start + rows, None]] = -np.inf
         for similarity in exact:
             kth = np.partition(similarity, -k)[-k]
-            kept = np.flatnonzero(similarity >= kth)
-            yield kept[np.argsort(-similarity[kept], kind="stable")[:k]]
+            nearest = np.flatnonzero(similarity >= kth)
+            yield nearest[np.argsort(-similarity[nearest], kind="stable")[:k]]

@@ -45,11 +45,11 @@ def score_queries(
         )
         for setting in settings:
             ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
-            own = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
-            ranked, of_whole = ranking.without(own, setting)
+            lenders = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
+            ranked, of_whole = ranking.without(lenders, setting)
             values = _score_first_ranks(ranked, labels, embeddings.is_query) | of_whole
-            if own and setting == QUERY_ONLY:
-                nearest, lent = ranked.indices[:, 0], labels[own[0]]
+            if lenders and setting == QUERY_ONLY:
+                nearest, lent = ranked.indices[:, 0], labels[lenders[0]]
                 follows = (nearest >= 0) & (labels[nearest] == lent) & (lent != labels)
                 values[OF_DONOR] = follows.astype(np.float64)
             # Clean queries in the clean gallery belong to both settings.
@@ -70,26 +70,28 @@ def score_places(
     """The same in ``gallery`` [N, D] of the same photos, within their places and across places (``across_places``)."""
     labels = embeddings.labels
     for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
-        own = embeddings.places.own  # type: ignore[union-attr]
-        found = [_score_first_ranks(ranked, labels, embeddings.is_query, own) for ranked in ranked_by_draw]
-        values = {name: np.mean([values[name] for values in found], axis=0) for name in found[0]}
+        places = embeddings.places.own  # type: ignore[union-attr]
+        by_draw = [
+            _score_first_ranks(ranked, labels, embeddings.is_query, places) for ranked in ranked_by_draw
+        ]
+        values = {name: np.mean([values[name] for values in by_draw], axis=0) for name in by_draw[0]}
         view = {
             **model,
             "setting": setting,
             "condition": condition,
             "draw": draw,
-            PLACE: own.astype(np.float64),
+            PLACE: places.astype(np.float64),
         }
         table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
         yield table[embeddings.is_query]
 
 
 def _score_first_ranks(
-    ranked: Neighbours, labels: np.ndarray, asked: np.ndarray, places: np.ndarray | None = None
+    ranked: Neighbours, labels: np.ndarray, is_query: np.ndarray, places: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
     """The metrics of first ranks, and ``OTHERS``, float64 [N] each; of ``places`` [N] all those of a class count alike."""
     values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
-    counted = asked & (ranked.relevant > 0)
+    counted = is_query & (ranked.relevant > 0)
     weight = counted.astype(np.float64)
     if places is not None:
         weight[counted] = weights(labels[counted], places[counted])
@@ -108,12 +110,12 @@ class _Ranking:
         """The neighbours without photos that share a background (``drop_shared``), and the metrics of whole rankings, float64
         [N], where the dataset gives queries and gallery.
         """
-        labels, given, originals = self.embeddings.labels, self.embeddings.given, self._originals
+        labels, split, originals = self.embeddings.labels, self.embeddings.given, self.embeddings.first_copies
         lenders = [originals[rows] for rows in donors]
         backgrounds = [(lender, lender if setting == SYMMETRIC else originals) for lender in lenders]
-        if given is None:
-            return drop_shared(self._deepest, labels, backgrounds, self._depth), {}
-        return rank_photos(self.queries, self.gallery, labels, given, self.embeddings.is_query, backgrounds)
+        if split is None:
+            return drop_shared(self._neighbours, labels, backgrounds, self._depth), {}
+        return rank_photos(self.queries, self.gallery, labels, split, self.embeddings.is_query, backgrounds)
 
     def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
         """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
@@ -133,18 +135,13 @@ class _Ranking:
         }
 
     @property
-    def _originals(self) -> np.ndarray:
-        known = self.embeddings.originals
-        return np.arange(len(self.embeddings.labels)) if known is None else known
-
-    @property
     def _depth(self) -> int:
         return max(deep_enough(self.embeddings.labels), DEEPEST_FIXED_RANK)
 
     @cached_property
-    def _deepest(self) -> Neighbours:
+    def _neighbours(self) -> Neighbours:
         """Deep enough for whatever is left out."""
-        labels, originals = self.embeddings.labels, self._originals
+        labels, originals = self.embeddings.labels, self.embeddings.first_copies
         galleries = [originals, *(originals[rows] for rows in self.embeddings.donors.values())]
         most = max(int(np.unique(rows, return_counts=True)[1].max()) for rows in galleries)
         spare = len(LENDING[QUERY_ONLY]) * most

@@ -70,8 +70,8 @@ def published_number(name: str, digits: int) -> Callable[[Row], str]:
 
     def text(row: Row) -> str:
         value, spread = row[f"published_{name}"], row[f"published_{name}_sd"]
-        shown = format_number(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
-        return f"({shown})" if isinstance(row[f"published_{name}_differs"], str) else shown
+        entry = format_number(value, digits) + ("" if math.isnan(spread) else f" ± {spread:.{digits}f}")
+        return f"({entry})" if isinstance(row[f"published_{name}_differs"], str) else entry
 
     return text
 
@@ -90,13 +90,13 @@ def significant(column: str) -> Callable[[Row], str]:
 
 def select_printed(table: pd.DataFrame, columns: Sequence[Column]) -> list[Column]:
     """The columns of a table that is printed by ``columns``, without those about which it has nothing to say."""
-    known = [
+    rows = records(table)
+    return [
         column
         for column in columns
-        if not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None)
+        if (not column.known or table.reindex(columns=list(column.known)).notna().any(axis=None))
+        and any(column.text(row) != NOTHING for row in rows)
     ]
-    rows = records(table)
-    return [column for column in known if any(column.text(row) != NOTHING for row in rows)]
 
 
 def format_number(value: float, digits: int = 1, sign: bool = False) -> str:
@@ -109,6 +109,5 @@ def format_number(value: float, digits: int = 1, sign: bool = False) -> str:
 def with_interval(value: float, low: float, high: float, digits: int, sign: bool = False) -> str:
     """A number and its interval, if it has one."""
     text = format_number(value, digits, sign)
-    return (
-        text if math.isnan(low) else f"{text} [{format_number(low, digits)}, {format_number(high, digits)}]"
-    )
+    ends = f" [{format_number(low, digits)}, {format_number(high, digits)}]"
+    return text if math.isnan(low) else text + ends

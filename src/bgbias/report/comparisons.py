@@ -50,7 +50,7 @@ def is_compared(model: Row) -> bool:
 
 def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     """A headline of what plain models lose and which methods change that; and the rest, if any."""
-    losing, unshown = _losing(blocks)
+    losing, unshown = _split_losing(blocks)
     models = [model for block in blocks for model in block.models]
     seeds = [int(m["seeds"]) for m in models if m["method"].partition("+")[0] not in names.NOT_TRAINED]
     compared = [model for block, _ in losing for model in block.models if is_compared(model)]
@@ -58,17 +58,17 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     for model in compared:
         of_methods.setdefault(names.method(model["method"]), []).append(model)
     helping: dict[Effects, list[str]] = {}
-    for title, own in of_methods.items():
-        corrupted, clean, drop = ([read_estimate(model, name) for model in own] for name in CHANGES)
+    for title, rows in of_methods.items():
+        corrupted, clean, drop = ([read_estimate(model, name) for model in rows] for name in CHANGES)
         does = Effects(
-            len(own) if len(losing) > 1 else 1,
+            len(rows) if len(losing) > 1 else 1,
             sum(change.is_below for change in drop),
             sum(change.is_above for change in corrupted),
             sum(change.is_below for change in clean),
         )
         if does.reduce or does.raise_:
             helping.setdefault(does, []).append(title)
-    of_queries = _known([plain for _, plain in losing], "query_only_relative_drop")
+    of_queries = _list_estimates([plain for _, plain in losing], "query_only_relative_drop")
     of_queries.sort(key=lambda drop: -drop.value)
     values = {
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
@@ -82,14 +82,14 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         TEMPLATE,
         "details",
         **values,
-        mixed=_known(compared, "corrupted_over_bgaugment"),
-        looks=_known(compared, "ref_gain"),
+        mixed=_list_estimates(compared, "corrupted_over_bgaugment"),
+        looks=_list_estimates(compared, "ref_gain"),
         of_queries=list(dict.fromkeys(of_queries[:1] + of_queries[-1:])),
     )
     return " ".join(prose.fill_macro(TEMPLATE, "headline", **values)), " ".join(details)
 
 
-def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock]]:
+def _split_losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock]]:
     """Where plain training loses significantly, the largest drop first; and where it does not."""
     plain = [(block, model) for block in blocks for model in block.models if model["method"] == PLAIN]
     losing = [(block, model) for block, model in plain if model["relative_drop_low"] > 0]
@@ -97,7 +97,7 @@ def _losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[
     return sorted(losing, key=lambda pair: -pair[1]["relative_drop"]), unshown
 
 
-def _known(models: list[Row], name: str) -> list[Estimate]:
+def _list_estimates(models: list[Row], name: str) -> list[Estimate]:
     estimates = (read_estimate(model, name) for model in models)
     return [estimate for estimate in estimates if not math.isnan(estimate.value)]
 
@@ -109,23 +109,23 @@ def compare_grid(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[LossBl
     changed = [name for name in compared if name not in levels or str(name).startswith(CHANGES)]
     levels = levels[[name for name in levels if not str(name).startswith(CHANGES)]]
     levels = levels.merge(compared[[*MODEL, *changed]], on=MODEL, how="left")
-    lost = _lost(study)
+    lost = _average_classes(study)
     several = levels["backbone"].nunique() > 1
     for _, rows in levels.groupby(BLOCK, sort=False):
         dataset, backbone, loss = rows[BLOCK].iloc[0]
         title = [names.dataset(dataset), *([backbone] * several), names.loss(loss)]
-        own = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
-        classes = _classes(own, rows["method"].tolist())
+        part = lost[(lost[BLOCK] == [dataset, backbone, loss]).all(axis=1)]
+        classes = _list_classes(part, rows["method"].tolist())
         yield LossBlock((dataset, backbone, loss), ", ".join(title), records(rows), classes)
 
 
-def _lost(study: Study) -> pd.DataFrame:
+def _average_classes(study: Study) -> pd.DataFrame:
     """MAP@R of each model's classes, on original photos and on other backgrounds, means over seeds, draws and photos."""
     columns = [*MODEL, "setting", "condition", "image_id", "label", MAP_AT_R]
     queries = pd.read_parquet(study.files.at("all_queries"), columns=columns)
-    own = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]
-    means = own.groupby([*MODEL, "label", "condition"], sort=False)[MAP_AT_R].mean().unstack()
-    photos = own.groupby([*MODEL, "label"], sort=False)["image_id"].agg(image_id="first", queries="nunique")
+    rows = queries[(queries["setting"] == SYMMETRIC) & queries["condition"].isin([CLEAN, RANDOM_BACKGROUND])]
+    means = rows.groupby([*MODEL, "label", "condition"], sort=False)[MAP_AT_R].mean().unstack()
+    photos = rows.groupby([*MODEL, "label"], sort=False)["image_id"].agg(image_id="first", queries="nunique")
     classes = means.join(photos).reset_index()
     # A class is called after its photos' folder, if that is its own.
     folder = classes["image_id"].str.rpartition("/")[0].str.rpartition("/")[2]
@@ -133,19 +133,20 @@ def _lost(study: Study) -> pd.DataFrame:
     return classes.assign(name=folder.where(is_alone & (folder != ""), classes["label"].astype(str)))
 
 
-def _classes(own: pd.DataFrame, methods: list[str]) -> list[Row]:
+def _list_classes(rows: pd.DataFrame, methods: list[str]) -> list[Row]:
     """Of each class its ``label``, ``name`` and number of ``queries``, a photo of it (``image_id``), what the first model finds
     with their own background (``clean``), and what each loses without it (``lost``).
     """
-    lost = (own[CLEAN] - own[RANDOM_BACKGROUND]).groupby([own["label"], own["method"]]).first().unstack()
+    wide = rows.pivot(index="label", columns="method", values=[CLEAN, RANDOM_BACKGROUND])
+    lost = pd.DataFrame(wide[CLEAN] - wide[RANDOM_BACKGROUND])
     lost = lost.sort_values(methods[0], ascending=False, kind="stable")
-    classes = own[own["method"] == methods[0]].set_index("label").loc[lost.index].reset_index()
+    classes = rows[rows["method"] == methods[0]].set_index("label").loc[lost.index].reset_index()
     return records(classes.assign(lost=pd.Series(lost[methods].to_numpy().tolist())))
 
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it."""
-    losing, unshown = _losing(blocks)
+    losing, unshown = _split_losing(blocks)
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
         gaining = [model for model in compared if read_estimate(model, "corrupted_difference").is_above]
@@ -161,7 +162,7 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
             any_tried=bool(compared),
         )
         if "table7" in read:
-            yield from _without_training(block, read["table7"])
+            yield from _advise_cures(block, read["table7"])
     yield from prose.fill_macro(TEMPLATE, "no_cure_needed", unshown=[block.title for block in unshown])
 
 
@@ -175,12 +176,12 @@ def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator
             yield from prose.fill_macro(TEMPLATE, "by_masks", title=block.title, difference=difference)
 
 
-def _without_training(block: LossBlock, cures: pd.DataFrame) -> list[str]:
+def _advise_cures(block: LossBlock, cures: pd.DataFrame) -> list[str]:
     """Of what needs no training, what brings most back of the plain model, and what brings most beside its price."""
-    own = cures[(cures[BLOCK] == list(block.of)).all(axis=1) & cures["method"].str.startswith(f"{PLAIN}+")]
-    if own.empty:
+    rows = cures[(cures[BLOCK] == list(block.of)).all(axis=1) & cures["method"].str.startswith(f"{PLAIN}+")]
+    if rows.empty:
         return []
-    gaining = own[[read_estimate(row, "corrupted_gain").is_above for row in records(own)]]
+    gaining = rows[[read_estimate(row, "corrupted_gain").is_above for row in records(rows)]]
     best = []
     if len(gaining):
         # What brings most back may cost more than it brings, where little changes.

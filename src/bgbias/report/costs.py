@@ -33,12 +33,12 @@ COLUMNS = (
 
 def passes(study: Study) -> dict[str, float]:
     """Passes of a step for each trained model, a way back counting as two, by plain training's."""
-    found = {}
+    ratios = {}
     for cell in plan.trained_models(study):
         chosen, size = plan.method(study, cell), plan.study_for_cell(study, cell).train.batch_size
         there, back = chosen.module.Method.photos_a_step(chosen.params(), size)
-        found[cell.name.rpartition("/")[0]] = (there + 2 * back) / (3 * size)
-    return found
+        ratios[cell.name.rpartition("/")[0]] = (there + 2 * back) / (3 * size)
+    return ratios
 
 
 def tabulate_costs(study: Study) -> tuple[pd.DataFrame, str]:
@@ -76,9 +76,9 @@ def costs_by_model(trainings: Mapping[Cell, Path], iterations: int) -> pd.DataFr
         "cost_gpu_memory_gb": "max",
         "cost_device": lambda names: "; ".join(dict.fromkeys(names)),
     }
-    found = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
-    found["cost_training_minutes"] = found["cost_seconds_a_step"] * iterations * found.pop("epochs") / 60
-    return found
+    table = pd.DataFrame(rows).groupby(MODEL, sort=False, as_index=False).agg(over_seeds)
+    table["cost_training_minutes"] = table["cost_seconds_a_step"] * iterations * table.pop("epochs") / 60
+    return table
 
 
 def training_costs(record: Mapping[str, Any], iterations: int) -> dict[str, Any]:

@@ -68,8 +68,8 @@ def headline(table: pd.DataFrame, name: str) -> dict[str, Any]:
         inner = nested
         for part in MODEL:
             inner = inner.setdefault(str(row[part]), {})
-        known = {title: float(row[column]) for column, title in tables.load(name).HEADLINE.items()}
-        inner |= {title: value for title, value in known.items() if not math.isnan(value)}
+        values = {title: float(row[column]) for column, title in tables.load(name).HEADLINE.items()}
+        inner |= {title: value for title, value in values.items() if not math.isnan(value)}
     return nested
 
 
@@ -79,23 +79,23 @@ def markdown(table: pd.DataFrame, name: str, caption: str) -> str:
     parts = [caption.replace("__", r"\_\_")]  # file names such as __init__.py are not in bold
     for heading, rows in _sections(table, columns):
         lines = [
-            [label, *(_shown(text, bold, IN_MARKDOWN) for text, bold in entries)] for label, entries in rows
+            [label, *(_mark(text, bold, IN_MARKDOWN) for text, bold in entries)] for label, entries in rows
         ]
         parts.append(f"### {heading}\n\n{format_markdown(['', *(c.head for c in columns)], lines)}")
     return "\n\n".join(parts) + "\n"
 
 
-def format_markdown(heads: Iterable[object], lines: Iterable[Iterable[object]], left: int = 1) -> str:
-    """A Markdown table; columns behind the first ``left`` ones hold numbers, and are set right."""
+def format_markdown(heads: Iterable[object], lines: Iterable[Iterable[object]], labels: int = 1) -> str:
+    """A Markdown table; columns behind the first ``labels`` ones hold numbers, and are set right."""
     head = list(heads)
-    every: list[Iterable[object]] = [head, ["---"] * left + ["---:"] * (len(head) - left), *lines]
+    every: list[Iterable[object]] = [head, ["---"] * labels + ["---:"] * (len(head) - labels), *lines]
     escaped = ([str(word).replace("|", r"\|") for word in line] for line in every)
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
 def entry(column: Column, row: Row) -> str:
     """What a column says of a row in Markdown, in bold if it is better than plain."""
-    return _shown(column.text(row), column.is_bold(row), IN_MARKDOWN)
+    return _mark(column.text(row), column.is_bold(row), IN_MARKDOWN)
 
 
 def latex(table: pd.DataFrame, name: str, caption: str) -> str:
@@ -177,12 +177,12 @@ def _sections(table: pd.DataFrame, columns: Sequence[Column]) -> list[_Section]:
             label = str(row["backbone"]) if by_backbone else trained
             lines.append((label, [(c.text(row), c.is_bold(row)) for c in columns]))
         counts = [names.how_many(part, column, noun) for column, noun in REPEATED.items() if column in part]
-        of = [names.dataset(str(rows[0]["dataset"])), *([] if by_backbone else [str(rows[0]["backbone"])])]
-        sections.append((" · ".join([*of, *counts]), lines))
+        title = [names.dataset(str(rows[0]["dataset"])), *([] if by_backbone else [str(rows[0]["backbone"])])]
+        sections.append((" · ".join([*title, *counts]), lines))
     return sections
 
 
-def _shown(text: str, bold: bool, form: str) -> str:
+def _mark(text: str, bold: bool, form: str) -> str:
     """A text, its number in bold if that is wanted; what stands behind the number is not."""
     number, space, rest = text.partition(" ")
     return form.format(number) + space + rest if bold else text
@@ -233,7 +233,7 @@ def _macros() -> Any:
         "narrow": _narrow,
         "tex": escape,
         "below": partial(INTERVAL.sub, r"\\below{\1}{\2}"),
-        "shown": _shown,
+        "mark": _mark,
         "web": _web,
     }
     return environment.get_template("formats.j2").module

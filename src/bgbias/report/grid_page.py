@@ -89,7 +89,7 @@ def render(study: Study) -> str:
     }
     blocks = list(comparisons.compare_grid(study, read))
     photos = list(grid_photos.list_photos(study, blocks))
-    leaks = {own.dataset: own.leak for own in photos}
+    leaks = {part.dataset: part.leak for part in photos}
     headline, more = comparisons.verdict(blocks)
     spent, legend = costs.tabulate_costs(study)
     report = records(pd.read_csv(study.files.at("mask_report")))
@@ -100,15 +100,15 @@ def render(study: Study) -> str:
         "more": more,
         "caveats": _caveats(read["table1"]),
         "same_backgrounds": _same_backgrounds(study),
-        "compared": [(name, about) for name, about in _compared(study, read["table1"]) if about],
+        "compared": [(name, about) for name, about in _describe_compared(study, read["table1"]) if about],
         "blocks": blocks,
         "photos": photos,
-        "portraits": {own.dataset: own.portraits or {} for own in photos},
+        "portraits": {part.dataset: part.portraits or {} for part in photos},
         "four": grid_photos.four(blocks, leaks),
-        "leaks": [(names.dataset(name), found) for name, found in leaks.items() if found],
-        "opened": grid_photos.losing_most(blocks),
+        "leaks": [(names.dataset(name), leak) for name, leak in leaks.items() if leak],
+        "opened": grid_photos.find_largest_drop(blocks),
         "sections": list(_sections(study, read)),
-        "curves": _inside(_png(drawn)) if (drawn := draw_curves(study)) else {},
+        "curves": _inline_picture(_png(drawn)) if (drawn := draw_curves(study)) else {},
         "rising": describe_best_epochs(study),
         "masks_told": [*masks, *comparisons.by_masks(blocks, read)],
         "unsure": UNSURE,
@@ -129,15 +129,15 @@ def render(study: Study) -> str:
 
 def _sections(study: Study, read: dict[str, pd.DataFrame]) -> Iterator[dict[str, Any]]:
     drawn = figures.list_enabled(study)
-    placed = {name for _, some, shown in SECTIONS.values() for name in (*some, *shown)}
+    placed = {name for _, *kinds in SECTIONS.values() for kind in kinds for name in kind}
     rest = [name for name in read if name not in placed], [name for name in drawn if name not in placed]
     every = {COMPARED: ("Methods compared", *rest), **SECTIONS}
-    for name, (title, some, shown) in every.items():
-        printed = [_table(study, table) for table in some if table in read]
+    for name, (title, table_names, figure_names) in every.items():
+        printed = [_table(study, table) for table in table_names if table in read]
         pictures = [
-            _inside(study.files.at("figure_png", figure=figure).read_bytes())
+            _inline_picture(study.files.at("figure_png", figure=figure).read_bytes())
             | {"about": tables.describe(figures.load(figure))}
-            for figure in shown
+            for figure in figure_names
             if figure in drawn
         ]
         if printed or pictures:
@@ -168,7 +168,7 @@ def _png(figure: style.Figure) -> bytes:
     return data.getvalue()
 
 
-def _inside(png: bytes) -> dict[str, Any]:
+def _inline_picture(png: bytes) -> dict[str, Any]:
     """A picture as a page holds it, which keeps its place free before it is drawn. Drawings are small as PNG, photos as JPEG."""
     from PIL import Image
 
@@ -195,21 +195,21 @@ def _caveats(table: pd.DataFrame) -> list[str]:
     )
 
 
-def _compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _describe_compared(study: Study, table: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """Datasets, methods and networks, in a sentence each: their files' own."""
-    for name, own in table.groupby("dataset", sort=False):
+    for name, part in table.groupby("dataset", sort=False):
         dataset = study.datasets[str(name)]
         about = _first_sentence(plugins.load("datasets", dataset.kind))
-        photos = names.how_many(own, "queries", "test photo")
-        of = {"photos": photos, "classes": int(own["classes"].max()), "masker": dataset.masker}
-        sentence = _sentence("dataset", about=about, options=_options(dataset.options), **of)
+        photos = names.how_many(part, "queries", "test photo")
+        facts = {"photos": photos, "classes": int(part["classes"].max()), "masker": dataset.masker}
+        sentence = _sentence("dataset", about=about, options=_options(dataset.options), **facts)
         yield names.dataset(str(name)), sentence
     cells = (cell for cell in plan.cells(study) if not side_by_side(cell.method)[1])
-    named = {cell.method: plan.method(study, cell) for cell in cells}
+    methods = {cell.method: plan.method(study, cell) for cell in cells}
     for method in dict.fromkeys(table["method"]):
-        if chosen := named.get(method):
+        if chosen := methods.get(method):
             about, options = _first_sentence(chosen.module).removesuffix("."), _options(chosen.options)
-            like = chosen.kind if chosen.kind in named and chosen.kind != method else ""
+            like = chosen.kind if chosen.kind in methods and chosen.kind != method else ""
             yield (
                 names.method(method),
                 _sentence("method", about=about, like=like, options=options, is_replacing=chosen.replaces),
@@ -240,12 +240,12 @@ def _options(options: Mapping[str, Any]) -> str:
 def _same_backgrounds(study: Study) -> str:
     """Where training replaced backgrounds by pictures of the kind that the test shows; nothing where it did not."""
     replacing = (c for c in plan.trained_models(study) if plan.method(study, c).needs >= REPLACING)
-    named = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
-    alike = sorted(name for name in named if _of_one_kind(study.backgrounds[name]))
+    pools = {str(study.datasets[cell.dataset].backgrounds) for cell in replacing}
+    alike = sorted(name for name in pools if _is_of_one_kind(study.backgrounds[name]))
     return _sentence("same_backgrounds", alike=alike) if alike else ""
 
 
-def _of_one_kind(pools: Backgrounds) -> bool:
+def _is_of_one_kind(pools: Backgrounds) -> bool:
     """Whether training and test show pictures of one folder, zip or list, or drawn in one way."""
     train, test = pools.train, pools.test
     if train is None or test is None:
@@ -258,8 +258,7 @@ def _of_one_kind(pools: Backgrounds) -> bool:
 def _methods(study: Study, table: pd.DataFrame) -> str:
     cells = plan.trained_models(study)
     datasets = [study.datasets[name] for name in plan.datasets(study)]
-    trained = table[names.is_trained(table["method"])]
-    seeds = names.how_many(trained, "seeds", "seed") if cells else ""
+    seeds = names.how_many(table, "seeds", "seed") if cells else ""
     return _sentence(
         "methods", study=study, datasets=datasets, cells=cells, seeds=seeds, fewest_seeds=FEWEST_SEEDS
     )
@@ -269,14 +268,14 @@ def _histories(study: Study) -> pd.DataFrame:
     """Each epoch of the trainings that are here: the model's names, ``cell``, ``epoch`` and as ``score`` the validation MAP@R
     that picks its best epoch, 0..1: clean or corrupted, as ``train.selection`` says.
     """
-    found = []
+    histories = []
     for cell in plan.trained_models(study):
         path = step("train", cell=cell).file(study, "history")
         if path.exists():
             history = pd.read_csv(path)
             score = history.filter(regex=MONITORED).iloc[:, 0]
-            found.append(history[["epoch"]].assign(score=score, cell=cell.name, **cell.wildcards))
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+            histories.append(history[["epoch"]].assign(score=score, cell=cell.name, **cell.wildcards))
+    return pd.concat(histories, ignore_index=True) if histories else pd.DataFrame()
 
 
 def describe_best_epochs(study: Study) -> str:

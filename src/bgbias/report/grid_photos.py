@@ -51,37 +51,37 @@ def list_photos(study: Study, blocks: Sequence[LossBlock]) -> Iterator[DatasetPh
     for block in blocks:
         by_dataset.setdefault(block.of[0], []).append(block)
     count = max(FEWEST, queries.QUERIES // len(by_dataset))
-    for own in by_dataset.values():
-        yield _list_dataset(study, losing_most(own), count)
+    for group in by_dataset.values():
+        yield _list_dataset(study, find_largest_drop(group), count)
 
 
-def losing_most(blocks: Sequence[LossBlock]) -> LossBlock:
+def find_largest_drop(blocks: Sequence[LossBlock]) -> LossBlock:
     """The comparison in which plain training loses most; one without any training only where there are no others."""
     trained = [block for block in blocks if any(m["method"] not in names.NOT_TRAINED for m in block.models)]
-    return max(trained or blocks, key=lambda block: _first(block)["relative_drop"])
+    return max(trained or blocks, key=lambda block: _find_first(block)["relative_drop"])
 
 
-def _first(block: LossBlock) -> Row:
+def _find_first(block: LossBlock) -> Row:
     plain = (model for model in block.models if model["method"] == PLAIN)
-    return next(plain, _trained(block)[0])
+    return next(plain, _select_trained(block)[0])
 
 
-def _trained(block: LossBlock) -> list[Row]:
+def _select_trained(block: LossBlock) -> list[Row]:
     return [m for m in block.models if m["method"] not in names.NOT_TRAINED] or block.models
 
 
 def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     dataset, backbone, _ = block.of
-    first = _first(block)
-    others = [model for model in _trained(block) if model is not first]
+    first = _find_first(block)
+    others = [model for model in _select_trained(block) if model is not first]
     # Beside the plain one the best: more would fill a page that nobody reads.
-    shown = [first, *sorted(others, key=lambda model: -model["corrupted"])[:1]]
+    rows = [first, *sorted(others, key=lambda model: -model["corrupted"])[:1]]
     first_runs = {(c.dataset, c.backbone, c.loss, c.method): c for c in reversed(plan.cells(study))}
-    methods = [model["method"] for model in shown]
+    methods = [model["method"] for model in rows]
     cells = [first_runs[*block.of, method] for method in methods]
     embedded = inputs.of_models(cells, "embed", "embeddings")
     read = inputs.photos(dataset) | inputs.masks(study, dataset) | inputs.pools(study, dataset, "test")
-    paths = {role: made.path(study) for role, made in (read | embedded).items()}
+    paths = {role: file.path(study) for role, file in (read | embedded).items()}
     # Tables can be brought along without what they were made from.
     if gone := [str(path) for path in paths.values() if not path.exists()]:
         return DatasetPhotos(dataset, block.title, missing=gone[0])
@@ -119,7 +119,7 @@ def _levels(study: Study, block: tuple[str, str, str], methods: list[str]) -> di
     # Clean queries are of either setting, and written as symmetric.
     settings = rows["condition"].map({CLEAN: SYMMETRIC, RANDOM_BACKGROUND: QUERY_ONLY})
     means = rows[rows["setting"] == settings].groupby(["method", "image_id", "condition"])[MAP_AT_R].mean()
-    return {str(method): own.droplevel(0).unstack() for method, own in means.groupby(level="method")}
+    return {str(method): part.droplevel(0).unstack() for method, part in means.groupby(level="method")}
 
 
 def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[Field, list[str]]:
@@ -127,23 +127,23 @@ def four(blocks: Sequence[LossBlock], leaks: Mapping[str, Leak | None]) -> dict[
     dataset by dataset; nothing where a leak cannot be tested. A model leans on backgrounds if its drop is significant.
     """
     placed: dict[Field, list[str]] = {}
-    for dataset, found in leaks.items():
-        if found is None or math.isnan(found.more.low):
+    for dataset, leak in leaks.items():
+        if leak is None or math.isnan(leak.more.low):
             continue
-        own = [block for block in blocks if block.of[0] == dataset]
+        of_dataset = [block for block in blocks if block.of[0] == dataset]
         drops: dict[str, list[Row]] = {}
-        for model in (model for block in own for model in _trained(block)):
+        for model in (model for block in of_dataset for model in _select_trained(block)):
             if not math.isnan(model["relative_drop_low"]):
                 drops.setdefault(names.method(model["method"]), []).append(model)
         for leans in (True, False):
             parts = []
-            for title, some in drops.items():
-                there = [model for model in some if (model["relative_drop_low"] > 0) == leans]
-                if len(some) == len(there) == 1:
+            for title, models in drops.items():
+                there = [model for model in models if (model["relative_drop_low"] > 0) == leans]
+                if len(models) == len(there) == 1:
                     parts.append(f"{title} {format_number(there[0]['relative_drop'], 0)} %")
                 elif there:
-                    parts.append(f"{title} ({len(there)} of {len(some)} cases)")
+                    parts.append(f"{title} ({len(there)} of {len(models)} cases)")
             if parts:
                 text = f"{names.dataset(dataset)}: {'; '.join(parts)}"
-                placed.setdefault((found.found, leans), []).append(text)
+                placed.setdefault((leak.found, leans), []).append(text)
     return placed

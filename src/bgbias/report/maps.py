@@ -96,18 +96,18 @@ def enlarge(values: np.ndarray, photo: np.ndarray) -> np.ndarray:
     return values[np.ix_(rows, columns)]
 
 
-def figure_explanation(found: Explanation) -> style.Figure:
+def figure_explanation(explanation: Explanation) -> style.Figure:
     """A column a photo. Below the photo stands its map: bright where it is like the anchor (or, if the photos are
     compared as different, unlike the other); each distance is that to the first photo.
     """
-    columns = len(found.photos)
+    columns = len(explanation.photos)
     # Two photos alone would leave no room for the words below.
     margin = MARGIN + max(0.0, (3 - columns) * EXPLAINED / 4)
-    away = ["", *(f", {distance:.2f} away" for distance in found.distances)]
-    heads = [(role + more, contact_sheet.INK) for role, more in zip(found.roles, away, strict=True)]
-    words = f"what counts for their {'similarity' if found.same else 'difference'}: nothing"
+    away = ["", *(f", {distance:.2f} away" for distance in explanation.distances)]
+    heads = [(role + more, contact_sheet.INK) for role, more in zip(explanation.roles, away, strict=True)]
+    words = f"what counts for their {'similarity' if explanation.same else 'difference'}: nothing"
     maps = [
         Picture(overlay(photo, attention), note="" if attention.any() else "no place counts")
-        for photo, attention in zip(found.photos, found.maps, strict=True)
+        for photo, attention in zip(explanation.photos, explanation.maps, strict=True)
     ]
-    return sheet(heads, [[Picture(photo) for photo in found.photos], maps], words, EXPLAINED, margin)
+    return sheet(heads, [[Picture(photo) for photo in explanation.photos], maps], words, EXPLAINED, margin)

@@ -35,12 +35,12 @@ BGAUGMENT = ON_REPLACED.removeprefix("+")
 def settings(study: Study) -> dict[str, Any]:
     """Settings of whatever prints names: what the grid's datasets, losses and methods are called, and their order."""
     cells = plan.cells(study)
-    known = {
+    titles = {
         "datasets": {c.dataset: dataset(c.dataset) for c in cells},
         "losses": {c.loss: (loss(c.loss), str(find_rank("losses", c.loss))) for c in cells},
         "methods": {c.method: (method(c.method), str(find_rank("methods", family(c.method)))) for c in cells},
     }
-    return {"names": known}
+    return {"names": titles}
 
 
 def table(name: str) -> str:
@@ -60,7 +60,7 @@ def loss(name: str) -> str:
     """A loss in words, e.g. ``Multi Similarity``; with another setting ``Contrastive, neg margin 0.3``."""
     titles = {NO_LOSS: "No training"} | _titles("losses")
     alone, changed = parse_name(name)
-    return _with(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
+    return _append_settings(titles.get(alone, alone.replace("_", " ").capitalize()), changed)
 
 
 def method(name: str) -> str:
@@ -72,7 +72,7 @@ def method(name: str) -> str:
         return f"{method(alone)}, {length}-d, {FOLDS} folds"
     whole, changed = parse_name(name)
     first, *on_top = (_method(part) for part in whole.split("+"))
-    return " + ".join([_with(first, changed), *on_top])
+    return " + ".join([_append_settings(first, changed), *on_top])
 
 
 def attack(name: str) -> str:
@@ -81,10 +81,10 @@ def attack(name: str) -> str:
     return plugins.load("attacks", name).TITLE + (f"-{variant}" if variant else "")
 
 
-def _with(title: str, changed: Mapping[str, Value]) -> str:
+def _append_settings(title: str, changed: Mapping[str, Value]) -> str:
     """A title and the settings of a variant, as words: ``train.lr=0.001`` is ``lr 0.001``."""
-    said = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
-    return ", ".join([title, *said])
+    words = (f"{key.removeprefix(OF_TRAINING).replace('_', ' ')} {value}" for key, value in changed.items())
+    return ", ".join([title, *words])
 
 
 def _method(name: str) -> str:
@@ -112,13 +112,13 @@ def family(method_name: str) -> str:
     return max(files, key=len, default="") or next(naming, "")
 
 
-def find_rank(of: str, file: str) -> float:
+def find_rank(kind: str, file: str) -> float:
     """Where a file of the losses or methods says that its rows stand; behind all others if it does not, or is not there."""
-    return getattr(plugins.load(of, file), "PLACE", math.inf) if plugins.known(of, file) else math.inf
+    return getattr(plugins.load(kind, file), "PLACE", math.inf) if plugins.known(kind, file) else math.inf
 
 
-def _titles(of: str) -> dict[str, str]:
-    files = {name: plugins.load(of, name) for name in plugins.names(of)}
+def _titles(kind: str) -> dict[str, str]:
+    files = {name: plugins.load(kind, name) for name in plugins.names(kind)}
     return {name: file.TITLE for name, file in files.items() if hasattr(file, "TITLE")}
 
 
@@ -131,7 +131,7 @@ def row(loss_name: str, method_name: str, below_plain: bool = True) -> str:
         return method(method_name)
     whole, changed = parse_name(method_name)
     if whole == PLAIN:
-        return _with(loss(loss_name), changed)
+        return _append_settings(loss(loss_name), changed)
     added = f"+ {method(method_name if changed else whole.removeprefix(f'{PLAIN}+'))}"
     return added if below_plain else f"{loss(loss_name)} {added}"
 

@@ -94,9 +94,9 @@ def pages_with(question: str) -> str:
     return ", ".join(pages) or "no page"
 
 
-def markdown(frame: pd.DataFrame, left: int = 1) -> str:
-    """A table as it is shown; columns behind the first ``left`` ones hold numbers, and are set right."""
-    return formats.format_markdown(frame.columns, frame.to_numpy().tolist(), left) + "\n"
+def markdown(frame: pd.DataFrame, labels: int = 1) -> str:
+    """A table as it is shown; columns behind the first ``labels`` ones hold numbers, and are set right."""
+    return formats.format_markdown(frame.columns, frame.to_numpy().tolist(), labels) + "\n"
 
 
 def table(grid: str, name: str) -> str:
@@ -124,8 +124,8 @@ def columns(grid: str, chosen: str, rows: str = "") -> str:
                 entries.setdefault(model, {})[heads[-1]] = text
     models = list(entries)
     if rows:
-        named = [name.strip() for name in rows.split(",")]
-        models = [m for name in named for m in models_named(name, models) or [one_model(name, models)]]
+        patterns = [name.strip() for name in rows.split(",")]
+        models = [m for name in patterns for m in find_models(name, models) or [one_model(name, models)]]
     # What is the same in all rows goes without saying, but for the method.
     labels = [i for i, key in enumerate(MODEL) if key == "method" or len({m[i] for m in models}) > 1]
     lines = []
@@ -155,35 +155,35 @@ MACROS: dict[str, Callable[..., str]] = {
 }
 
 
-def models_named(name: str, models: Iterable[Model]) -> list[Model]:
+def find_models(name: str, models: Iterable[Model]) -> list[Model]:
     """The models that a part of dataset/backbone/loss/method names, all words of it in their order."""
 
     def fits(parts: Sequence[str]) -> bool:
-        left = iter(map(str, parts))
-        return all(word in left for word in name.split("/"))
+        remaining = iter(map(str, parts))
+        return all(word in remaining for word in name.split("/"))
 
     return [model for model in models if fits(model)]
 
 
 def one_model(name: str, models: Sequence[Model]) -> Model:
     """The only model of that name. Raises UserError if there is none, or several, with those that it may mean."""
-    named = models_named(name, models)
-    if len(named) == 1:
-        return named[0]
-    if not named:
+    matches = find_models(name, models)
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
         every = ["/".join(map(str, model)) for model in models]
         near = difflib.get_close_matches(name, every, 3, cutoff=0) or every
         raise UserError(f"There is no row '{name}'; near it: {', '.join(near)}.")
-    several = ", ".join("/".join(map(str, model)) for model in named)
-    raise UserError(f"'{name}' names {len(named)} rows; write one of: {several}.")
+    several = ", ".join("/".join(map(str, model)) for model in matches)
+    raise UserError(f"'{name}' names {len(matches)} rows; write one of: {several}.")
 
 
 def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
     """What a table prints in a column, by model; of ``seeds``, what each seed has, in their order. ``table9+x``: by model, what
     it prints in the row that has ``+x`` behind the model's method.
     """
-    name, *behind = name.partition("+")
-    suffix = "".join(behind)
+    name, *rest = name.partition("+")
+    suffix = "".join(rest)
     table = published.table(name)
     if suffix:
         table = table[table["method"].str.endswith(suffix)]
@@ -191,15 +191,15 @@ def _texts(published: Publication, name: str, head: str) -> dict[Model, str]:
         if table.empty:
             raise UserError(f"{published.folder / name}.csv has no row '...{suffix}'.")
     available = OF_SEEDS if name == SEEDS else tables.load(name).COLUMNS
-    named = [column for column in available if column.head == head]
-    if len(named) != 1:
-        several = f"has {len(named)} columns" if named else "has no column"
+    matches = [column for column in available if column.head == head]
+    if len(matches) != 1:
+        several = f"has {len(matches)} columns" if matches else "has no column"
         raise UserError(f"{name} {several} '{head}'; it has: {' | '.join(c.head for c in available)}.")
     texts: dict[Model, list[str]] = {}
     for row in records(table):
         model: Model = tuple(row[key] for key in MODEL)  # type: ignore[assignment]
         try:
-            texts.setdefault(model, []).append(formats.entry(named[0], row))
+            texts.setdefault(model, []).append(formats.entry(matches[0], row))
         except KeyError as error:
             raise UserError(
                 f"{published.folder / name}.csv has no column {error}: it is of older code."

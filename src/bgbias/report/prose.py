@@ -29,13 +29,13 @@ def paragraphs(template: str, values: Mapping[str, Any], shared: str = "") -> li
     """The paragraphs of a template; ``shared``: a template whose macros it may use, with the same values."""
     filled = _environment().get_template(template)
     macros = vars(_environment().get_template(shared).make_module(dict(values))) if shared else {}
-    return _parted(filled.render(macros | dict(values)))
+    return _split_paragraphs(filled.render(macros | dict(values)))
 
 
 def fill_macro(template: str, macro: str, **values: Any) -> list[str]:
     """The paragraphs of one macro of a template, without empty ones."""
     macros = _environment().get_template(template).module
-    return list(filter(None, _parted(getattr(macros, macro)(**values))))
+    return list(filter(None, _split_paragraphs(getattr(macros, macro)(**values))))
 
 
 def lines(template: str, **values: Any) -> str:
@@ -45,7 +45,7 @@ def lines(template: str, **values: Any) -> str:
     return "\n".join(line.rstrip() for line in filled.splitlines()).strip("\n")
 
 
-def _parted(text: str) -> list[str]:
+def _split_paragraphs(text: str) -> list[str]:
     return [" ".join(part.split()) for part in text.split("¶")]
 
 
@@ -64,7 +64,7 @@ def environment(folders: Path | Sequence[Path], **options: Any) -> Environment:
         "method": names.method,
         "listed": names.join_words,
         "estimate": read_estimate,
-        "interval": lambda of, digits: with_interval(of.value, of.low, of.high, digits),
+        "interval": lambda e, digits: with_interval(e.value, e.low, e.high, digits),
         "percent": _percent,
         "rounded": format_number,
     }

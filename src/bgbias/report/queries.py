@@ -114,21 +114,19 @@ def _query(
 
 
 def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: Mapping[int, str]) -> Answer:
-    embeddings = model.embeddings
+    embeddings, labels = model.embeddings, model.embeddings.labels
     row = embeddings.ids.index(image_id)
-    own = int(embeddings.labels[row])
     gallery = np.asarray(embeddings.views[CLEAN, 0])
     among = embeddings.given or QueryGallerySplit.all_among_all(len(gallery))
 
     def finds(condition: str) -> tuple[FoundPhoto, ...]:
         near = gallery @ embeddings.views[condition, 0][row]
-        searched = among.searched(np.array([row]), embeddings.labels)[0]
+        searched = among.searched(np.array([row]), labels)[0]
         near[~searched] = -np.inf
         first = np.argsort(-near, kind="stable")[: min(FOUND, int(searched.sum()))]
-        labels = [int(embeddings.labels[i]) for i in first]
         return tuple(
-            FoundPhoto(names[label], label == own, photos.clean(embeddings.ids[i]))
-            for i, label in zip(first, labels, strict=True)
+            FoundPhoto(names[int(labels[i])], bool(labels[i] == labels[row]), photos.clean(embeddings.ids[i]))
+            for i in first
         )
 
     ((clean, corrupted),) = model.levels.loc[[image_id], [CLEAN, RANDOM_BACKGROUND]].to_numpy(float).tolist()

@@ -147,7 +147,7 @@ def _distance(number: Number, row: Mapping[str, Any], again: Mapping[str, Any]) 
     if number.column not in again or number.column in COUNTS:
         return math.inf
     # The longer half of each interval, since it ends where a number can go no further.
-    estimates = [read_estimate(of, number.column) for of in (row, again)]
+    estimates = [read_estimate(one, number.column) for one in (row, again)]
     halves = [max(one.value - one.low, one.high - one.value) for one in estimates]
     if math.isnan(halves[0]):
         return math.nan

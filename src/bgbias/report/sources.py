@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 Sources = dict[str, StepOutput]
 
 
-def collected(*outputs: str) -> Sources:
+def list_collected(*outputs: str) -> Sources:
     """What is collected of all models: ``all_queries``, ``mask_report``, ..."""
     return files_of(step("collect"), *outputs)
 
 
-def reading(
+def make_reads(
     *outputs: str,
     photos: bool = False,
-    of: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
+    cells: tuple[Callable[[Study], Iterable[Cell]], *tuple[str, ...]] | None = None,
 ) -> Callable[[Study], Sources]:
-    """``reads`` of a table that is made of these ``collected`` outputs, the tables of all datasets' ``photos``, and ``of`` some
-    models, as ``inputs.of_models`` takes them.
+    """``reads`` of a table that is made of these outputs of ``list_collected``, the tables of all datasets' ``photos``, and
+    of ``cells``: a function that lists models, and outputs of theirs.
     """
 
     def reads(study: Study) -> Sources:
-        tables = inputs.tables(*plan.datasets(study)) if photos else {}
-        return collected(*outputs) | tables | (inputs.of_models(of[0](study), *of[1:]) if of else {})
+        files = list_collected(*outputs) | (inputs.tables(*plan.datasets(study)) if photos else {})
+        return files | (inputs.of_models(cells[0](study), *cells[1:]) if cells else {})
 
     return reads
 
 
-def printed(*numbers: int) -> Sources:
+def list_tables(*numbers: int) -> Sources:
     """Tables of the report by their numbers."""
     return {t: StepOutput(step("table", table=t), "table_csv") for t in map("table{}".format, numbers)}
 
@@ -56,16 +56,16 @@ def table(study: Study, number: int) -> pd.DataFrame:
     return formats.read(study.files.at("table_csv", table=f"table{number}"))
 
 
-def drawn_from(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[str, Callable[[Study], Any]]:
+def draw_table(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[str, Callable[[Study], Any]]:
     """``reads`` and ``draw`` of a figure of one of the report's tables."""
-    return {"reads": lambda _: printed(number), "draw": lambda study: figure(table(study, number))}
+    return {"reads": lambda _: list_tables(number), "draw": lambda study: figure(table(study, number))}
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
     """The values of all models' queries, with their place where photos say it. A model without any is an error."""
     path = study.files.at("all_queries")
-    said = {PLACE} & set(read_schema(path).names)
-    values = pd.read_parquet(path, columns=[*columns, *said])
+    optional = {PLACE} & set(read_schema(path).names)
+    values = pd.read_parquet(path, columns=[*columns, *optional])
     refuse_missing(values, plan.cells(study))
     return values
 
@@ -76,14 +76,14 @@ def test_splits(study: Study) -> dict[str, ImageTable]:
     return {dataset: read_table(path).split("test") for dataset, path in tables.items()}
 
 
-def of_cells(study: Study, read: Mapping[str, StepOutput], output: str) -> pd.DataFrame:
+def read_cells(study: Study, read: Mapping[str, StepOutput], output: str) -> pd.DataFrame:
     """The files of this output, CSV or Parquet, one below the other, with their cells' names."""
     frames = []
-    for made in read.values():
-        if made.output == output:
-            path = made.path(study)
+    for source in read.values():
+        if source.output == output:
+            path = source.path(study)
             frame = pd.read_parquet(path) if path.suffix == ".parquet" else rows.read_csv(path)
-            frames.append(frame.assign(**made.node.wildcards))
+            frames.append(frame.assign(**source.node.wildcards))
     return rows.together(frames)
 
 

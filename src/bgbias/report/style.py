@@ -41,38 +41,38 @@ def colour(method: str) -> str:
     """
     alone, length = side_by_side(method)
     if length:
-        return _mixed(colour(alone), BLACK)
+        return _mix(colour(alone), BLACK)
     family = names.family(method)
-    place = names.find_rank("methods", family)
-    known = place < len(PALETTE)
-    base = PALETTE[int(place)] if known else OTHERS[sum((family or method).encode()) % len(OTHERS)]
+    rank = names.find_rank("methods", family)
+    has_place = rank < len(PALETTE)
+    base = PALETTE[int(rank)] if has_place else OTHERS[sum((family or method).encode()) % len(OTHERS)]
     if family and "+" in method:
-        return _mixed(base, BLACK)
-    if known and place != int(place):
-        base = _mixed(base, PAPER)
+        return _mix(base, BLACK)
+    if has_place and rank != int(rank):
+        base = _mix(base, PAPER)
     if not family or method == family:
         return base
     known_entries = list(names.entries(family))
     at = known_entries.index(method) if method in known_entries else 0
-    return _mixed(base, *SHADES[at % len(SHADES)])
+    return _mix(base, *SHADES[at % len(SHADES)])
 
 
 def ink(method: str) -> str:
     """The method's colour as letters on white, or white letters on it, can be read: with a contrast of 4.5 (WCAG 2, AA)."""
-    found = colour(method)
-    while _contrast(found) < READABLE:
-        found = _mixed(found, BLACK, 0.05)
-    return found
+    shade = colour(method)
+    while _contrast(shade) < READABLE:
+        shade = _mix(shade, BLACK, 0.05)
+    return shade
 
 
-def _mixed(one: str, other: str, share: float = 0.35) -> str:
+def _mix(one: str, other: str, share: float = 0.35) -> str:
     parts = zip(*(bytes.fromhex(c[1:]) for c in (one, other)), strict=True)
     return "#" + "".join(f"{round((1 - share) * a + share * b):02X}" for a, b in parts)
 
 
-def _contrast(found: str) -> float:
+def _contrast(colour: str) -> float:
     """Of white to a colour, as WCAG 2 defines it."""
-    shares = np.frombuffer(bytes.fromhex(found[1:]), np.uint8) / 255
+    shares = np.frombuffer(bytes.fromhex(colour[1:]), np.uint8) / 255
     linear = np.where(shares <= 0.03928, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
     return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
 

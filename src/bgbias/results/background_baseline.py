@@ -49,14 +49,14 @@ def measure_leak(photos: EvaluationPhotos) -> Leak | None:
     vectors = vectors + TIES * seeds.generator("background alone").standard_normal(vectors.shape, np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     alone = Embeddings(ids, labels, np.ones(len(ids), bool), {(CLEAN, 0): vectors})
-    found = scores.score_queries(alone, {})
-    relevant = found["label"].map(pd.Series(labels).value_counts()).to_numpy() - 1
+    queries = scores.score_queries(alone, {})
+    relevant = queries["label"].map(pd.Series(labels).value_counts()).to_numpy() - 1
     chance = map_at_r.chance_level(relevant, len(labels) - 1)
     more = uncertainty.estimate(
-        [found[MAP_AT_R].to_numpy(), chance],
-        found["label"].to_numpy(),
+        [queries[MAP_AT_R].to_numpy(), chance],
+        queries["label"].to_numpy(),
         uncertainty.difference,
-        [found[OTHERS].to_numpy(), np.zeros(len(found))],
+        [queries[OTHERS].to_numpy(), np.zeros(len(queries))],
     )
     return Leak(float(np.nanmean(chance)), more)
 
@@ -72,9 +72,9 @@ def describe_background(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     covered = cv2.resize(mask, (SIDE, SIDE), interpolation=cv2.INTER_AREA) > 0
     covered = cv2.dilate(covered.astype(np.uint8), np.ones((2 * ROOM + 1, 2 * ROOM + 1), np.uint8)) > 0
     lab = cv2.cvtColor(small.astype(np.float32) / 255, cv2.COLOR_RGB2LAB)
-    shown = lab[~covered] if not covered.all() else np.array([[50, 0, 0]], np.float32)
+    visible = lab[~covered] if not covered.all() else np.array([[50, 0, 0]], np.float32)
     # All of sRGB lies within these: L in 0..100, a and b in -110..110.
-    colours, _ = np.histogramdd(shown, COLOURS, [(0, 100.001), (-110, 110), (-110, 110)])
+    colours, _ = np.histogramdd(visible, COLOURS, [(0, 100.001), (-110, 110), (-110, 110)])
     across, up = (cv2.Sobel(lab[..., 0], cv2.CV_32F, x, 1 - x)[~covered] for x in (1, 0))
     edges, _ = np.histogram(
         np.arctan2(up, across) % np.pi, DIRECTIONS, (0, np.pi), weights=np.hypot(across, up)

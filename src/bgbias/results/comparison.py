@@ -88,20 +88,19 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     if not candidates:
         raise ValueError("there is no model to choose from, only references")
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
-    own = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
+    frames = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
     values = {
         name: rows.values_for_views(frame, ("photos", name, "none", "pretrained"), VIEWS)
-        for name, frame in own.items()
+        for name, frame in frames.items()
     }
-    lines = [_line(name, values[name], own[name]) for name in of_models]
-    models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True])
+    lines = [_make_row(name, values[name], frames[name]) for name in of_models]
+    models = pd.DataFrame(lines).sort_values(["changed", "model"], ascending=[False, True], ignore_index=True)
     models = models.assign(is_reference=models["model"].isin(list(references)))
-    models["is_on_front"] = _on_front(models)
-    models = models.reset_index(drop=True)
-    pairs = _pairs([values[name] for name in models["model"]], list(models["model"]))
+    models["is_on_front"] = _find_front(models)
+    pairs = _compare_pairs([values[name] for name in models["model"]], list(models["model"]))
     levels = {
-        name: pd.DataFrame({level: of.columns[level][0] for level in LEVELS}, index=of.queries)
-        for name, of in values.items()
+        name: pd.DataFrame({level: one.columns[level][0] for level in LEVELS}, index=one.queries)
+        for name, one in values.items()
     }
     queries = pd.concat(levels, axis=1)
     is_ranked = len(candidates) >= FEWEST_RANKED
@@ -109,12 +108,12 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
         models,
         pairs,
         queries,
-        _choice(models, pairs),
-        _stability([own[name] for name in candidates]) if is_ranked else None,
+        _choose(models, pairs),
+        _measure_stability([frames[name] for name in candidates]) if is_ranked else None,
     )
 
 
-def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
+def _make_row(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
     for level in LEVELS:
         line |= rows.interval(level, values.estimate([level]), 1)
@@ -127,7 +126,7 @@ def _line(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     return line
 
 
-def _on_front(models: pd.DataFrame) -> list[bool]:
+def _find_front(models: pd.DataFrame) -> list[bool]:
     """Whether no other candidate finds at least as much in both levels, and more in one."""
     levels = models[list(LEVELS)].to_numpy(float)
     candidates = levels[~models["is_reference"]]
@@ -137,7 +136,7 @@ def _on_front(models: pd.DataFrame) -> list[bool]:
     ]
 
 
-def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
+def _compare_pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
     lines = []
     for (name, one), (other_name, other) in itertools.combinations(zip(names, values, strict=True), 2):
         changed = one.against(other, ["changed"])
@@ -148,18 +147,18 @@ def _pairs(values: Sequence[Values], names: Sequence[str]) -> pd.DataFrame:
     return rows.correct_p_values(table, ["changed", "drop"], within=()) if lines else table
 
 
-def _choice(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
+def _choose(models: pd.DataFrame, pairs: pd.DataFrame) -> Choice:
     """Every two models are tested, and corrected for, since which one is best was seen first."""
     best, *others = models.loc[~models["is_reference"], "model"]
     references = models.loc[models["is_reference"], "model"]
     against = differences(pairs, best)
-    worse = {name for name, found in against.items() if found.is_below}
+    worse = {name for name, difference in against.items() if difference.is_below}
     return Choice(
         best,
         tuple(name for name in others if name not in worse),
         tuple(name for name in others if name in worse),
         tuple(name for name in references if name not in worse),
-        any(not math.isnan(found.p) for found in against.values()),
+        any(not math.isnan(difference.p) for difference in against.values()),
     )
 
 
@@ -167,20 +166,20 @@ def differences(pairs: pd.DataFrame, best: str) -> dict[str, Estimate]:
     """What each other model has more than ``best`` on other backgrounds, MAP@R 0..1, from ``ModelComparison.pairs``, with
     its interval, and the p that is corrected for all pairs.
     """
-    found = {}
+    against = {}
     for row in rows.records(pairs):
         more = rows.read_estimate(row, "changed")
         if row["other"] == best:
-            found[row["model"]] = more
+            against[row["model"]] = more
         elif row["model"] == best:
-            found[row["other"]] = Estimate(-more.value, -more.high, -more.low, more.p)
-    return found
+            against[row["other"]] = Estimate(-more.value, -more.high, -more.low, more.p)
+    return against
 
 
-def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
+def _measure_stability(frames: Sequence[pd.DataFrame]) -> Stability:
     from scipy.stats import kendalltau
 
-    sums = np.stack([_sums(frame) for frame in frames])  # [models, levels, draws or 1, classes]
+    sums = np.stack([_sum_classes(frame) for frame in frames])  # [models, levels, draws or 1, classes]
 
     def tau(one: np.ndarray, other: np.ndarray) -> float:
         drops = [1 - half[:, 1].sum(-1) / half[:, 0].sum(-1) for half in (one, other)]
@@ -192,9 +191,9 @@ def _stability(frames: Sequence[pd.DataFrame]) -> Stability:
     for _ in range(SPLITS if classes >= uncertainty.FEWEST_CLASSES else 0):
         order = generator.permutation(classes)
         taus.append(tau(over_draws[..., order[: classes // 2]], over_draws[..., order[classes // 2 :]]))
-    known = np.array(taus)[np.isfinite(taus)]
-    ends = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-    of_classes = Estimate(float(known.mean()) if len(known) else np.nan, *map(float, ends))
+    finite = np.array(taus)[np.isfinite(taus)]
+    ends = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
+    of_classes = Estimate(float(finite.mean()) if len(finite) else np.nan, *map(float, ends))
     if not (half := sums.shape[2] // 2):
         return Stability(of_classes, uncertainty.UNKNOWN)
     one, other = sums[:, :, :half].mean(2), sums[:, :, half:].mean(2)
@@ -221,7 +220,7 @@ def over_classes(tau: Callable[..., float], *classes: int) -> Estimate:
     return Estimate(value, max(value - reach, -1.0), min(value + reach, 1.0))
 
 
-def _sums(frame: pd.DataFrame) -> np.ndarray:
+def _sum_classes(frame: pd.DataFrame) -> np.ndarray:
     """MAP@R, clean and changed, summed over each class's queries, draw by draw, float64 [2, D, C]."""
     clean = (frame["setting"] == SYMMETRIC) & (frame["condition"] == CLEAN)
     changed = (frame["setting"] == QUERY_ONLY) & (frame["condition"] == CORRUPTED)

@@ -13,15 +13,15 @@ from bgbias.results.uncertainty import Estimate
 CONDITION = "mixed_rand"
 
 
-def decision_rates(asked: pd.DataFrame, model: Model, own: str, donor: str) -> Values:
+def decision_rates(queries: pd.DataFrame, model: Model, own_column: str, donor_column: str) -> Values:
     """Columns of these names: the share of a query's draws in which its nearest photo is of its own class, and of its donor's.
 
-    ``asked``: one model's rows of ``scores.score_queries`` in one condition, with the column ``OF_DONOR``.
+    ``queries``: one model's rows of ``scores.score_queries`` in one condition, with the column ``OF_DONOR``.
     """
-    named = asked[["image_id", "label", "seed", "draw"]]
-    found = {own: rows.PRECISION_AT_1, donor: OF_DONOR}
-    parts = {name: named.assign(value=asked[column]) for name, column in found.items()}
-    return Values.of(model, parts, "value")
+    keys = queries[["image_id", "label", "seed", "draw"]]
+    columns = {own_column: rows.PRECISION_AT_1, donor_column: OF_DONOR}
+    parts = {name: keys.assign(value=queries[column]) for name, column in columns.items()}
+    return Values.from_parts(model, parts, "value")
 
 
 def share(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -35,5 +35,5 @@ def estimate(queries: pd.DataFrame, model: Model) -> Estimate:
 
     ``queries``: one model's rows of ``scores.score_queries``, with the column ``OF_DONOR``. Unknown where nobody follows either.
     """
-    asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
-    return decision_rates(asked, model, "object", "background").estimate(["background", "object"], share)
+    mixed = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
+    return decision_rates(mixed, model, "object", "background").estimate(["background", "object"], share)

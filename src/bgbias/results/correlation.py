@@ -29,12 +29,12 @@ def add_correlations(table: pd.DataFrame, scores: pd.Series, levels: pd.DataFram
 
     ``levels``: the drops, as ``rows.tabulate_seeds`` has them. The scores of a seed's folds are averaged.
     """
-    own = scores.rename("score").reset_index()
-    own["seed"] = [seed_and_fold(run)[0] for run in own["seed"]]
-    means = own.groupby([*MODEL, "seed"], sort=False)["score"].mean().reset_index()
+    runs = scores.rename("score").reset_index()
+    runs["seed"] = [seed_and_fold(run)[0] for run in runs["seed"]]
+    means = runs.groupby([*MODEL, "seed"], sort=False)["score"].mean().reset_index()
     every = means.merge(levels, on=[*MODEL, "seed"])
-    found = []
+    lines = []
     for group, part in every.groupby(MODEL[:2], sort=False):
         rho = spearman(part["score"].to_numpy(), part["relative_drop"].to_numpy())
-        found.append(dict(zip(MODEL[:2], group, strict=True)) | {"rho": rho, "rho_models": len(part)})
-    return table.merge(pd.DataFrame(found, columns=[*MODEL[:2], *COLUMNS]), on=MODEL[:2], how="left")
+        lines.append(dict(zip(MODEL[:2], group, strict=True)) | {"rho": rho, "rho_models": len(part)})
+    return table.merge(pd.DataFrame(lines, columns=[*MODEL[:2], *COLUMNS]), on=MODEL[:2], how="left")

@@ -44,17 +44,17 @@ def steps(values: Values) -> dict[str, Estimate]:
     }
 
 
-def chance_levels(labels: np.ndarray, given: QueryGallerySplit | None = None) -> dict[int, float]:
+def chance_levels(labels: np.ndarray, split: QueryGallerySplit | None = None) -> dict[int, float]:
     """The expected MAP@R of a query of each class in a random order of all that it is asked among: all other photos, whose
     classes are ``labels`` [N], unless the dataset says who. NaN for a class with nobody to find.
     """
-    if given is not None:
+    if split is not None:
         of_class: dict[int, list[float]] = {}
-        for row in np.flatnonzero(given.query):
-            searched = given.searched(np.array([row]), labels)[0]
+        for row in np.flatnonzero(split.query):
+            searched = split.searched(np.array([row]), labels)[0]
             relevant = np.array([(searched & (labels == labels[row])).sum()])
             of_class.setdefault(int(labels[row]), []).extend(map_at_r.chance_level(relevant, searched.sum()))
-        return {c: uncertainty.mean(np.array(found)) for c, found in of_class.items()}
+        return {c: uncertainty.mean(np.array(values)) for c, values in of_class.items()}
     classes, sizes = np.unique(labels, return_counts=True)
     levels = map_at_r.chance_level(sizes - 1, len(labels) - 1)
     return dict(zip(classes.tolist(), levels.tolist(), strict=True))

@@ -62,12 +62,12 @@ def share_of_background(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
 def values_for_views(queries: pd.DataFrame, model: Model, views: Mapping[str, tuple[str, str]]) -> Values:
     """``rows.values_for_views`` of settings of places, each query's values times its weight; NaN unless it has all of them."""
     values = rows.values_for_views(queries, model, views)
-    known = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
+    complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
     places = queries.dropna(subset=[PLACE]).groupby("image_id")[PLACE].first()
-    weight = np.full(len(known), np.nan)
-    weight[known] = weights(values.classes[known], places.reindex(values.queries[known]).to_numpy())
+    weight = np.full(len(complete), np.nan)
+    weight[complete] = weights(values.classes[complete], places.reindex(values.queries[complete]).to_numpy())
     columns, of_others = (
-        {name: weight * of for name, of in found.items()} for found in (values.columns, values.of_others)
+        {name: weight * array for name, array in part.items()} for part in (values.columns, values.of_others)
     )
     return replace(values, columns=columns, of_others=of_others)
 

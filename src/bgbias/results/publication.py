@@ -48,9 +48,9 @@ class Publication:
 
     def table(self, name: str) -> pd.DataFrame:
         """A table, or ``seeds``. Raises UserError if there is none of that name."""
-        known = (*self.tables, SEEDS)
-        if name not in known:
-            raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(known)}.")
+        names = (*self.tables, SEEDS)
+        if name not in names:
+            raise UserError(f"{self.folder} has no {name}.csv; it has: {', '.join(names)}.")
         return rows.read_csv(self.folder / f"{name}.csv")
 
     def models(self) -> list[Model]:
@@ -123,14 +123,14 @@ def table_names(study: Study) -> list[str]:
 def birth(study: Study) -> dict[str, Any]:
     """Of a finished grid: commit, date, machine and libraries, and the minutes of its steps, each counted by itself."""
     every = [(node.name, json_checksum.read_any(node.record(study))) for node in graph.in_order(study)]
-    known = [(name, record) for name, record in every if record]
-    last = max((record for _, record in known), key=lambda record: record["finished"])
-    minutes = pd.Series([record["seconds"] / 60 for _, record in known], [name for name, _ in known])
-    devices = [record["device"] for _, record in known if not record["device"].startswith("cpu")]
+    steps = [(name, record) for name, record in every if record]
+    last = max((record for _, record in steps), key=lambda record: record["finished"])
+    minutes = pd.Series([record["seconds"] / 60 for _, record in steps], [name for name, _ in steps])
+    devices = [record["device"] for _, record in steps if not record["device"].startswith("cpu")]
     return {
         "commit": _commit(last),
         "date": last["finished"].partition("T")[0],
-        "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in known), *devices])),
+        "machine": "; ".join(dict.fromkeys([*(record["machine"] for _, record in steps), *devices])),
         "cores": os.cpu_count(),
         "minutes": round(float(minutes.sum()), 1),
         "minutes_of_training": round(float(minutes[minutes.index.isin(TRAINED)].sum()), 1),
@@ -142,7 +142,7 @@ def settings_of(study: Study) -> dict[str, Any]:
     """What params.yaml says of a grid: its models, the protocol, and all that they name, without what is left at its default."""
     cells, trained = plan.cells(study), plan.trained_models(study)
     learned = filter(None, (plan.pretraining(study, cell.backbone) for cell in cells))
-    pretrainings = {named.name: named for named in learned}
+    pretrainings = {entry.name: entry for entry in learned}
     names = [*plan.datasets(study), *filter(None, (n.params().dataset for n in pretrainings.values()))]
     datasets = [study.datasets[name] for name in names]
     settings = study.model_dump(mode="json", exclude_defaults=True, include={"cells", *SECTIONS})

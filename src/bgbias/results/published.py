@@ -73,13 +73,13 @@ def read(folder: Path | None = None) -> pd.DataFrame:
 
 def number(rows: pd.DataFrame, *keys: str, folds: int = 1) -> PublishedNumber:
     """A paper's number by its ``KEYS``, or ``NOTHING`` where no paper has one; ``folds`` is how many stand behind ours."""
-    wanted = dict(zip(KEYS, keys, strict=True))
-    printed = rows[(rows[list(wanted)] == pd.Series(wanted)).all(axis=1)]
+    fields = dict(zip(KEYS, keys, strict=True))
+    printed = rows[(rows[list(fields)] == pd.Series(fields)).all(axis=1)]
     # Found as ours is; else with nearly as many folds.
     far = (printed["folds"] - folds).abs() + FOLDS * (printed["differs"] != "")
     printed = printed[far == far.min()]
     if len(printed) > 1:
-        raise UserError(f"{PUBLISHED} holds {len(printed)} rows for {' '.join(wanted.values())}; keep one.")
+        raise UserError(f"{PUBLISHED} holds {len(printed)} rows for {' '.join(fields.values())}; keep one.")
     if printed.empty:
         return NOTHING
     row = printed.iloc[0]
@@ -89,12 +89,11 @@ def number(rows: pd.DataFrame, *keys: str, folds: int = 1) -> PublishedNumber:
 
 
 def paper_columns(
-    name: str, row: dict[str, Any], known: pd.DataFrame | None, model: Model, metric: str, condition: str
+    name: str, row: dict[str, Any], papers: pd.DataFrame | None, model: Model, metric: str, condition: str
 ) -> dict[str, Any]:
     """The paper's number beside the column ``name`` of ``row``, where it came from, and, if it compares, ours minus theirs."""
-    theirs = NOTHING
-    if known is not None:
-        theirs = number(known, *model, metric, condition, folds=row["folds"])
+    keys = (*model, metric, condition)
+    theirs = NOTHING if papers is None else number(papers, *keys, folds=row["folds"])
     return {
         f"published_{name}": theirs.value,
         f"published_{name}_sd": theirs.sd,

@@ -40,19 +40,19 @@ def name_columns(model: Model) -> dict[str, Any]:
     return dict(zip(MODEL, model, strict=True))
 
 
-def repetitions(own: pd.DataFrame, model: Model) -> dict[str, int]:
+def repetitions(frame: pd.DataFrame, model: Model) -> dict[str, int]:
     """Training seeds, and folds of each, in the column ``seed`` of a model's values."""
-    seeds, of_folds = zip(*map(seed_and_fold, own["seed"].unique()), strict=True)
+    seeds, of_folds = zip(*map(seed_and_fold, frame["seed"].unique()), strict=True)
     return {"seeds": len(set(seeds)), "folds": FOLDS if side_by_side(model[-1])[1] else len(set(of_folds))}
 
 
 def heading(
-    own: pd.DataFrame, values: Values, counted: str, which: np.ndarray | slice = slice(None)
+    frame: pd.DataFrame, values: Values, counted: str, which: np.ndarray | slice = slice(None)
 ) -> dict[str, Any]:
     """A row's first columns: the model's names, seeds, folds, queries (``counted``) and classes, of those ``which`` count."""
     classes = values.classes[which]
     sizes = {counted: len(classes), "classes": len(set(classes))}
-    return name_columns(values.model) | repetitions(own, values.model) | sizes
+    return name_columns(values.model) | repetitions(frame, values.model) | sizes
 
 
 def tabulate_models(
@@ -88,8 +88,8 @@ def interval(name: str, estimate: Estimate, scale: float) -> dict[str, float]:
 
 def share(name: str, estimate: Estimate) -> dict[str, float]:
     """The same of a mean that lies between 0 and 1, in percent, whatever Student's t has to say of its ends."""
-    told = interval(name, estimate, 100)
-    return {key: value if key == name else float(np.clip(value, 0, 100)) for key, value in told.items()}
+    columns = interval(name, estimate, 100)
+    return {key: value if key == name else float(np.clip(value, 0, 100)) for key, value in columns.items()}
 
 
 def shares(values: Values, names: Iterable[str]) -> dict[str, float]:
@@ -125,10 +125,10 @@ def correct_p_values(
     (none: among all), each of the ``names`` on its own.
     """
     groups = table.groupby(list(within), sort=False).groups.values() if within else [table.index]
-    for beside in groups:
+    for group in groups:
         for name in names:
-            p = table.loc[beside, f"{name}_p"].to_list()
-            table.loc[beside, f"{name}_p_holm"] = uncertainty.holm(p)
+            p = table.loc[group, f"{name}_p"].to_list()
+            table.loc[group, f"{name}_p_holm"] = uncertainty.holm(p)
     return table
 
 
@@ -149,7 +149,7 @@ class Values:
     of_others: Mapping[str, np.ndarray]
 
     @classmethod
-    def of(
+    def from_parts(
         cls,
         model: Model,
         parts: Mapping[str, pd.DataFrame],
@@ -166,36 +166,38 @@ class Values:
         runs = first["seed"].unique()
         seeds = sorted({seed_and_fold(run)[0] for run in runs})
         queries = pd.Index(first["image_id"].drop_duplicates().sort_values())
-        found: dict[str, dict[str, np.ndarray]] = {value: {}, of_others: {}}
+        columns: dict[str, dict[str, np.ndarray]] = {value: {}, of_others: {}}
         for name, part in parts.items():
             over = [column for column in ("seed", "draw") if column in part]
             wide = part.drop(columns="label").pivot(index="image_id", columns=over)
             expected = len(runs) * (part["draw"].nunique() if "draw" in part else 1)
-            for column in filter(None, found):
+            for column in filter(None, columns):
                 # A combination that is absent would look like a query to skip.
                 if part.empty or len(part) != len(wide) * expected or wide[column].shape[1] != expected:
                     raise UserError(f"{'/'.join(model)} lacks values a query for {name}. {NEXT}")
-                of = np.array(
-                    [seed_and_fold(run)[0] for run in wide[column].columns.get_level_values("seed")]
-                )
-                means = [wide[column].to_numpy(np.float64)[:, of == seed].mean(axis=1) for seed in seeds]
-                found[column][name] = np.stack(means)
+                seed_of = wide[column].columns.get_level_values("seed").map(lambda run: seed_and_fold(run)[0])
+                means = [wide[column].to_numpy(np.float64)[:, seed_of == seed].mean(axis=1) for seed in seeds]
+                columns[column][name] = np.stack(means)
             if not wide.index.equals(queries):
                 raise UserError(f"{'/'.join(model)}: {' and '.join(parts)} are of different queries. {NEXT}")
         classes = first.drop_duplicates("image_id").set_index("image_id")["label"].reindex(queries).to_numpy()
         # A backbone that was pretrained here differs from seed to seed, trained or not.
-        named = () if model[-1] in SEEDLESS and len(seeds) == 1 else tuple(seeds)
-        return cls(model, named, queries, classes, found[value], found[of_others])
+        is_seedless = model[-1] in SEEDLESS and len(seeds) == 1
+        return cls(
+            model, () if is_seedless else tuple(seeds), queries, classes, columns[value], columns[of_others]
+        )
 
     @classmethod
-    def of_kinds(cls, model: Model, own: pd.DataFrame, by: str, kinds: Sequence[str], value: str) -> Values:
-        """A column for each of ``kinds``, from the rows of ``own`` that have its name in the column ``by``; raises as ``of``."""
+    def from_kinds(
+        cls, model: Model, rows: pd.DataFrame, by: str, kinds: Sequence[str], value: str
+    ) -> Values:
+        """A column for each of ``kinds``, from ``rows`` with its name in the column ``by``; raises as ``from_parts``."""
         columns = ["image_id", "label", "seed", value]
-        return cls.of(model, {kind: own.loc[own[by] == kind, columns] for kind in kinds}, value)
+        return cls.from_parts(model, {kind: rows.loc[rows[by] == kind, columns] for kind in kinds}, value)
 
-    def estimate(self, names: Sequence[str], of: Statistic = itself) -> Estimate:
+    def estimate(self, names: Sequence[str], stat: Statistic = itself) -> Estimate:
         """A number made of some columns' means, with its interval; unknown if no query has all these values."""
-        return _estimate([self], names, self.seeds or (0,), of)
+        return _estimate([self], names, self.seeds or (0,), stat)
 
     def paired_seeds(self, other: Values) -> list[int]:
         """The seeds that two models are compared by; none where nothing of either was drawn by one."""
@@ -203,7 +205,7 @@ class Values:
             return [seed for seed in self.seeds if seed in other.seeds]
         return list(self.seeds or other.seeds)
 
-    def against(self, other: Values | None, names: Sequence[str], of: Statistic = difference) -> Estimate:
+    def against(self, other: Values | None, names: Sequence[str], stat: Statistic = difference) -> Estimate:
         """A number made of some columns' means of this model, then the other's, paired by query and by the seeds that both
         have; a model without seeds is paired with every one.
 
@@ -219,11 +221,11 @@ class Values:
         seeds = self.paired_seeds(other) or ([] if self.seeds and other.seeds else [0])
         if not seeds:
             return uncertainty.UNKNOWN
-        return _estimate([self, other], names, seeds, of)
+        return _estimate([self, other], names, seeds, stat)
 
 
 def _estimate(
-    models: Sequence[Values], names: Sequence[str], seeds: Sequence[int], of: Statistic
+    models: Sequence[Values], names: Sequence[str], seeds: Sequence[int], stat: Statistic
 ) -> Estimate:
     columns, of_others = [], []
     for values in models:
@@ -235,7 +237,7 @@ def _estimate(
             of_others.append(values.of_others.get(name, np.zeros_like(column))[rows])
     if not np.isfinite(np.concatenate(columns)).all(axis=0).any():
         return uncertainty.UNKNOWN
-    return uncertainty.estimate(columns, models[0].classes, of, of_others)
+    return uncertainty.estimate(columns, models[0].classes, stat, of_others)
 
 
 def retrieval_values(rows: pd.DataFrame, model: Model) -> Values:
@@ -252,14 +254,14 @@ def values_for_views(
     of_others: str = OTHERS,
 ) -> Values:
     """A ``value`` of one model's ``rows`` of queries.parquet in columns of these names, each a setting and a condition;
-    ``of_others`` as in ``Values.of``.
+    ``of_others`` as in ``Values.from_parts``.
     """
     columns = ["image_id", "label", "seed", "draw", value, *filter(None, [of_others])]
     parts = {
         name: rows.loc[(rows["setting"] == setting) & (rows["condition"] == condition), columns]
         for name, (setting, condition) in views.items()
     }
-    return Values.of(model, parts, value, of_others)
+    return Values.from_parts(model, parts, value, of_others)
 
 
 def views_in(setting: str, names: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -285,8 +287,8 @@ def tabulate_seeds(results: pd.DataFrame) -> pd.DataFrame:
     levels = levels[levels["condition"].isin([CLEAN, CORRUPTED])]
     levels = levels.assign(seed=[seed_and_fold(run)[0] for run in levels["seed"]])
     means = levels.groupby([*MODEL, "seed", "condition"], sort=False)["value"].mean().unstack() * 100
-    made = pd.DataFrame({"clean": means[CLEAN], "corrupted": means[CORRUPTED]})
-    return made.assign(relative_drop=100 * (1 - made["corrupted"] / made["clean"])).reset_index()
+    table = pd.DataFrame({"clean": means[CLEAN], "corrupted": means[CORRUPTED]})
+    return table.assign(relative_drop=100 * (1 - table["corrupted"] / table["clean"])).reset_index()
 
 
 def levels(study: Study) -> pd.DataFrame:

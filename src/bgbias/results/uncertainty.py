@@ -125,23 +125,23 @@ def estimate(
     others = np.zeros_like(values)
     if of_others is not None:
         others = np.stack([np.atleast_2d(np.asarray(c, dtype=np.float64)) for c in of_others], axis=-1)
-    classed = _Classed.of(values, others, np.asarray(classes))
+    classed = _Classed.from_values(values, others, np.asarray(classes))
     gone = classed.sums - classed.of_others
     seeds, number = classed.sums.shape[:2]
     every, total = classed.sizes.sum(), classed.sums.sum((0, 1))
 
-    def found(left: np.ndarray, queries: np.ndarray) -> np.ndarray:
-        return of(*np.moveaxis(left / np.asarray(queries)[..., None], -1, 0))
+    def evaluate(sums: np.ndarray, queries: np.ndarray) -> np.ndarray:
+        return of(*np.moveaxis(sums / np.asarray(queries)[..., None], -1, 0))
 
-    value = float(found(total, seeds * every))
+    value = float(evaluate(total, seeds * every))
     if number < FEWEST_CLASSES or not math.isfinite(value):
         return Estimate(value)
-    of_classes = _jackknife(found(total - gone.sum(0), seeds * (every - classed.sizes)))
+    of_classes = _jackknife(evaluate(total - gone.sum(0), seeds * (every - classed.sizes)))
     worth = classed.degrees_of_freedom(_gradient(of, total / (seeds * every)))
     if seeds < FEWEST_SEEDS:
         return _by_student(value, of_classes, worth)
-    of_seeds = _jackknife(found(total - classed.sums.sum(1), np.full(seeds, (seeds - 1) * every)))
-    together = _interaction(found(total - gone, seeds * every - classed.sizes))
+    of_seeds = _jackknife(evaluate(total - classed.sums.sum(1), np.full(seeds, (seeds - 1) * every)))
+    together = _interaction(evaluate(total - gone, seeds * every - classed.sizes))
     return _of_both(value, (of_seeds, seeds - 1), (of_classes, worth), together)
 
 
@@ -156,18 +156,18 @@ class _Classed:
     within: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray, of_others: np.ndarray, classes: np.ndarray) -> _Classed:
+    def from_values(cls, values: np.ndarray, of_others: np.ndarray, classes: np.ndarray) -> _Classed:
         """From values [S, N, C]; queries that one column or seed skips are left out."""
-        kept = ~np.isnan(values).any(axis=(0, 2))
-        if not kept.any():
+        counted = ~np.isnan(values).any(axis=(0, 2))
+        if not counted.any():
             raise ValueError("no query is left: all are skipped")
-        _, place, sizes = np.unique(classes[kept], return_inverse=True, return_counts=True)
-        order = np.argsort(place, kind="stable")
-        in_order = values[:, kept][:, order]
+        _, index, sizes = np.unique(classes[counted], return_inverse=True, return_counts=True)
+        order = np.argsort(index, kind="stable")
+        in_order = values[:, counted][:, order]
         starts = np.cumsum(sizes) - sizes
         sums = np.add.reduceat(in_order, starts, axis=1)
-        others = np.add.reduceat(of_others[:, kept][:, order], starts, axis=1)
-        apart = in_order.mean(0) - (sums.mean(0) / sizes[:, None])[place[order]]
+        others = np.add.reduceat(of_others[:, counted][:, order], starts, axis=1)
+        apart = in_order.mean(0) - (sums.mean(0) / sizes[:, None])[index[order]]
         return cls(sums, others, sizes, apart.T @ apart)
 
     def degrees_of_freedom(self, gradient: np.ndarray) -> float:
@@ -190,11 +190,11 @@ class _Classed:
         return 2 * (number - 1) * float(effective) / (float(effective) + number)
 
 
-def _gradient(of: Statistic, means: np.ndarray) -> np.ndarray:
+def _gradient(statistic: Statistic, means: np.ndarray) -> np.ndarray:
     """The slope [C] of a statistic at columns' means [C], by central differences."""
     step = 1e-6
     ways = step * np.eye(len(means))
-    return (of(*(means + ways).T) - of(*(means - ways).T)) / (2 * step)
+    return (statistic(*(means + ways).T) - statistic(*(means - ways).T)) / (2 * step)
 
 
 def _jackknife(without: np.ndarray) -> float:
@@ -207,9 +207,9 @@ def _interaction(without: np.ndarray) -> float:
     each seed: the mean square of what is left of an analysis of variance.
     """
     seeds, classes = without.shape
-    left = without - without.mean(0) - without.mean(1, keepdims=True) + without.mean()
+    residual = without - without.mean(0) - without.mean(1, keepdims=True) + without.mean()
     freedom = (seeds - 1) * (classes - 1)
-    return float((left**2).sum() * (without.size - 1) ** 2 / (without.size * freedom))
+    return float((residual**2).sum() * (without.size - 1) ** 2 / (without.size * freedom))
 
 
 def _of_both(
@@ -235,8 +235,8 @@ def _of_both(
             return math.sqrt(ways.max())
         return math.sqrt(freedoms.sum() / (freedoms[::-1] / ways).sum())
 
-    own = reach(1 - CONFIDENCE)
-    if not math.isfinite(own):
+    half = reach(1 - CONFIDENCE)
+    if not math.isfinite(half):
         return Estimate(value)
     # The level at which the interval would end at 0.
     low, high = math.log(SMALLEST_P), 0.0
@@ -244,7 +244,7 @@ def _of_both(
         middle = (low + high) / 2
         low, high = (middle, high) if reach(math.exp(middle)) > abs(value) else (low, middle)
     p = math.exp(high) if reach(SMALLEST_P) > abs(value) else float(value == 0)
-    return Estimate(value, value - own, value + own, p)
+    return Estimate(value, value - half, value + half, p)
 
 
 def _by_student(value: float, variance: float, freedom: float) -> Estimate:

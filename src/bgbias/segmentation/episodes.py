@@ -47,10 +47,10 @@ def draw(table: ImageTable, judged: Collection[str], count: int) -> list[Episode
     for name, label in sorted(zip(table.ids, table.labels.tolist(), strict=True)):
         members[label].append(name)
     members = {label: names for label, names in members.items() if len(names) >= SHOTS}
-    named = zip(table.ids, table.keys, table.labels.tolist(), strict=True)
+    photos = zip(table.ids, table.keys, table.labels.tolist(), strict=True)
     possible = {
         (seeds.key(*key), name): label
-        for name, key, label in named
+        for name, key, label in photos
         if name in judged and len(members.get(label, ())) > SHOTS
     }
     if not possible or len(members) < 2:

@@ -43,17 +43,17 @@ def segment_photos(
     """
     network = for_inference(model).to(device)
     rows: list[dict[str, object]] = []
-    shown: list[tuple[str, str, np.ndarray, np.ndarray]] = []
+    examples: list[tuple[str, str, np.ndarray, np.ndarray]] = []
     for episode in progress.track(episodes, len(episodes), "segmentation"):
         views = np.stack([photos.clean(name) for name in episode.photos])
-        found = attention_maps(network, views, settings, pooled) | {CENTRE: centre(photos.size)}
-        for task, seen in found.items():
-            mask = grabcut.segment(views[0], seen, area, settings.sure, settings.rounds)
-            iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(seen, area)))
+        maps = attention_maps(network, views, settings, pooled) | {CENTRE: centre(photos.size)}
+        for task, heat in maps.items():
+            mask = grabcut.segment(views[0], heat, area, settings.sure, settings.rounds)
+            iou, alone = (truth.iou(episode.test, m) for m in (mask, grabcut.brightest(heat, area)))
             rows.append({"image_id": episode.test, "task": task, "iou": iou, "map_iou": alone})
-            if task == TASKS[0] and len(shown) < keep:
-                shown.append((episode.test, episode.positives[0], seen.astype(np.float16), mask))
-    pictures = map(np.array, zip(*shown, strict=True))
+            if task == TASKS[0] and len(examples) < keep:
+                examples.append((episode.test, episode.positives[0], heat.astype(np.float16), mask))
+    pictures = map(np.array, zip(*examples, strict=True))
     return pd.DataFrame(rows), dict(zip(("ids", "supports", "maps", "masks"), pictures, strict=True))
 
 
@@ -69,17 +69,17 @@ def attention_maps(
     with torch.no_grad():
         features = model.pooled_map(model.preprocess(x)).to(weight.dtype)
     test, positives, negatives = features.split((1, SHOTS, SHOTS))
-    asked = {
+    of_tasks = {
         "one_way_1": (test, positives[:1]),
         "two_way_1": (test, positives[:1], negatives[:1]),
         "two_way_5": (test.expand(SHOTS, -1, -1, -1), positives, negatives),
     }
     head: Callable[[Tensor], Tensor] = (lambda maps: maps.mean(dim=(2, 3))) if pooled else model.projected
     size = (views.shape[1], views.shape[2])
-    found = {}
-    for task, tuples in asked.items():
+    maps = {}
+    for task, tuples in of_tasks.items():
         importance = attention.importances(head, tuples, score=settings.score)[0]
         each = attention.stretch(attention.weighted_map(importance, tuples[0]))
         large = attention.enlarge(each.mean(0, keepdim=True), size)
-        found[task] = attention.stretch(large)[0].cpu().numpy()
-    return found
+        maps[task] = attention.stretch(large)[0].cpu().numpy()
+    return maps

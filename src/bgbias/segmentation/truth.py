@@ -72,16 +72,16 @@ class Truth(Protocol):
     def iou(self, image_id: str, mask: np.ndarray) -> float:
         """Intersection over union of the object and a mask bool [S, S]."""
 
-    def shown(self, image_id: str) -> np.ndarray:
+    def locate(self, image_id: str) -> np.ndarray:
         """The object as bool [S, S]."""
 
     def find(self, image_id: str) -> np.ndarray | None:
         """The same; None where it is not known."""
-        return self.shown(image_id) if image_id in self.ids else None
+        return self.locate(image_id) if image_id in self.ids else None
 
     def area(self, image_id: str) -> float:
         """The object's share of the crop."""
-        return float(self.shown(image_id).mean())
+        return float(self.locate(image_id).mean())
 
 
 class TrueMasks(Truth):
@@ -89,13 +89,13 @@ class TrueMasks(Truth):
 
     def __init__(self, masks: Pictures, photos: Iterable[str], size: int) -> None:
         self._masks, self._size = masks, size
-        self.ids: Collection[str] = {name for name in photos if name in masks and self.shown(name).any()}
+        self.ids: Collection[str] = {name for name in photos if name in masks and self.locate(name).any()}
 
     def iou(self, image_id: str, mask: np.ndarray) -> float:
         """As ``Truth`` says, pixel by pixel."""
-        return quality.iou(*(part.astype(np.uint8) * 255 for part in (mask, self.shown(image_id))))
+        return quality.iou(*(part.astype(np.uint8) * 255 for part in (mask, self.locate(image_id))))
 
-    def shown(self, image_id: str) -> np.ndarray:
+    def locate(self, image_id: str) -> np.ndarray:
         return pixels.centre_crop(self._masks.get(image_id), self._size) >= quality.THRESHOLD
 
 
@@ -110,7 +110,7 @@ class TrueBoxes(Truth):
         """As ``Truth`` says, of the two boxes; the mask's is that of its largest part."""
         return box_iou(box_of(largest_part(mask)), self._boxes[image_id])
 
-    def shown(self, image_id: str) -> np.ndarray:
+    def locate(self, image_id: str) -> np.ndarray:
         """As ``Truth`` says: every pixel whose middle lies in the box."""
         box, middles = self._boxes[image_id], np.arange(self._size) + 0.5
         across = (middles >= box.left) & (middles < box.right)
@@ -124,10 +124,10 @@ class TrueBoxes(Truth):
 
 def mean_area(truth: Truth, photos: Iterable[str]) -> float:
     """The mean share of the crop that the objects of these photos take; if none of them is known, an error."""
-    known = [truth.area(name) for name in photos if name in truth.ids]
-    if not known:
+    areas = [truth.area(name) for name in photos if name in truth.ids]
+    if not areas:
         raise UserError(
             "No validation photo's object is known, and the size of objects is learned from these. Give photos of the"
             " validation split true masks or boxes, or set segmentation.episodes to null."
         )
-    return float(np.mean(known))
+    return float(np.mean(areas))

@@ -28,13 +28,9 @@ View = tuple[str, int]
 
 
 def views(conditions: Iterable[str], draws: int) -> tuple[View, ...]:
-    """The views of each photo under these conditions, each as often as ``repeats`` says."""
-    return tuple((name, draw) for name, count in repeats(conditions, draws).items() for draw in range(count))
-
-
-def repeats(conditions: Iterable[str], draws: int) -> dict[str, int]:
-    """How often a photo is seen under each of these conditions: ``draws`` times with chance in it, else once."""
-    return {name: draws if plugins.load("conditions", name).DRAWS else 1 for name in conditions}
+    """The views of each photo under these conditions: ``draws`` of one with chance in it, else one."""
+    repeats = {name: draws if plugins.load("conditions", name).DRAWS else 1 for name in conditions}
+    return tuple((name, draw) for name, count in repeats.items() for draw in range(count))
 
 
 def needs(conditions: Iterable[str]) -> frozenset[str]:

@@ -32,11 +32,11 @@ BLOCKS = (BLOCK, BLOCK // 2, BLOCK // 4)  # sides that are tried, in photos of 2
 
 
 def donor(photo: Photo, draw: int) -> Photo:
-    """A photo of another class, and not the only one of it, whose object lends its texture; see ``_lent``."""
-    return _lent(photo, draw)[0]
+    """A photo of another class, and not the only one of it, whose object lends its texture; see ``_find_lender``."""
+    return _find_lender(photo, draw)[0]
 
 
-def _lent(photo: Photo, draw: int) -> tuple[Photo, int, list[np.ndarray]]:
+def _find_lender(photo: Photo, draw: int) -> tuple[Photo, int, list[np.ndarray]]:
     """The donor with its ``windows``. One whose object has no room for any is struck out, and another one drawn. Raises
     UserError, naming the photo, if nobody is left.
     """
@@ -61,20 +61,20 @@ def windows(photo: Photo) -> tuple[int, list[np.ndarray]]:
     """
     sure = np.pad((photo.mask >= SURE).astype(np.uint8), 1)
     for length in BLOCKS:
-        block, left, found = max(4, round(length * len(photo.mask) / SIDE)), sure.copy(), []
+        block, free, squares = max(4, round(length * len(photo.mask) / SIDE)), sure.copy(), []
         # The distance to what is no object, by steps in eight directions: of a square's middle, half its side.
-        while (reach := int((steps := cv2.distanceTransform(left, cv2.DIST_C, 3)).max())) * 2 > block:
+        while (reach := int((steps := cv2.distanceTransform(free, cv2.DIST_C, 3)).max())) * 2 > block:
             y, x = np.unravel_index(steps.argmax(), steps.shape)
-            left[y - reach + 1 : y + reach, x - reach + 1 : x + reach] = 0
-            found.append(photo.view[y - reach : y + reach - 1, x - reach : x + reach - 1])
-        if found:
+            free[y - reach + 1 : y + reach, x - reach + 1 : x + reach] = 0
+            squares.append(photo.view[y - reach : y + reach - 1, x - reach : x + reach - 1])
+        if squares:
             break
-    return block, found
+    return block, squares
 
 
 def view(photo: Photo, draw: int) -> np.ndarray:
     """The silhouette with the donor's texture, grey around it, uint8 [S, S, 3]."""
-    _, block, squares = _lent(photo, draw)
+    _, block, squares = _find_lender(photo, draw)
     left, top, width, height = cv2.boundingRect(photo.mask)
     generator = seeds.generator("cue conflict", *photo.key, draw)
     filled = np.zeros_like(photo.view)

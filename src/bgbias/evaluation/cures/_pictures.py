@@ -27,8 +27,8 @@ def blur_background(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     import cv2
 
     # With bytes OpenCV takes several times as long, and loses up to one level.
-    behind = cv2.GaussianBlur(picture.astype(np.float32), (0, 0), len(picture) / OF_THE_SIDE)
-    return CutOut(picture, mask).before(np.round(behind).astype(np.uint8))
+    background = cv2.GaussianBlur(picture.astype(np.float32), (0, 0), len(picture) / OF_THE_SIDE)
+    return CutOut(picture, mask).before(np.round(background).astype(np.uint8))
 
 
 def crop_to_object(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:

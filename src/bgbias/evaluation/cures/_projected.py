@@ -29,9 +29,9 @@ class Erasure:
 
     def __call__(self, embeddings: np.ndarray) -> np.ndarray:
         """Unit vectors [n, d] in the type of ``embeddings`` [n, d]; what is nothing but background stays 0."""
-        left = embeddings - (embeddings - self.mean) @ self.removed.T
-        lengths = np.linalg.norm(left, axis=1, keepdims=True)
-        return np.divide(left, lengths, out=np.zeros_like(left), where=lengths > 0).astype(embeddings.dtype)
+        rest = embeddings - (embeddings - self.mean) @ self.removed.T
+        lengths = np.linalg.norm(rest, axis=1, keepdims=True)
+        return np.divide(rest, lengths, out=np.zeros_like(rest), where=lengths > 0).astype(embeddings.dtype)
 
 
 def least_squares(crossed: np.ndarray) -> Erasure:
@@ -46,7 +46,7 @@ def least_squares(crossed: np.ndarray) -> Erasure:
     moved = whiten @ (values.mean(axis=0) - values.mean(axis=(0, 1))).T
     vectors, sizes, _ = np.linalg.svd(moved, full_matrices=False)
     basis = vectors[:, sizes > LEAST * max(sizes.max(), 1.0)]
-    return _without(values, whiten, colour, basis)
+    return _erase(values, whiten, colour, basis)
 
 
 def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
@@ -59,7 +59,7 @@ def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
     whiten, colour = _whitening(values)
     within = (values - values.mean(axis=1, keepdims=True)).reshape(-1, values.shape[2]) @ whiten.T
     vectors = np.linalg.eigh(within.T @ within)[1]
-    return _without(values, whiten, colour, vectors[:, ::-1][:, :directions])
+    return _erase(values, whiten, colour, vectors[:, ::-1][:, :directions])
 
 
 def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -67,18 +67,13 @@ def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     flat = values.reshape(-1, values.shape[2])
     variances, vectors = np.linalg.eigh(np.cov(flat, rowvar=False, bias=True))
     scales = np.sqrt(np.maximum(variances, 0))
-    some = scales > LEAST * scales.max()
-    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=some)
-    return vectors * inverse @ vectors.T, vectors * (scales * some) @ vectors.T
+    positive = scales > LEAST * scales.max()
+    inverse = np.divide(1, scales, out=np.zeros_like(scales), where=positive)
+    return vectors * inverse @ vectors.T, vectors * (scales * positive) @ vectors.T
 
 
-def _without(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np.ndarray) -> Erasure:
+def _erase(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np.ndarray) -> Erasure:
     return Erasure(values.mean(axis=(0, 1)), colour @ basis @ basis.T @ whiten)
-
-
-def leace(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> Erasure:
-    """What tells backgrounds apart linearly is projected out (``least_squares``); nothing is chosen."""
-    return least_squares(crossed)
 
 
 def moved_directions(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> Erasure:
@@ -90,6 +85,6 @@ def moved_directions(crossed: np.ndarray, judge: Callable[[Erasure], float]) -> 
 
 
 MEMBERS = {
-    "leace": {"TITLE": "LEACE of backgrounds", "fit": leace},
+    "leace": {"TITLE": "LEACE of backgrounds", "fit": lambda crossed, judge: least_squares(crossed)},
     "moved_directions": {"TITLE": "moved directions removed", "fit": moved_directions},
 }

@@ -14,8 +14,8 @@ STARTS = 10
 def of_embeddings(embeddings: np.ndarray, labels: np.ndarray) -> float:
     """Between the classes and as many clusters, 0..1: the mean over ``STARTS`` of k-means."""
     number = len(np.unique(labels))
-    found = (clusters(embeddings, number, start) for start in range(STARTS))
-    return float(np.mean([normalized_mutual_information(labels, of) for of in found]))
+    labellings = (clusters(embeddings, number, start) for start in range(STARTS))
+    return float(np.mean([normalized_mutual_information(labels, labelling) for labelling in labellings]))
 
 
 def clusters(embeddings: np.ndarray, number: int, start: int = 0) -> np.ndarray:
@@ -27,9 +27,9 @@ def clusters(embeddings: np.ndarray, number: int, start: int = 0) -> np.ndarray:
     # All photos count, however few or many there are for a cluster.
     every = {"min_points_per_centroid": 1, "max_points_per_centroid": count}
     seed = seeds.number(seeds.key("k-means", start)) % 2**31
-    found = faiss.Kmeans(dim, number, niter=ITERATIONS, seed=seed, **every)
-    found.train(vectors)
-    return found.index.search(vectors, 1)[1][:, 0]  # type: ignore[no-any-return]
+    kmeans = faiss.Kmeans(dim, number, niter=ITERATIONS, seed=seed, **every)
+    kmeans.train(vectors)
+    return kmeans.index.search(vectors, 1)[1][:, 0]  # type: ignore[no-any-return]
 
 
 def normalized_mutual_information(one: np.ndarray, other: np.ndarray) -> float:

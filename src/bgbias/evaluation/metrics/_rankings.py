@@ -49,7 +49,7 @@ def single_shot_cmc(n: WholeRanking, k: int) -> np.ndarray:
     probability, and another person stands before it with that of her photos which do. How many do is a sum of independent
     events, one for each of them. NaN for a query with nobody to find.
     """
-    found = np.full(len(n), np.nan)
+    values = np.full(len(n), np.nan)
     for row in np.flatnonzero(n.relevant > 0):
         _, person, sizes = np.unique(
             n.labels[row][n.labels[row] >= 0], return_inverse=True, return_counts=True
@@ -65,8 +65,8 @@ def single_shot_cmc(n: WholeRanking, k: int) -> np.ndarray:
         for p in before.T[before.any(axis=0)]:
             count[:, 1:] = count[:, 1:] * (1 - p[:, None]) + count[:, :-1] * p[:, None]
             count[:, 0] *= 1 - p
-        found[row] = count.sum(axis=1).mean()
-    return found
+        values[row] = count.sum(axis=1).mean()
+    return values
 
 
 MEMBERS = {

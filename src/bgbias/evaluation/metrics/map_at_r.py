@@ -20,9 +20,9 @@ def chance_level(relevant: np.ndarray, others: int) -> np.ndarray:
     With p = R/others and q = (R - 1)/(others - 1) it is (p/R) sum over k <= R of (1 + (k - 1) q)/k. NaN where nobody is to be
     found.
     """
-    found = np.full(len(relevant), np.nan)
+    levels = np.full(len(relevant), np.nan)
     for r in np.unique(relevant[relevant > 0]):
         k = np.arange(1, r + 1)
         after = (r - 1) / max(others - 1, 1)
-        found[relevant == r] = ((1 + (k - 1) * after) / k).sum() / others
-    return found
+        levels[relevant == r] = ((1 + (k - 1) * after) / k).sum() / others
+    return levels

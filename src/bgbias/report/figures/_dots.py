@@ -42,13 +42,13 @@ def figure(
         drawn = style.blank(style.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
         panels = drawn.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]
         for axes, (title, rows) in zip(panels, groups.items(), strict=True):
-            for place, row in enumerate(rows.to_dict("records")):
+            for y, row in enumerate(rows.to_dict("records")):
                 for column, shift in zip(columns, (-APART, APART), strict=True):
                     value, colour = row[column], colour_of(row, column)
                     reach = [[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]]
                     axes.errorbar(
                         value,
-                        place + shift,
+                        y + shift,
                         xerr=np.nan_to_num(reach),
                         fmt="o",
                         color=colour,
@@ -67,13 +67,13 @@ def figure(
 def figure_change(table: pd.DataFrame) -> style.Figure:
     """From Table 1 (``tables.retrieval``), a panel for each dataset and backbone, a line for each method and loss."""
     methods = table[names.is_trained(table["method"]) & (table["method"] != PLAIN)]
-    known = methods[methods["corrupted_difference"].notna()]
-    rows = methods if known.empty else known
+    has_difference = methods["corrupted_difference"].notna()
+    rows = methods[has_difference] if has_difference.any() else methods
     called = rows["method"].map(names.method)
     if rows["loss"].nunique() > 1:
         called = called + ", " + rows["loss"].map(names.loss)
     panels = rows.assign(name=called).groupby(["dataset", "backbone"], sort=False)
-    groups = {f"{names.dataset(str(dataset))} · {backbone}": own for (dataset, backbone), own in panels}
+    groups = {f"{names.dataset(str(dataset))} · {backbone}": part for (dataset, backbone), part in panels}
     axis = "change of MAP@R, points: original photos (open), other backgrounds (filled)"
 
     def colour(row: Mapping[Hashable, Any], column: str) -> str:
@@ -103,13 +103,13 @@ MEMBERS: dict[str, dict[str, Any]] = {
         classes to be tested. Good: filled points far to the right, and open ones not left of 0.""",
         "PLACE": 6,
         "wanted": _is_compared,
-        **sources.drawn_from(1, figure_change),
+        **sources.draw_table(1, figure_change),
     },
     "models": {
         "__doc__": """MAP@R of models as they come, from original queries (open) to those on other backgrounds
         (filled), with the 95 % intervals of Table 15. Good: far to the right, and close together.""",
         "PLACE": 8,
         "wanted": models.wanted,
-        **sources.drawn_from(models.NUMBER, figure_models),
+        **sources.draw_table(models.NUMBER, figure_models),
     },
 }

@@ -10,7 +10,7 @@ import numpy as np
 from bgbias.engine import inputs
 from bgbias.images.contact_sheet import INK
 from bgbias.report import names, sources, style
-from bgbias.report.figures import _shown as shown
+from bgbias.report.figures import _subject as subject
 from bgbias.report.maps import Picture, enlarge, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study import plan
@@ -20,14 +20,15 @@ PHOTOS = 4  # of the figure of attribution
 
 
 def _attribution(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | inputs.of_models(shown.pair(study), "attribute", "maps", "attribution")
+    maps = inputs.of_models(subject.pair(study), "attribute", "maps", "attribution")
+    return subject.corrupted(study) | maps
 
 
 def draw_attribution(study: Study) -> style.Figure:
-    photos = shown.evaluation(study)
+    photos = subject.evaluation(study)
     read = _attribution(study)
     maps, scores = {}, {}
-    for cell in shown.pair(study):
+    for cell in subject.pair(study):
         with np.load(read[f"maps {cell.name}"].path(study), allow_pickle=False) as file:
             maps[cell.method] = dict(zip(file["ids"].tolist(), file["ref"], strict=True))
         frame = read_csv(read[f"attribution {cell.name}"].path(study), dtype={"image_id": str})
@@ -35,7 +36,7 @@ def draw_attribution(study: Study) -> style.Figure:
     ids = [i for i in maps["plain"] if all(i in m for m in maps.values())][:PHOTOS]
     rows = []
     for i in ids:
-        of_photo = {method: of[i].astype(np.float32) for method, of in maps.items()}
+        of_photo = {method: by_id[i].astype(np.float32) for method, by_id in maps.items()}
         rows.append(
             pictures(photos.clean(i), photos.mask(i), of_photo, {m: float(s[i]) for m, s in scores.items()})
         )
@@ -63,24 +64,24 @@ def pictures(
     # Everything around the object is dimmed.
     lit = np.clip(photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
     scored = (
-        Picture(overlay(photo, of), inside, 0.7, scores[method], style.ink(method))
-        for method, of in maps.items()
+        Picture(overlay(photo, heat), inside, 0.7, scores[method], style.ink(method))
+        for method, heat in maps.items()
     )
     return [Picture(photo), Picture(lit, inside, 1.2), *scored]
 
 
 def _segmentation(study: Study) -> sources.Sources:
-    dataset = shown.dataset(study)
-    seen = inputs.photos(dataset) | inputs.truth(study, dataset)
-    return seen | inputs.of_models(shown.pair(study), "segment", "segments")
+    dataset = subject.dataset(study)
+    files = inputs.photos(dataset) | inputs.truth(study, dataset)
+    return files | inputs.of_models(subject.pair(study), "segment", "segments")
 
 
 def draw_segmentation(study: Study) -> style.Figure:
     """A row an episode: the support, the photo, then a map and what GrabCut made of it for each method."""
-    album = shown.album(study)
+    album = subject.album(study)
     photos = album.evaluation(album.table("test"), set(), "test")
     read, segments = _segmentation(study), {}
-    for cell in shown.pair(study):
+    for cell in subject.pair(study):
         with np.load(read[f"segments {cell.name}"].path(study), allow_pickle=False) as file:
             segments[cell.method] = {name: file[name] for name in file.files}
     heads = [("Support", INK), ("Photo", INK)]
@@ -90,13 +91,13 @@ def draw_segmentation(study: Study) -> style.Figure:
     truth = album.objects(drawn["ids"].tolist())
     rows = []
     for row, name in enumerate(drawn["ids"].astype(str)):
-        photo, outline = photos.clean(name), truth.shown(name).astype(float)
+        photo, outline = photos.clean(name), truth.locate(name).astype(float)
         pictures = [Picture(photos.clean(str(drawn["supports"][row]))), Picture(photo, outline, 0.9)]
-        for method, of in segments.items():
-            mask, colour = of["masks"][row], style.ink(method)
+        for method, arrays in segments.items():
+            mask, colour = arrays["masks"][row], style.ink(method)
             dimmed = photo / 255 * np.where(mask, 1.0, 0.3)[..., None]
             pictures += [
-                Picture(overlay(photo, of["maps"][row].astype(np.float32)), outline, 0.9),
+                Picture(overlay(photo, arrays["maps"][row].astype(np.float32)), outline, 0.9),
                 Picture(dimmed, outline, 0.9, truth.iou(name, mask), colour),
             ]
         rows.append(pictures)
@@ -111,9 +112,9 @@ MEMBERS: dict[str, dict[str, Any]] = {
 
         Figure 2 of Kobs & Hotho (2022); docs/methods.md, section 3.""",
         "PLACE": 4,
-        "wanted": shown.pair,
+        "wanted": subject.pair,
         "reads": _attribution,
-        "settings": shown.settings,
+        "settings": subject.settings,
         "draw": draw_attribution,
     },
     "segmentation": {
@@ -121,9 +122,9 @@ MEMBERS: dict[str, dict[str, Any]] = {
         object's true place is outlined; the number is the intersection over union: 1 is the object itself,
         0 is elsewhere.""",
         "PLACE": 5,
-        "wanted": lambda study: plan.segments(study) and bool(shown.pair(study)),
+        "wanted": lambda study: plan.segments(study) and bool(subject.pair(study)),
         "reads": _segmentation,
-        "settings": shown.cut_by,
+        "settings": subject.cut_by,
         "draw": draw_segmentation,
     },
 }

@@ -38,17 +38,17 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     handles = [style.handle(names.method(m), marker="o", **alone, **_face(m)) for m in methods]
     handles += [style.handle(names.loss(loss), marker=sign, **alone) for loss, sign in explained.items()]
     down = -(-len(panels) // across)
-    beside = LINE * (len(handles) + 4)
+    height = LINE * (len(handles) + 4)
     with style.style():
-        drawn = style.blank(style.WIDTH, beside, layout="constrained")
+        drawn = style.blank(style.WIDTH, height, layout="constrained")
         legend = drawn.legend(handles=handles, loc="outside right upper")
         drawn.draw_without_rendering()
-        taken = legend.get_window_extent().width / drawn.dpi + AROUND
+        width = legend.get_window_extent().width / drawn.dpi + AROUND
         # Inches, one at least however long names are.
-        side = max(style.WIDTH - taken, across) / max(across, 2)
+        side = max(style.WIDTH - width, across) / max(across, 2)
         if len(panels) == 1:  # many points have the room that their legend takes
-            side = max(side, min(beside - AROUND, style.WIDTH - taken))
-        drawn.set_size_inches(across * side + taken, max(down * (side + AROUND), beside))
+            side = max(side, min(height - AROUND, style.WIDTH - width))
+        drawn.set_size_inches(across * side + width, max(down * (side + AROUND), height))
         for number, (name, rows) in enumerate(panels):
             axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
             panel(axes, rows, losses)
@@ -113,19 +113,19 @@ def figure_shape_share(table: pd.DataFrame) -> style.Figure:
     # Beside the network's own features a random layer on them says next to nothing.
     rows = table[table["method"] != UNTRAINED]
     panels = [
-        own.assign(backbone=f"{alike}, {kind}")
+        part.assign(backbone=f"{alike}, {kind}")
         for _, of_dataset in rows.groupby("dataset", sort=False)
-        for alike, kind, own in _series(of_dataset)
+        for alike, kind, part in _series(of_dataset)
     ]
     return figure(pd.concat(panels), _shape_share, "alpha", "decisions by shape, %")
 
 
 def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Of what differs in negatives alone, and by kind of negatives, the rows of several alphas; without negatives it is 0."""
-    for alike, own in rows[rows["alpha"].notna()].groupby("alike", sort=False) if len(rows) else ():
-        for kind in own.loc[own["negatives"] != NONE, "negatives"].unique():
-            line = own[own["negatives"].isin([NONE, kind])].sort_values(
-                "negatives", key=lambda of: of != NONE, kind="stable"
+    for alike, part in rows[rows["alpha"].notna()].groupby("alike", sort=False) if len(rows) else ():
+        for kind in part.loc[part["negatives"] != NONE, "negatives"].unique():
+            line = part[part["negatives"].isin([NONE, kind])].sort_values(
+                "negatives", key=lambda kinds: kinds != NONE, kind="stable"
             )
             line = line.drop_duplicates([name for name in ("loss", "method", "alpha") if name in line])
             if line["alpha"].nunique() > 1:
@@ -167,7 +167,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         After the backgrounds challenge's adversarial evaluation (Xiao et al. 2021).""",
         "PLACE": 9,
         "wanted": crossing.wanted,
-        **sources.drawn_from(crossing.NUMBER, figure_worst_of),
+        **sources.draw_table(crossing.NUMBER, figure_worst_of),
     },
     "shape_share": {
         "__doc__": """The share of decisions by shape over alpha, how much negatives of no class count in pretraining.
@@ -178,6 +178,6 @@ MEMBERS: dict[str, dict[str, Any]] = {
         After Figure 6a of Ge et al. (2021).""",
         "PLACE": 10,
         "wanted": _has_alphas,
-        **sources.drawn_from(shape_texture.NUMBER, figure_shape_share),
+        **sources.draw_table(shape_texture.NUMBER, figure_shape_share),
     },
 }

@@ -39,7 +39,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 def reads(_study: Study) -> sources.Sources:
     """Table 1, and the results that it is made of, with those of each training."""
-    return sources.printed(1) | sources.collected("results")
+    return sources.list_tables(1) | sources.list_collected("results")
 
 
 def draw(study: Study) -> style.Figure:
@@ -59,8 +59,8 @@ def figure_calibration(
 
     rows = table[table["dataset"].isin(list(correlations)) & names.is_trained(table["method"])].copy()
     rows["correlation"] = rows["dataset"].map(dict(correlations)).astype(float)
-    known = rows.groupby("loss", sort=False)["correlation"].nunique()
-    losses = known.sort_values(ascending=False, kind="stable").index.tolist()
+    counts = rows.groupby("loss", sort=False)["correlation"].nunique()
+    losses = counts.sort_values(ascending=False, kind="stable").index.tolist()
     with style.style():
         figure = style.blank(style.WIDTH, HEIGHT, layout="constrained")
         left, right = figure.subplots(1, 2, width_ratios=(5, 4))
@@ -84,9 +84,9 @@ def figure_calibration(
             style.handle("corrupted", marker="o", linestyle=DASHES, markersize=4),
         ]
         if len(losses) > 1:
-            marked = zip(_panels.MARKERS * len(losses), losses, strict=False)
+            marks = zip(_panels.MARKERS * len(losses), losses, strict=False)
             handles += [
-                style.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marked
+                style.handle(names.loss(loss), marker=m, linestyle="", markersize=4) for m, loss in marks
             ]
         figure.legend(handles=handles, loc="outside right upper", handlelength=2.4)
     return figure
@@ -106,9 +106,9 @@ def _draw_model(
     left.errorbar(x, y, yerr=[y - low, high - y], fmt="none", ecolor=colour, elinewidth=1, capsize=3)
     left.plot(x, y, marker, color=colour, markersize=4, markeredgecolor="white", markeredgewidth=0.7)
     # A small dot a training, beside its mean.
-    own = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
-    beside = own["correlation"].to_numpy() + shift - 0.015
-    left.plot(beside, own["relative_drop"], ".", color=colour, markersize=2.5, alpha=0.7)
+    trainings = line[[*MODEL, "correlation"]].merge(seeds, on=MODEL)
+    dots = trainings["correlation"].to_numpy() + shift - 0.015
+    left.plot(dots, trainings["relative_drop"], ".", color=colour, markersize=2.5, alpha=0.7)
     points: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
     right.plot(x, line["clean"], linestyle="-" if is_line else "", **points, **HOLLOW)
     right.plot(x, line["corrupted"], linestyle=DASHES if is_line else "", **points)

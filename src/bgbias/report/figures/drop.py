@@ -64,11 +64,11 @@ def figure_drop(table: pd.DataFrame) -> style.Figure:
             axes.tick_params(axis="y", length=0)
             axes.grid(axis="x")
         right.set_yticks([])
-        _legend(figure, table)
+        _draw_legend(figure, table)
     return figure
 
 
-reads, draw = sources.drawn_from(1, figure_drop).values()
+reads, draw = sources.draw_table(1, figure_drop).values()
 
 
 def _draw_model(left: style.Axes, right: style.Axes, row: pd.Series, y: float) -> None:
@@ -86,7 +86,7 @@ def _draw_model(left: style.Axes, right: style.Axes, row: pd.Series, y: float) -
     right.plot(drop, y, "o", color=colour, markersize=4, **filled)
 
 
-def _legend(figure: style.Figure, table: pd.DataFrame) -> None:
+def _draw_legend(figure: style.Figure, table: pd.DataFrame) -> None:
     handles = [
         style.handle("clean", linestyle="", marker="o", markersize=4.4, markerfacecolor="white"),
         style.handle("corrupted", linestyle="", marker="o", markersize=5),

@@ -22,7 +22,7 @@ from bgbias.masks import policy as masking
 from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
 from bgbias.report import sources, style
-from bgbias.report.figures import _shown as shown
+from bgbias.report.figures import _subject as subject
 from bgbias.study.params import Study
 
 PLACE = 2
@@ -36,7 +36,7 @@ LONGEST_ID = 20
 
 
 def reads(study: Study) -> sources.Sources:
-    dataset = shown.dataset(study)
+    dataset = subject.dataset(study)
     return files_of(step("index", dataset=dataset), "photos", "truth") | inputs.masks(study, dataset)
 
 
@@ -52,7 +52,7 @@ def draw(study: Study) -> style.Figure:
         row = {str(column): value for column, value in rows[image_id].items()}
         return MaskTile(photos.array(image_id), masks.array(image_id, "L"), true, row, image_id not in usable)
 
-    chosen = doubtful(table, study.mask_policy)
+    chosen = select_doubtful(table, study.mask_policy)
     tiles = {reason: [tile(image_id) for image_id in ids] for reason, ids in chosen.items()}
     return figure_masks(tiles, study.mask_policy)
 
@@ -68,7 +68,7 @@ class MaskTile:
     excluded: bool = False
 
 
-def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dict[str, list[str]]:
+def select_doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dict[str, list[str]]:
     """Ids by the reason to look at them, at most ``count`` each; a photo stands under its first reason only.
 
     Reasons without a mask to show are left out: lowest IoU where no truth is known, say.
@@ -85,9 +85,9 @@ def doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES) -> dic
     chosen: dict[str, list[str]] = {}
     taken: set[str] = set()
     for reason, measure in measures.items():
-        left = table.assign(measure=measure)[~table["image_id"].isin(taken)].dropna(subset="measure")
+        remaining = table.assign(measure=measure)[~table["image_id"].isin(taken)].dropna(subset="measure")
         # Ids break ties, so that the same masks always give the same picture.
-        ids = left.sort_values(["measure", "image_id"], kind="stable")["image_id"].head(count).tolist()
+        ids = remaining.sort_values(["measure", "image_id"], kind="stable")["image_id"].head(count).tolist()
         if ids:
             chosen[reason] = ids
             taken.update(ids)
@@ -103,21 +103,21 @@ def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> 
         for number, (reason, tiles) in enumerate(rows.items()):
             top = HEAD + number * step
             style.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
-            for place, tile in enumerate(tiles):
-                axes = style.panel(figure, MARGIN + LABEL + place * (SIDE + GAP), top, SIDE, SIDE)
-                _tile(axes, tile)
-        _legend(figure, policy)
+            for column, tile in enumerate(tiles):
+                axes = style.panel(figure, MARGIN + LABEL + column * (SIDE + GAP), top, SIDE, SIDE)
+                _draw_tile(axes, tile)
+        _draw_legend(figure, policy)
     return figure
 
 
-def _tile(axes: style.Axes, tile: MaskTile) -> None:
-    photo, alpha, truth = _fitted(tile.photo), _fitted(tile.alpha), tile.truth
+def _draw_tile(axes: style.Axes, tile: MaskTile) -> None:
+    photo, alpha, truth = _fit(tile.photo), _fit(tile.alpha), tile.truth
     shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
     height, width = alpha.shape
     axes.imshow((photo * shade).astype(np.uint8), interpolation="antialiased", extent=(0, width, height, 0))
     if truth is not None:
-        _outline(axes, _fitted(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
-    _outline(axes, alpha, OUTLINE, 0.95, "solid")
+        _draw_outline(axes, _fit(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
+    _draw_outline(axes, alpha, OUTLINE, 0.95, "solid")
     # The whole photo in a square, since masks go wrong at borders too.
     longest = max(height, width)
     axes.set(
@@ -131,11 +131,11 @@ def _tile(axes: style.Axes, tile: MaskTile) -> None:
         colour, line = (style.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
         spine.set(visible=True, color=colour, linewidth=line)
     small = {"ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    style.tag(axes, 0.5, -0.04, _short(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
-    style.tag(axes, 0.5, -0.14, _figures(tile.row), color=contact_sheet.MUTED, **small)
+    style.tag(axes, 0.5, -0.04, _shorten(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
+    style.tag(axes, 0.5, -0.14, _format_measures(tile.row), color=contact_sheet.MUTED, **small)
 
 
-def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
+def _draw_outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
     if (mask >= THRESHOLD).any():
         # A border of background, so that an object that is cut off has an outline there too.
         framed = np.pad(np.asarray(mask, float), 1)
@@ -144,19 +144,19 @@ def _outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, styl
         axes.contour(x, y, framed, levels=level, colors=colour, linewidths=width, linestyles=[style])
 
 
-def _figures(row: Mapping[str, object]) -> str:
+def _format_measures(row: Mapping[str, object]) -> str:
     area, *measures = (float(str(row[name])) for name in ("area", "clarity", "iou"))
-    known = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
-    return " · ".join([f"{100 * area:.0f} %", *known])
+    texts = [f"{measure:.2f}" for measure in measures if not math.isnan(measure)]
+    return " · ".join([f"{100 * area:.0f} %", *texts])
 
 
-def _short(image_id: str) -> str:
+def _shorten(image_id: str) -> str:
     """The photo's name, its middle left out where it is long; its folder is left out always."""
     name = PurePosixPath(image_id).stem
     return name if len(name) <= LONGEST_ID else f"{name[:9]}…{name[-10:]}"
 
 
-def _fitted(picture: np.ndarray) -> np.ndarray:
+def _fit(picture: np.ndarray) -> np.ndarray:
     from PIL import Image
 
     image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)
@@ -164,14 +164,14 @@ def _fitted(picture: np.ndarray) -> np.ndarray:
     return np.asarray(image)
 
 
-def _legend(figure: style.Figure, policy: MaskPolicy) -> None:
+def _draw_legend(figure: style.Figure, policy: MaskPolicy) -> None:
     bottom = figure.get_size_inches()[1] - MARGIN
     bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
-    kept = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
+    usage = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
     lines = (
-        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {kept}",
+        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {usage}",
         "below each photo: area · clarity · IoU, where known",
     )
     small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
-    for place, line in enumerate(reversed(lines)):
-        style.text(figure, MARGIN, bottom - 0.12 * place, line, **small)
+    for number, line in enumerate(reversed(lines)):
+        style.text(figure, MARGIN, bottom - 0.12 * number, line, **small)

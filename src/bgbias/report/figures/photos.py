@@ -12,19 +12,19 @@ from bgbias import seeds
 from bgbias.evaluation.conditions import random_background
 from bgbias.images.contact_sheet import MUTED
 from bgbias.report import style
-from bgbias.report.figures import _shown as shown
+from bgbias.report.figures import _subject as subject
 from bgbias.study.params import Study
 
 PLACE = 1
 CLASSES, DRAWS, ACROSS = 8, 2, 2
 HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
 HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches
-reads, settings = shown.corrupted, shown.settings
+reads, settings = subject.corrupted, subject.settings
 
 
 def draw(study: Study) -> style.Figure:
     """The sheet of a study, its photos drawn by the grid's name."""
-    photos = shown.evaluation(study)
+    photos = subject.evaluation(study)
     ids, labels = photos.table.ids, photos.table.labels
     chosen: dict[int, int] = {}
     for row in seeds.generator("contact sheet", study.grid).permutation(len(ids)):

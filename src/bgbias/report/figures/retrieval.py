@@ -19,44 +19,44 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, random_backgr
 from bgbias.images import contact_sheet
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources, style
-from bgbias.report.figures import _shown as shown
+from bgbias.report.figures import _subject as subject
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
 PLACE = 3
-wanted, settings = shown.pair, shown.settings
+wanted, settings = subject.pair, subject.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
 BESIDE, HEAD = 0.7, 0.3  # inches: of methods' names and tallies, and of the heads
 
 
 def reads(study: Study) -> sources.Sources:
-    return shown.corrupted(study) | inputs.of_models(shown.pair(study), "embed", "embeddings")
+    return subject.corrupted(study) | inputs.of_models(subject.pair(study), "embed", "embeddings")
 
 
 def draw(study: Study) -> style.Figure:
     from bgbias.evaluation.whole_gallery import rank_among
 
-    photos = shown.evaluation(study)
+    photos = subject.evaluation(study)
     read, labels = reads(study), photos.table.labels
-    hits, ranked, usable = {}, {}, None
-    for cell in shown.pair(study):
-        embedded = embeddings.read(read[f"embeddings {cell.name}"].path(study))
-        usable = embedded.is_query if usable is None else usable
+    hits, ranked = {}, {}
+    embedded = {
+        c.method: embeddings.read(read[f"embeddings {c.name}"].path(study)) for c in subject.pair(study)
+    }
+    for method, model in embedded.items():
         for background, condition in (("own", CLEAN), ("other", RANDOM_BACKGROUND)):
-            seen, clean = embedded.views[condition, 0], embedded.views[CLEAN, 0]
-            near = rank_among(seen, clean, labels, embedded.given)
-            row = cell.method, background
+            near = rank_among(model.views[condition, 0], model.views[CLEAN, 0], labels, model.given)
+            row = method, background
             ranked[row], hits[row] = near.indices[:, :NEIGHBOURS], near.same_label[:, :NEIGHBOURS]
-    assert usable is not None  # plain comes first
-    usable = trusted_queries(usable, photos.table.ids, read_mask_table(read["mask_table"].path(study)))
-    query = chosen_query({row: h.sum(1) for row, h in hits.items()}, usable)
+    masks = read_mask_table(read["mask_table"].path(study))
+    usable = trusted_queries(embedded[PLAIN].is_query, photos.table.ids, masks)
+    query = choose_query({row: h.sum(1) for row, h in hits.items()}, usable)
     photo = photos.photo(query)
-    asked = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
+    views = {"own": (photo.view, "own background"), "other": (random_background.view(photo, 0), "another")}
     rows: dict[str, list[Retrieval]] = {}
     for (method, background), of_query in ranked.items():
         retrieved = [photos.clean(photos.table.ids[i]) for i in of_query[query]]
-        picture, title = asked[background]
+        picture, title = views[background]
         right = hits[method, background][query].tolist()
         rows.setdefault(method, []).append(Retrieval(picture, retrieved, right, title))
     return figure_retrieval(rows)
@@ -69,7 +69,7 @@ def trusted_queries(usable: np.ndarray, ids: Sequence[str], masks: pd.DataFrame)
     return usable & good if (usable & good).any() else usable
 
 
-def chosen_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
+def choose_query(hits: Mapping[tuple[str, str], np.ndarray], usable: np.ndarray) -> int:
     """The usable query that shows the contrast best: found by both models before its own background, lost most by plain and
     least by the other before another one. The figure illustrates; the tables measure."""
     (cured,) = {method for method, _ in hits} - {PLAIN}
@@ -97,15 +97,15 @@ def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> style.Figure:
     Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
     tally.
     """
-    named = [(method, row) for method, of_method in rows.items() for row in of_method]
-    depth = max(len(row.retrieved) for _, row in named)
+    lines = [(method, row) for method, of_method in rows.items() for row in of_method]
+    depth = max(len(row.retrieved) for _, row in lines)
     side = (style.WIDTH - BESIDE) / (depth + 1)
     with style.style():
-        figure = style.blank(style.WIDTH, HEAD + len(named) * side, layout="constrained")
-        panels = figure.subplots(len(named), depth + 1, squeeze=False)
+        figure = style.blank(style.WIDTH, HEAD + len(lines) * side, layout="constrained")
+        panels = figure.subplots(len(lines), depth + 1, squeeze=False)
         for axes, word in zip(panels[0], ["query", "nearest", *range(2, depth + 1)], strict=True):
             axes.set_title(str(word), loc="center", weight="normal", color=contact_sheet.MUTED)
-        for (method, row), of_row in zip(named, panels, strict=True):
+        for (method, row), of_row in zip(lines, panels, strict=True):
             of_row[0].set_ylabel(names.method(method), color=style.ink(method), weight="bold")
             _row(row, of_row)
     return figure

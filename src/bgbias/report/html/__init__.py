@@ -37,8 +37,8 @@ def render(template: str, values: dict[str, object]) -> str:
 
 def together(text: str) -> Markup:
     """A sentence, escaped, of which a line's end parts no number from its interval and unit, and no option."""
-    kept = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda found: found[0].replace(" ", NO_BREAK), text)
-    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(kept))))
+    text = re.sub(r"( \[[^\[\]]*\])?( %)?", lambda match: match[0].replace(" ", NO_BREAK), text)
+    return Markup(re.sub(r"--[a-z][a-z-]*", r'<span class="nowrap">\g<0></span>', str(escape(text))))
 
 
 def with_contents(body: Markup) -> Markup:
@@ -46,7 +46,7 @@ def with_contents(body: Markup) -> Markup:
     sections = re.findall(r'<h2 id="([^"]+)">(.*?)</h2>', body, re.DOTALL)
     if len(sections) < 2:
         return body
-    links = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in sections)
+    links = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in sections)
     contents = f'<nav aria-label="On this page"><ul>{links}</ul></nav>\n'
     return Markup(str(body).replace("</header>", f"{contents}</header>", 1))
 
@@ -55,4 +55,4 @@ def whole_intervals(table: str) -> str:
     """A table's HTML in which a line may end before ``[low, high] *``, and not within: where there is no room an interval stands
     below its number, with its star.
     """
-    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda found: found[0].replace(" ", NO_BREAK), table)
+    return re.sub(r"\[[^\[\]<>]*\]( \*)?", lambda match: match[0].replace(" ", NO_BREAK), table)

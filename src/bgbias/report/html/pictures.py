@@ -17,10 +17,10 @@ def inside(picture: np.ndarray, side: int) -> str:
 
 def jpeg(picture: np.ndarray, side: int) -> bytes:
     """The same as the bytes of a file."""
-    shown = Image.fromarray(np.ascontiguousarray(picture))
-    shown.thumbnail((side, side), Image.Resampling.LANCZOS)
+    thumbnail = Image.fromarray(np.ascontiguousarray(picture))
+    thumbnail.thumbnail((side, side), Image.Resampling.LANCZOS)
     data = io.BytesIO()
-    shown.save(data, "JPEG", quality=QUALITY, optimize=True)
+    thumbnail.save(data, "JPEG", quality=QUALITY, optimize=True)
     return data.getvalue()
 
 

@@ -48,21 +48,21 @@ COLUMNS = (
 )
 HEADLINE = {"p_at_1": "P@1", "map_at_r": "MAP@R"}
 wanted = plan.attacks
-reads = sources.reading(
-    "all_queries", "mask_report", of=(plan.networks, "attack", "attacked", "attacked_metrics")
+reads = sources.make_reads(
+    "all_queries", "mask_report", cells=(plan.networks, "attack", "attacked", "attacked_metrics")
 )
 
 
 def settings(study: Study) -> dict[str, Any]:
     """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
-    told = {name: names.attack(name) for name in study.attacked.attacks}
-    return sentences.protocol(study) | {"attacks": told, "costs": passes(study)}
+    titles = {name: names.attack(name) for name in study.attacked.attacks}
+    return sentences.protocol(study) | {"attacks": titles, "costs": passes(study)}
 
 
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
     before = sources.queries(study, [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4])
-    queries, metrics = (sources.of_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
+    queries, metrics = (sources.read_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
     return table(before, queries, metrics, passes(study), published.read())
 
 
@@ -71,7 +71,7 @@ def table(
     queries: pd.DataFrame,
     metrics: pd.DataFrame,
     costs: Mapping[str, float],
-    known: pd.DataFrame | None = None,
+    papers: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """Table 9 from queries.parquet and from all cells' attacked.parquet and attacked.csv with the cells' names.
 
@@ -84,33 +84,30 @@ def table(
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {}
     of_attacks, of_metrics = (dict(iter(part.groupby(MODEL, sort=False))) for part in (queries, metrics))
-    for model, own in sources.models(before):
+    for model, model_rows in sources.models(before):
         if model not in of_attacks:
             continue
-        shown = {CLEAN: own[own["condition"] == CLEAN], CORRUPTED: own[own["condition"] == CORRUPTED]}
-        shown |= {str(view): part for view, part in of_attacks[model].groupby("attack", sort=False)}
-        for view, part in shown.items():
+        by_view = {view: model_rows[model_rows["condition"] == view] for view in (CLEAN, CORRUPTED)}
+        by_view |= {str(view): part for view, part in of_attacks[model].groupby("attack", sort=False)}
+        for view, part in by_view.items():
             of_view = part.assign(condition=view)
             settings = {"both": rows.SYMMETRIC} | ({} if view == CLEAN else {"query": rows.QUERY_ONLY})
             views = {column: (setting, view) for column, setting in settings.items()}
-            named = model if view == CLEAN else (*model[:3], f"{model[3]}+{view}")
-            row = rows.name_columns(named) | rows.repetitions(own, model)
+            label = model if view == CLEAN else (*model[:3], f"{model[3]}+{view}")
             precision, mean_precision, recall = (
                 rows.values_for_views(of_view, model, views, value, others)
                 for value, others in ((PRECISION_AT_1, ""), (MAP_AT_R, OTHERS), (RECALL_AT_4, ""))
             )
             compared.setdefault(view, {})[model] = mean_precision
-            row |= {"queries": len(precision.queries), "classes": len(set(precision.classes))}
+            row = rows.heading(model_rows, precision, "queries") | rows.name_columns(label)
             plain = rows.plain_of(compared[view], model)
             for column, name in (("both", DIFFERENCES[0]), ("query", DIFFERENCES[1])):
-                gained = uncertainty.UNKNOWN
-                if column in mean_precision.columns:
-                    gained = mean_precision.against(plain, [column])
-                row |= rows.tested(name, gained, 100)
+                other = plain if column in mean_precision.columns else None
+                row |= rows.tested(name, mean_precision.against(other, [column]), 100)
             for name, values in (("p_at_1", precision), ("map_at_r", mean_precision)):
                 for column, prefix in (("both", ""), ("query", "query_")):
-                    found = values.estimate([column]) if column in values.columns else uncertainty.UNKNOWN
-                    row |= rows.share(prefix + name, found)
+                    estimate = values.estimate([column]) if column in values.columns else uncertainty.UNKNOWN
+                    row |= rows.share(prefix + name, estimate)
             row[RECALL_AT_4] = 100 * recall.estimate(["both"]).value
             own_metrics = of_metrics[model][of_metrics[model]["view"] == view]
             by_seed = own_metrics.groupby([seed_and_fold(run)[0] for run in own_metrics["seed"]])
@@ -120,17 +117,17 @@ def table(
                 row[f"{name}_sd_seeds"] = uncertainty.sd_over_seeds(of_all[:, None])
             row["cost"] = costs.get("/".join(model), math.nan) if view == CLEAN else math.nan
             for name, metric in PUBLISHED.items():
-                row |= published.paper_columns(name, row, known, model, metric, view)
+                row |= published.paper_columns(name, row, papers, model, metric, view)
             lines.append(row | {"view": view})
     return rows.tabulate_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
 
 
 def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:
-    asked = study.attacked
+    attacked = study.attacked
     return {
-        "attacks": [names.attack(name) for name in asked.attacks],
-        "of_several": [names.attack(name) for name in asked.attacks if attacks.targets(name) > 1],
-        "epsilons": [f"{epsilon:g}" for epsilon in asked.epsilon],
+        "attacks": [names.attack(name) for name in attacked.attacks],
+        "of_several": [names.attack(name) for name in attacked.attacks if attacks.targets(name) > 1],
+        "epsilons": [f"{epsilon:g}" for epsilon in attacked.epsilon],
         "has_differences": table[list(DIFFERENCES)].notna().any(axis=None),
     }
 

@@ -22,7 +22,7 @@ NUMBER = 2
 SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
 
 
-def _skipped(row: Row) -> str:
+def _format_skipped(row: Row) -> str:
     # A table read back from its CSV has NaN where nothing was skipped.
     return row["skipped"] if isinstance(row["skipped"], str) and row["skipped"] else "none"
 
@@ -40,14 +40,14 @@ COLUMNS = (
         )
     ),
     Column("Images", lambda row: f"{row['images']:,}"),
-    Column("Skipped", _skipped),
+    Column("Skipped", _format_skipped),
     Column("Paper", published_number("ref", 2), known=("published_ref",)),
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
 HEADLINE = {"ref": "attribution score"}
 settings = sentences.protocol
 wanted = plan.attributed_models
-reads = sources.reading("all_attribution", "mask_report")
+reads = sources.make_reads("all_attribution", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -56,7 +56,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(attribution, published.read())
 
 
-def table(attribution: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
+def table(attribution: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 2 from one attribution score a test image, seed and variant (docs/methods.md, section 3).
 
     For each variant (``ref``: the paper's, ``robust``: ours, ``similarity``: if it was asked for) a mean over images and
@@ -68,30 +68,30 @@ def table(attribution: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.Da
     variants = (*SCORES, *([ON_REQUEST] if (attribution["variant"] == ON_REQUEST).any() else []))
     compared: dict[rows.Model, rows.Values] = {}
     lines: list[dict[str, Any]] = []
-    for model, own in sources.models(attribution):
-        scores = own.pivot(index="image_id", columns=["variant", "seed"], values="score")
-        for variant, seed in product(variants, own["seed"].unique().tolist()):
+    for model, part in sources.models(attribution):
+        scores = part.pivot(index="image_id", columns=["variant", "seed"], values="score")
+        for variant, seed in product(variants, part["seed"].unique().tolist()):
             if (variant, seed) not in scores or scores[variant, seed].isna().all():
                 name = f"{'/'.join(model)}/seed{seed}"
                 raise UserError(f"{name} has no attribution score of variant '{variant}'. {rows.NEXT}")
-        values = rows.Values.of_kinds(model, own, "variant", variants, "score")
+        values = rows.Values.from_kinds(model, part, "variant", variants, "score")
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
-        row = rows.heading(own, values, "images", complete)
-        skipped = own.loc[own["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
+        row = rows.heading(part, values, "images", complete)
+        skipped = part.loc[part["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
         counts = skipped["skipped"].value_counts().sort_index()
         row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
         for variant in variants:
             row |= rows.interval(variant, values.estimate([variant]), 1)
-            row |= _spread(variant, scores[variant].to_numpy().T)
+            row |= _measure_spread(variant, scores[variant].to_numpy().T)
             gain = values.against(rows.plain_of(compared, model), [variant])
             row |= rows.tested(f"{variant}_gain", gain, 1)
-        row |= published.paper_columns("ref", row, known, model, "attribution_score", rows.CLEAN)
+        row |= published.paper_columns("ref", row, papers, model, "attribution_score", rows.CLEAN)
         lines.append(row)
     return rows.tabulate_models(lines)
 
 
-def _spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
+def _measure_spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
     """Spreads of the scores [S, N] of one model; skipped images are NaN."""
     by_seed = np.array([[uncertainty.mean(of_seed)] for of_seed in scores])
     # Mean squared deviations: sd with ddof 0 for each model, averaged over seeds as the spread over draws is.

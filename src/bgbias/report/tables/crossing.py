@@ -34,30 +34,29 @@ COLUMNS = (
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
 settings = sentences.selection
 wanted = plan.crosses
-reads = sources.reading("results", of=(plan.networks, "cross", "crossed_queries", "shares"))
+reads = sources.make_reads("results", cells=(plan.networks, "cross", "crossed_queries", "shares"))
 
 
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
-    queries, shares = (sources.of_cells(study, files, name) for name in ("crossed_queries", "shares"))
+    queries, shares = (sources.read_cells(study, files, name) for name in ("crossed_queries", "shares"))
     return table(queries, shares, rows.levels(study))
 
 
-def crossed_values(own: pd.DataFrame, model: rows.Model) -> rows.Values:
+def crossed_values(queries: pd.DataFrame, model: rows.Model) -> rows.Values:
     """Of one model's crossed queries: the expected worst of each number of tries, as far as there are so many backgrounds, in
     ``worst_<k>`` and ``worst_all``, and ``cosine``.
     """
-    backgrounds = own["background"].nunique()
+    backgrounds = queries["background"].nunique()
     keys = ["image_id", "label", "seed"]
-    by_query = own.sort_values([*keys, "background"]).groupby(keys, sort=False)
-    shape = (by_query.ngroups, backgrounds)
-    first = by_query[["cosine"]].mean().reset_index()
-    values = own.sort_values([*keys, "background"])["map_at_r"].to_numpy().reshape(shape)
-    named = {f"worst_{k}": k for k in TRIES if k <= backgrounds} | {f"worst_{ALL}": backgrounds}
-    parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in named.items()} | {
+    ordered = queries.sort_values([*keys, "background"])
+    first = ordered.groupby(keys, sort=False)[["cosine"]].mean().reset_index()
+    values = ordered["map_at_r"].to_numpy().reshape(-1, backgrounds)
+    tries = {f"worst_{k}": k for k in TRIES if k <= backgrounds} | {f"worst_{ALL}": backgrounds}
+    parts = {name: first[keys].assign(value=expected_worst(values, k)) for name, k in tries.items()} | {
         "cosine": first.rename(columns={"cosine": "value"})
     }
-    return rows.Values.of(model, parts, "value")
+    return rows.Values.from_parts(model, parts, "value")
 
 
 def expected_worst(values: np.ndarray, tries: int) -> np.ndarray:
@@ -82,16 +81,16 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
     """
     of_shares = dict(iter(shares.groupby(rows.MODEL, sort=False)))
     lines = []
-    for model, own in sources.models(queries):
-        values = crossed_values(own, model)
-        row = rows.heading(own, values, "objects")
-        row["backgrounds"] = own["background"].nunique()
+    for model, model_rows in sources.models(queries):
+        values = crossed_values(model_rows, model)
+        row = rows.heading(model_rows, values, "objects")
+        row["backgrounds"] = model_rows["background"].nunique()
         row |= rows.shares(values, [name for name in values.columns if name != "cosine"])
         row |= rows.interval("cosine", values.estimate(["cosine"]), 1)
-        mine = of_shares[model]
-        row |= {name: 100 * mine[name].mean() for name in SHARES}
-        row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(mine["background"].to_numpy()[:, None])
-        row["negative"] = int((mine["negative"].notna() & (mine["negative"] != "")).sum())
+        part = of_shares[model]
+        row |= {name: 100 * part[name].mean() for name in SHARES}
+        row["background_sd_seeds"] = 100 * uncertainty.sd_over_seeds(part["background"].to_numpy()[:, None])
+        row["negative"] = int((part["negative"].notna() & (part["negative"] != "")).sum())
         lines.append(row)
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
     return correlation.add_correlations(rows.tabulate_models(lines), not_objects, levels)

@@ -48,12 +48,12 @@ ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
 MEASURED = ["removed", "weight", "bytes", "ms"]
 settings = sentences.selection
 wanted = plan.cures
-reads = sources.reading("all_queries", "mask_report", of=(plan.networks, "cure", "cured", "cures"))
+reads = sources.make_reads("all_queries", "mask_report", cells=(plan.networks, "cure", "cured", "cures"))
 
 
 def make(study: Study) -> pd.DataFrame:
     files = reads(study)
-    cured, facts = (sources.of_cells(study, files, name) for name in ("cured", "cures"))
+    cured, facts = (sources.read_cells(study, files, name) for name in ("cured", "cures"))
     return table(sources.queries(study), cured, facts, study.cures.draws)
 
 
@@ -71,38 +71,38 @@ def table(before: pd.DataFrame, cured: pd.DataFrame, facts: pd.DataFrame, draws:
     of_cures = dict(iter(cured.groupby(rows.MODEL, sort=False)))
     numbers = facts.groupby([*rows.MODEL, "cure"], sort=False)[[*MEASURED, "alone_ms"]].mean()
     numbers["removed"] = numbers["removed"].replace(0, np.nan)
-    known = {of: fact for of, fact in zip(numbers.index, numbers.to_dict("records"), strict=True)}
+    facts_of = dict(zip(numbers.index, numbers.to_dict("records"), strict=True))
     of_index = dict(zip(facts["cure"], facts["index"], strict=True))
-    for model, own in sources.models(before[before["draw"] < draws]):
+    for model, model_rows in sources.models(before[before["draw"] < draws]):
         if model not in of_cures:
             continue
         views = {name: view for name, view in VIEWS.items() if name != "query_clean"}
-        alone = _values(own, model, views, across)
-        repeated = rows.repetitions(own, model) | {"of": model[-1]}
-        alone_ms = [fact["alone_ms"] for of, fact in known.items() if of[:-1] == model]
+        alone = _values(model_rows, model, views, across)
+        repeated = rows.repetitions(model_rows, model) | {"of": model[-1]}
+        alone_ms = [fact["alone_ms"] for key, fact in facts_of.items() if key[:-1] == model]
         lines.append(_row(alone) | repeated | {"ms": sum(alone_ms) / len(alone_ms)})
         for name, part in of_cures[model].groupby("cure", sort=False):
-            named = (*model[:3], f"{model[3]}+{name}")
-            values = _values(part, named, VIEWS, across)
+            label = (*model[:3], f"{model[3]}+{name}")
+            values = _values(part, label, VIEWS, across)
             row = _row(values) | repeated
             for column in ("corrupted", "clean", *across):
                 row |= rows.tested(f"{column}_gain", values.against(alone, [column]), 100)
-            took = {column: known[*model, name][column] for column in MEASURED}
+            took = {column: facts_of[*model, name][column] for column in MEASURED}
             lines.append(row | took | {"index": INDEX[of_index[name]]})
-    made = rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "of"))
-    return made.drop(columns="of").fillna({"index": NOTHING})
+    result = rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "of"))
+    return result.drop(columns="of").fillna({"index": NOTHING})
 
 
 def _values(
-    own: pd.DataFrame,
+    part: pd.DataFrame,
     model: rows.Model,
     views: Mapping[str, tuple[str, str]],
     across: Mapping[str, tuple[str, str]],
 ) -> rows.Values:
-    values = rows.values_for_views(own, model, views)
+    values = rows.values_for_views(part, model, views)
     if not across:
         return values
-    of_places = places.values_for_views(own, model, across)
+    of_places = places.values_for_views(part, model, across)
     return replace(
         values,
         columns={**values.columns, **of_places.columns},

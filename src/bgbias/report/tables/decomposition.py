@@ -41,7 +41,7 @@ COLUMNS = (
 )
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
@@ -50,19 +50,19 @@ def wanted(study: Study) -> bool:
 
 
 def make(study: Study) -> pd.DataFrame:
-    shown = study.evaluation.conditions
-    more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in shown else []
+    conditions = study.evaluation.conditions
+    more = [rows.PRECISION_AT_1, OF_DONOR] if GAP[1] in conditions else []
     queries = sources.queries(study, [*OF_QUERIES, *more])
     chance = {d: chance_levels(s.labels, s.given) for d, s in sources.test_splits(study).items()}
-    return table(queries, shown, chance)
+    return table(queries, conditions, chance)
 
 
 def table(
     queries: pd.DataFrame,
-    shown: Sequence[str],
+    conditions: Sequence[str],
     chance: Mapping[str, Mapping[int, float]] | None = None,
 ) -> pd.DataFrame:
-    """Table 5 from the values a query of models that saw the conditions ``shown``.
+    """Table 5 from the values a query of models that saw these ``conditions``.
 
     The levels of ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos
     in each; ``STEPS``, the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them,
@@ -72,25 +72,25 @@ def table(
     on their own background, in whole galleries. ``chance``: MAP@R of the same queries by chance, from ``chance_levels`` of
     each dataset.
     """
-    alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in shown])
+    alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in conditions])
     lines = []
-    for model, own in sources.models(queries):
-        values = matched_values(own, model, rows.SYMMETRIC, PATH)
-        row = rows.heading(own, values, "queries")
+    for model, model_rows in sources.models(queries):
+        values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
+        row = rows.heading(model_rows, values, "queries")
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
         for name, condition in OF_PLACING.items():
-            if condition in shown:
+            if condition in conditions:
                 both = ("own_inpainted", condition)
-                placed = rows.values_for_views(own, model, rows.views_in(rows.SYMMETRIC, both))
+                placed = rows.values_for_views(model_rows, model, rows.views_in(rows.SYMMETRIC, both))
                 row |= rows.interval(name, placed.estimate(both, uncertainty.difference), 100)
         if alone:
-            row |= rows.shares(rows.values_for_views(own, model, alone), alone)
-        if set(GAP) <= set(shown):
-            pair = matched_values(own, model, rows.QUERY_ONLY, GAP)
+            row |= rows.shares(rows.values_for_views(model_rows, model, alone), alone)
+        if set(GAP) <= set(conditions):
+            pair = matched_values(model_rows, model, rows.QUERY_ONLY, GAP)
             row |= rows.interval("gap", pair.estimate(GAP, uncertainty.difference), 100)
-            row |= rows.share("cue_conflict", conflict.estimate(own, model))
+            row |= rows.share("cue_conflict", conflict.estimate(model_rows, model))
         if chance is not None:
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)

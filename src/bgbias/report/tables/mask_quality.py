@@ -32,7 +32,7 @@ WORST, BEST = "worst", "best"
 PARTS = {"drop": (PATH[0], PATH[-1])} | dict(zip(STEPS, pairwise(PATH), strict=True))
 
 
-def _range(row: dict[str, Any]) -> str:
+def _format_range(row: dict[str, Any]) -> str:
     if not isinstance(row["measure"], str):
         return NOTHING
     ends = [row[f"{third}_{end}"] for third in (WORST, BEST) for end in ("from", "to")]
@@ -43,7 +43,7 @@ def _range(row: dict[str, Any]) -> str:
 
 
 COLUMNS = (
-    Column("Thirds of masks", _range),
+    Column("Thirds of masks", _format_range),
     Column("Drop, lower third", interval("drop_worst", 1), "Drop, lower [95 %]"),
     Column("Drop, upper third", interval("drop_best", 1), "Drop, upper [95 %]"),
     Column("Lower minus upper", against_plain("drop_more", 1), "Difference [95 %]"),
@@ -65,7 +65,7 @@ def wanted(study: Study) -> bool:
 
 
 def reads(study: Study) -> sources.Sources:
-    read = sources.collected("all_queries", "mask_report")
+    read = sources.list_collected("all_queries", "mask_report")
     return read | {f"masks {d}": inputs.masks(study, d)["mask_table"] for d in plan.datasets(study)}
 
 
@@ -84,14 +84,14 @@ def table(queries: pd.DataFrame, masks: Mapping[str, pd.DataFrame]) -> pd.DataFr
     minus the second. NaN where masks do not differ enough, or where there are fewer than ``thirds.FEWEST`` queries.
     """
     lines = []
-    for model, own in sources.models(queries):
-        values = matched_values(own, model, rows.SYMMETRIC, PATH)
-        row = rows.heading(own, values, "queries")
-        lines.append(row | _lost(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
+    for model, model_rows in sources.models(queries):
+        values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
+        row = rows.heading(model_rows, values, "queries")
+        lines.append(row | _split(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
     return rows.tabulate_models(lines, within=())
 
 
-def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
+def _split(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
     measure, third = None, np.full(len(masks), -1)
     for name in ("clarity", "iou"):  # the overlap with true masks where it is known
@@ -103,11 +103,11 @@ def _lost(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
         ends = masks.loc[chosen, measure].agg(["min", "max"]) if measure else (np.nan, np.nan)
         row |= dict(zip((f"{name}_from", f"{name}_to"), map(float, ends), strict=True))
         for part, path in PARTS.items():
-            row |= rows.interval(f"{part}_{name}", _within(values, path, [chosen]), 100)
-    return row | rows.tested("drop_more", _within(values, PARTS["drop"], list(among.values())), 100)
+            row |= rows.interval(f"{part}_{name}", _fall(values, path, [chosen]), 100)
+    return row | rows.tested("drop_more", _fall(values, PARTS["drop"], list(among.values())), 100)
 
 
-def _within(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
+def _fall(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
     """By how much the mean over some queries falls on the way; minus the same of others if ``among`` names two groups.
 
     A mean over some is the mean of their values over all queries by the share that they are.

@@ -61,7 +61,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def reads(study: Study) -> sources.Sources:
-    return sources.collected("all_queries") | sources.printed(1, 2)
+    return sources.list_collected("all_queries") | sources.list_tables(1, 2)
 
 
 def make(study: Study) -> pd.DataFrame:

@@ -29,7 +29,7 @@ COLUMNS = (
 )
 HEADLINE = {"changed": "on other backgrounds"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
@@ -50,13 +50,13 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     on the way, its steps in points; ``against_best``, points over the model with the highest ``changed`` (NaN for itself);
     ``is_on_front``. A dataset's models stand together, the highest ``changed`` first.
     """
-    own = queries[queries["method"] == PRETRAINED]
+    pretrained = queries[queries["method"] == PRETRAINED]
     lines = []
-    for dataset, of_dataset in own.groupby("dataset", sort=False):
+    for dataset, of_dataset in pretrained.groupby("dataset", sort=False):
         frames = {str(name): frame for name, frame in of_dataset.groupby("backbone", sort=False)}
-        found = comparison.compare(frames)
-        against = comparison.differences(found.pairs, found.choice.best)
-        for row in rows.records(found.models):
+        result = comparison.compare(frames)
+        against = comparison.differences(result.pairs, result.choice.best)
+        for row in rows.records(result.models):
             name = row["model"]
             frame = frames[name]
             model = (str(dataset), name, str(frame["loss"].iloc[0]), PRETRAINED)

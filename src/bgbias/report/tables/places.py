@@ -25,7 +25,7 @@ COLUMNS = (
 )
 HEADLINE = {"natural": "drop from another place"}
 settings = sentences.selection
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def wanted(study: Study) -> bool:
@@ -42,17 +42,15 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
     points more than plain at another place. A UserError where no dataset says places.
     """
     lines, of_models = [], {}
-    for model, own in sources.models(queries):
-        if found := places.compare_places(own, model):
-            of_models[model] = places.values_for_views(own, model, places.LEVELS)
-            row = rows.name_columns(model) | rows.repetitions(own, model)
-            row |= {"queries": found.queries, "classes": found.classes}
+    for model, model_rows in sources.models(queries):
+        if across := places.compare_places(model_rows, model):
+            values = of_models[model] = places.values_for_views(model_rows, model, places.LEVELS)
+            row = rows.name_columns(model) | rows.repetitions(model_rows, model)
+            row |= {"queries": across.queries, "classes": across.classes}
             for name in ESTIMATES:
-                row |= rows.interval(name, getattr(found, name), 100)
-            lines.append(row)
-    for row, values in zip(lines, of_models.values(), strict=True):
-        plain = rows.plain_of(of_models, values.model)
-        row |= rows.tested("there_difference", values.against(plain, ["there"]), 100)
+                row |= rows.interval(name, getattr(across, name), 100)
+            more = values.against(rows.plain_of(of_models, model), ["there"])
+            lines.append(row | rows.tested("there_difference", more, 100))
     if not lines:
         raise UserError(
             "No dataset of the grid has a class that was seen in two places, of which Table 16 speaks. Add a column 'place' to a"

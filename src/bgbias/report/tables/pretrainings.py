@@ -68,12 +68,12 @@ def settings(study: Study) -> dict[str, Any]:
 def reads(study: Study) -> sources.Sources:
     probed = plan.cells(study) if plan.probes(study) else ()
     of_probes = inputs.of_models(probed, "probe", "probed")
-    return sources.collected("all_queries", "all_attribution") | of_probes
+    return sources.list_collected("all_queries", "all_attribution") | of_probes
 
 
 def make(study: Study) -> pd.DataFrame:
     scores = pd.read_parquet(study.files.at("all_attribution"))
-    probed = sources.of_cells(study, reads(study), "probed")
+    probed = sources.read_cells(study, reads(study), "probed")
     return table(sources.queries(study), scores, probed, plan.compared_backbones(study))
 
 
@@ -87,28 +87,28 @@ def table(
     ``DIFFERENCES`` in points (``ref_gain``: in score), NaN where one of the two has no such value.
     """
     values: dict[str, dict[rows.Model, rows.Values]] = {
-        "retrieval": {model: rows.retrieval_values(own, model) for model, own in sources.models(queries)},
+        "retrieval": {model: rows.retrieval_values(part, model) for model, part in sources.models(queries)},
         "attribution": {
-            model: rows.Values.of_kinds(model, own, "variant", attribution.SCORES, "score")
-            for model, own in sources.models(scores)
+            model: rows.Values.from_kinds(model, part, "variant", attribution.SCORES, "score")
+            for model, part in sources.models(scores)
         },
         **{
-            probe: {model: probes.probe_values(own, model, probe) for model, own in sources.models(probed)}
+            probe: {model: probes.probe_values(part, model, probe) for model, part in sources.models(probed)}
             for probe in probes.PROBES
         },
     }
     lines = []
-    for model, own in sources.models(queries):
+    for model, part in sources.models(queries):
         if model not in against:
             continue
         other = (model[0], against[model], *model[2:])
-        row = rows.name_columns(model) | rows.repetitions(own, model)
+        row = rows.name_columns(model) | rows.repetitions(part, model)
         retrieved, before = (values["retrieval"][one] for one in (model, other))
         row |= {"seeds": len(retrieved.paired_seeds(before)) or 1, "classes": len(set(retrieved.classes))}
         row["against"] = other[1]
-        for name, (_, whose, columns, of, scale) in DIFFERENCES.items():
-            mine, theirs = (values[whose].get(one) for one in (model, other))
-            more = mine.against(theirs, columns, of) if mine else uncertainty.UNKNOWN
+        for name, (_, whose, columns, stat, scale) in DIFFERENCES.items():
+            ours, theirs = (values[whose].get(one) for one in (model, other))
+            more = ours.against(theirs, columns, stat) if ours else uncertainty.UNKNOWN
             row |= rows.tested(name, more, scale)
         lines.append(row)
     return rows.tabulate_models(lines, within=("dataset", "loss", "method"))

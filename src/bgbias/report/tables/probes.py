@@ -30,7 +30,7 @@ COLUMNS = tuple(
 )
 HEADLINE = {"linear_clean": "linear accuracy", "nearest_clean": "accuracy by neighbours"}
 wanted = plan.probes
-reads = sources.reading("mask_report", of=(plan.cells, "probe", "probed"))
+reads = sources.make_reads("mask_report", cells=(plan.cells, "probe", "probed"))
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -40,14 +40,14 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "probed"))
+    return table(sources.read_cells(study, reads(study), "probed"))
 
 
 def _on_training(study: Study) -> dict[str, str]:
     """From the grid's datasets to those on whose training photos, and on how many, their probes are fitted, where they are."""
     fitted = {name: study.datasets[name].fit_probes_on for name in plan.datasets(study)}
-    most = {of: study.datasets[of].probe_photos for of in fitted.values() if of}
-    return {name: f"{of} ({most[of]:,} at most)" if most[of] else of for name, of in fitted.items() if of}
+    most = {other: study.datasets[other].probe_photos for other in fitted.values() if other}
+    return {d: f"{o} ({most[o]:,} at most)" if most[o] else o for d, o in fitted.items() if o}
 
 
 def table(probed: pd.DataFrame) -> pd.DataFrame:
@@ -55,10 +55,10 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     right about in percent, ``_clean`` and ``_corrupted``, and its relative ``_drop``, all means over draws.
     """
     lines: list[dict[str, Any]] = []
-    for model, own in sources.models(probed):
-        of_probes = {name: probe_values(own, model, name) for name in PROBES}
+    for model, part in sources.models(probed):
+        of_probes = {name: probe_values(part, model, name) for name in PROBES}
         first = of_probes["linear"]
-        row = rows.heading(own, first, "photos")
+        row = rows.heading(part, first, "photos")
         for name, values in of_probes.items():
             for view in VIEWS:
                 row |= rows.share(f"{name}_{view}", values.estimate([view]))
@@ -67,11 +67,11 @@ def table(probed: pd.DataFrame) -> pd.DataFrame:
     return rows.tabulate_models(lines)
 
 
-def probe_values(own: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
+def probe_values(part: pd.DataFrame, model: rows.Model, probe: str) -> rows.Values:
     """Whether a probe is right about each photo: columns ``clean`` and ``corrupted`` from a model's rows of probed.parquet."""
     columns = ["image_id", "label", "seed", "draw", probe]
-    parts = {view: own.loc[own["condition"] == condition, columns] for view, condition in VIEWS.items()}
-    return rows.Values.of(model, parts, probe)
+    parts = {view: part.loc[part["condition"] == condition, columns] for view, condition in VIEWS.items()}
+    return rows.Values.from_parts(model, parts, probe)
 
 
 def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:

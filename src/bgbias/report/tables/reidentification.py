@@ -37,16 +37,16 @@ VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
 settings = sentences.protocol
 wanted = plan.someone_given
-reads = sources.reading("all_queries", "mask_report")
+reads = sources.make_reads("all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
-    own = [*rows.MODEL, "seed", "setting", "condition", "draw", "image_id", "label"]
-    queries = sources.queries(study, [*own, AP, AP_OTHERS, *CMC, *SINGLE_SHOT])
+    columns = [*rows.MODEL, "seed", "setting", "condition", "draw", "image_id", "label"]
+    queries = sources.queries(study, [*columns, AP, AP_OTHERS, *CMC, *SINGLE_SHOT])
     return table(queries, published.read())
 
 
-def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
+def table(queries: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 11 from the values a query: of ``queries`` with somebody to find.
 
     ``map``, ``cmc_*`` and ``single_shot_cmc_*`` are of original photos in percent, ``*_corrupted`` of query and gallery on
@@ -55,13 +55,13 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
     """
     lines: list[dict[str, Any]] = []
     compared: dict[str, dict[rows.Model, rows.Values]] = {"map": {}, "cmc_1": {}}
-    for model, own in sources.models(queries):
-        precision = rows.values_for_views(own, model, VIEWS, AP, AP_OTHERS)
+    for model, part in sources.models(queries):
+        precision = rows.values_for_views(part, model, VIEWS, AP, AP_OTHERS)
         has_match = np.isfinite(precision.columns[rows.CLEAN][0])
-        row = rows.heading(own, precision, "queries", has_match)
+        row = rows.heading(part, precision, "queries", has_match)
         for name, values in (
             ("map", precision),
-            ("cmc_1", rows.values_for_views(own, model, VIEWS, CMC[0], "")),
+            ("cmc_1", rows.values_for_views(part, model, VIEWS, CMC[0], "")),
         ):
             compared[name][model] = values
             row |= rows.share(name, values.estimate([rows.CLEAN]))
@@ -71,9 +71,9 @@ def table(queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFr
         drop = precision.estimate([rows.CLEAN, rows.CORRUPTED], uncertainty.relative_drop)
         row |= rows.interval("relative_drop", drop, 100)
         for name in (*CMC[1:], *SINGLE_SHOT):
-            row[name] = 100 * rows.values_for_views(own, model, VIEWS, name, "").estimate([rows.CLEAN]).value
+            row[name] = 100 * rows.values_for_views(part, model, VIEWS, name, "").estimate([rows.CLEAN]).value
         for name, metric in (("map", AP), ("cmc_1", CMC[0])):
-            row |= published.paper_columns(name, row, known, model, metric, rows.CLEAN)
+            row |= published.paper_columns(name, row, papers, model, metric, rows.CLEAN)
         lines.append(row)
     return rows.tabulate_models(lines)
 

@@ -42,7 +42,7 @@ COLUMNS = (
 DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
 settings = sentences.protocol
-reads = sources.reading("results", "all_queries", "mask_report")
+reads = sources.make_reads("results", "all_queries", "mask_report")
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -50,7 +50,7 @@ def make(study: Study) -> pd.DataFrame:
     return table(results, sources.queries(study), published.read())
 
 
-def table(results: pd.DataFrame, queries: pd.DataFrame, known: pd.DataFrame | None = None) -> pd.DataFrame:
+def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.DataFrame:
     """Table 1 from the tidy ``results`` and the per-query values: retrieval on clean and corrupted photos.
 
     ``clean`` and ``corrupted`` MAP@R in percent, the latter with query and gallery corrupted, with their sample sd over
@@ -59,42 +59,41 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, known: pd.DataFrame | No
     its MAP@R minus plain's, all in points (NaN without a plain row, and over the seeds that both have); ``query_only``,
     MAP@R of corrupted queries against the clean gallery, and its relative drop. Then P@1; ``published_*`` where a paper has
     the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was, our ``difference_*``
-    to it. ``known`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of a cell's
+    to it. ``papers`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of a cell's
     conditions is missing.
     """
     draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
     compared: dict[rows.Model, rows.Values] = {}
     lines: list[dict[str, Any]] = []
-    for model, own in sources.models(results):
+    for model, part in sources.models(results):
         values = rows.retrieval_values(by_model.get_group(model), model)
         compared[model] = values
-        row = rows.name_columns(model) | _scores(own, model, draws) | {"classes": len(set(values.classes))}
+        row = rows.name_columns(model) | _average(part, model, draws) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.
         row = _estimates(values, rows.plain_of(compared, model)) | row
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
-            row |= published.paper_columns(name, row, known, model, rows.MAP_AT_R, condition)
-        row |= published.paper_columns("p_at_1_clean", row, known, model, rows.PRECISION_AT_1, rows.CLEAN)
+            row |= published.paper_columns(name, row, papers, model, rows.MAP_AT_R, condition)
+        row |= published.paper_columns("p_at_1_clean", row, papers, model, rows.PRECISION_AT_1, rows.CLEAN)
         lines.append(row | {"length": side_by_side(model[-1])[1]})
     return rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
-def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
+def _average(results: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
     """Means over queries of one model, in percent, and the two spreads; a missing seed or draw is an error that names it."""
+    wide = results.pivot(index="seed", columns=["metric", "setting", "condition", "draw"], values="value")
 
     def percent(metric: str, condition: str, setting: str = rows.SYMMETRIC) -> np.ndarray:
-        part = own[(own["metric"] == metric) & (own["setting"] == setting) & (own["condition"] == condition)]
-        wide = part.pivot(index="seed", columns="draw", values="value")
-        drawn = [0] if condition == rows.CLEAN else draws
-        wide = wide.reindex(index=sorted(own["seed"].unique()), columns=drawn)
-        for seed, draw in zip(*np.nonzero(wide.isna().to_numpy()), strict=True):
-            what = f"{metric} for {setting} {condition}, draw {drawn[draw]}"
+        of_draws = [(metric, setting, condition, n) for n in ([0] if condition == rows.CLEAN else draws)]
+        levels = wide.reindex(columns=of_draws)
+        for seed, n in zip(*np.nonzero(levels.isna().to_numpy()), strict=True):
+            what = f"{metric} for {setting} {condition}, draw {of_draws[n][-1]}"
             raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
-        return 100 * wide.to_numpy()
+        return 100 * levels.to_numpy()
 
     clean, corrupted = percent(rows.MAP_AT_R, rows.CLEAN), percent(rows.MAP_AT_R, rows.CORRUPTED)
-    counted = own.loc[(own["metric"] == rows.MAP_AT_R) & (own["setting"] == rows.SYMMETRIC), "n"]
-    return rows.repetitions(own, model) | {
+    counted = results.loc[(results["metric"] == rows.MAP_AT_R) & (results["setting"] == rows.SYMMETRIC), "n"]
+    return rows.repetitions(results, model) | {
         "draws": len(draws),
         "queries": int(counted.iloc[0]),
         "clean": uncertainty.mean(clean),
@@ -110,19 +109,19 @@ def _scores(own: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str,
 
 def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]:
     """Levels and drops with their intervals, and the change of the drop if there is a plain model to compare with."""
-    found: dict[str, Any] = rows.shares(values, ["clean", "corrupted", "query_only"])
+    row: dict[str, Any] = rows.shares(values, ["clean", "corrupted", "query_only"])
     drops = {
         "drop": ("corrupted", uncertainty.difference),
         "relative_drop": ("corrupted", uncertainty.relative_drop),
         "query_only_relative_drop": ("query_only", uncertainty.relative_drop),
     }
-    for name, (level, of) in drops.items():
-        found |= rows.interval(name, values.estimate(["clean", level], of), 100)
+    for name, (level, stat) in drops.items():
+        row |= rows.interval(name, values.estimate(["clean", level], stat), 100)
     change = values.against(plain, ["clean", "corrupted"], uncertainty.change_of_relative_drop)
-    found |= rows.tested("relative_drop_change", change, 100)
+    row |= rows.tested("relative_drop_change", change, 100)
     for level in ("corrupted", "clean"):
-        found |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
-    return found
+        row |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
+    return row
 
 
 caption = sentences.from_template("retrieval.j2", COLUMNS)

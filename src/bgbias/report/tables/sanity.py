@@ -33,7 +33,7 @@ COLUMNS = (
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
 settings = sentences.selection
-reads = sources.reading("results", of=(plan.trained_models, "sanity", "sanity"))
+reads = sources.make_reads("results", cells=(plan.trained_models, "sanity", "sanity"))
 
 
 def wanted(study: Study) -> bool:
@@ -42,7 +42,7 @@ def wanted(study: Study) -> bool:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "sanity"), rows.levels(study))
+    return table(sources.read_cells(study, reads(study), "sanity"), rows.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
@@ -53,10 +53,10 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
     backbone over its trainings, ``rho`` of the score with the relative drop and ``rho_models``, of how many.
     """
     lines = []
-    for model, own in sources.models(values):
-        scores = rows.Values.of_kinds(model, own, "kind", KINDS, "score")
-        faithful = rows.Values.of_kinds(model, own, "kind", JUDGED, "faithful")
-        row = rows.heading(own, scores, "images")
+    for model, model_rows in sources.models(values):
+        scores = rows.Values.from_kinds(model, model_rows, "kind", KINDS, "score")
+        faithful = rows.Values.from_kinds(model, model_rows, "kind", JUDGED, "faithful")
+        row = rows.heading(model_rows, scores, "images")
         for kind in KINDS:
             row |= rows.interval(kind, scores.estimate([kind]), 1)
         for kind in JUDGED:

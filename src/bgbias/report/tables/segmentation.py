@@ -32,11 +32,11 @@ COLUMNS = tuple(
 settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
-reads = sources.reading(of=(plan.networks, "segment", "segmentation"))
+reads = sources.make_reads(cells=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.of_cells(study, reads(study), "segmentation"))
+    return table(sources.read_cells(study, reads(study), "segmentation"))
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
@@ -50,21 +50,20 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     priors = values[values["task"] == CENTRE].drop_duplicates(["dataset", "backbone", "image_id"])
     priors = priors.assign(loss=NO_LOSS, method=CENTRE, seed=0)
     every = pd.concat([*(priors.assign(task=task) for task in TASKS), values[values["task"] != CENTRE]])
-    of_model = dict(sources.models(every))
-    scores = {m: rows.Values.of_kinds(m, part, "task", TASKS, "iou") for m, part in of_model.items()}
+    scores: dict[rows.Model, rows.Values] = {}
     lines = []
-    for model, iou in scores.items():
-        own = of_model[model]
+    for model, model_rows in sources.models(every):
+        iou = scores[model] = rows.Values.from_kinds(model, model_rows, "task", TASKS, "iou")
         others = {
             "gain": rows.plain_of(scores, model),
             "over_centre": scores[(*model[:2], NO_LOSS, CENTRE)] if model[-1] != CENTRE else None,
         }
-        row = rows.heading(own, iou, "episodes")
+        row = rows.heading(model_rows, iou, "episodes")
         for task in TASKS:
-            by_seed = own[own["task"] == task].groupby("seed")["iou"].mean().to_numpy()
+            by_seed = model_rows[model_rows["task"] == task].groupby("seed")["iou"].mean().to_numpy()
             row |= rows.interval(task, iou.estimate([task]), 100)
             row[f"{task}_sd_seeds"] = 100 * uncertainty.sd_over_seeds(by_seed[:, None])
-            row[f"{task}_map"] = 100 * own.loc[own["task"] == task, "map_iou"].mean()
+            row[f"{task}_map"] = 100 * model_rows.loc[model_rows["task"] == task, "map_iou"].mean()
             for name, other in others.items():
                 row |= rows.tested(f"{task}_{name}", iou.against(other, [task]), 100)
         lines.append(row)

@@ -34,7 +34,7 @@ COLUMNS = (
     Column("Shape share, %", interval("shape_share", 1), "Shape share, % [95 %]"),
 )
 HEADLINE = {"shape_share": "decisions by shape"}
-reads = sources.reading("all_queries", "mask_report", photos=True)
+reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def settings(study: Study) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def pretraining_columns(study: Study) -> dict[str, dict[str, Any]]:
     """Of each backbone that is pretrained here its ``negatives``, their ``alpha``, and ``alike``: the first backbone that differs
     from it in these alone, which may be itself.
     """
-    found: dict[str, dict[str, Any]] = {}
+    learned: dict[str, dict[str, Any]] = {}
     before: dict[str, Any] = {}
     for name in dict.fromkeys(cell.backbone for cell in plan.cells(study)):
         if pretraining := plan.pretraining(study, name):
@@ -59,8 +59,8 @@ def pretraining_columns(study: Study) -> dict[str, dict[str, Any]]:
             before[name] = plan.split_learning(study, name)[:2]
             alike = next(other for other, like in before.items() if like == before[name])
             alpha = 0.0 if params.active_negatives == NONE else params.alpha
-            found[name] = {"negatives": _negatives(params), "alpha": alpha, "alike": alike}
-    return found
+            learned[name] = {"negatives": _negatives(params), "alpha": alpha, "alike": alike}
+    return learned
 
 
 def _negatives(params: Any) -> str:
@@ -99,13 +99,13 @@ def table(
     the ``shape_share``, shape / (shape + texture); ``chance``, what ``shape`` is in a random order; and the share of each
     seed, ``shape_share_seed_<seed>``.
     """
-    asked = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
+    queries = queries[(queries["setting"] == rows.QUERY_ONLY) & (queries["condition"] == CONDITION)]
     # Who is alone in a class cannot be found by shape.
-    asked = asked[asked[rows.PRECISION_AT_1].notna()]
+    queries = queries[queries[rows.PRECISION_AT_1].notna()]
     lines = []
-    for model, own in sources.models(asked):
-        values = conflict.decision_rates(own, model, "shape", "texture")
-        row = rows.heading(own, values, "queries")
+    for model, model_rows in sources.models(queries):
+        values = conflict.decision_rates(model_rows, model, "shape", "texture")
+        row = rows.heading(model_rows, values, "queries")
         row |= {"negatives": NOTHING, "alpha": math.nan, "alike": NOTHING} | (learned or {}).get(model[1], {})
         both = ["shape", "texture"]
         row |= rows.shares(values, both)

@@ -40,8 +40,8 @@ def corrupted(study: Study) -> sources.Sources:
 
 def cut_by(study: Study) -> dict[str, Any]:
     """Settings: the size that photos are shown at, that of the first backbone."""
-    named = plan.backbone(study, study.cells[0].backbones[0])
-    return {"backbone": {"name": named.kind, **named.params().model_dump(exclude={"weights", "sha256"})}}
+    net = plan.backbone(study, study.cells[0].backbones[0])
+    return {"backbone": {"name": net.kind, **net.params().model_dump(exclude={"weights", "sha256"})}}
 
 
 def settings(study: Study) -> dict[str, Any]:
