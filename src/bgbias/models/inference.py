@@ -51,10 +51,10 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
             yield batch
 
     def embedded() -> Iterator[torch.Tensor]:
-        look = model.pooled if how.pooled else model
+        embed = model.pooled if how.pooled else model
         for x in prefetch(batches(), how.device):
-            seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
-            yield look(seen).float()
+            inputs = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+            yield embed(inputs).float()
 
     # In one piece: a small array of each batch, kept among large ones that come and go, would leave holes in the memory that
     # nothing fills, 28 kB a view of a small network.

@@ -32,10 +32,10 @@ def adapt(which: str, options: Options) -> Adapted:
         if not folder.is_dir():
             get = partial(library.artifacts.download_artifacts, artifact_uri=which, dst_path=fetched)
             folder = Path(load_source(f"mlflow:{which}", which, get, STORE))
-        return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
+        return replace(_adapt(library, folder, which, options), name=f"mlflow:{which}")
 
 
-def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapted:
+def _adapt(library: Any, folder: Path, which: str, options: Options) -> Adapted:
     described = folder / "MLmodel"
     if not described.is_file():
         raise UserError(

@@ -222,7 +222,7 @@ class Adversarial(Standard):
         return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        trained = self.norms.trained() if self.norms else []
+        trained = self.norms.list_trained() if self.norms else []
         return [{"params": trained}] if trained else []
 
     def _attacked(self, name: str, photos: Tensor, chosen: Tensor, everybody: Tensor, batch: Batch) -> Tensor:
