@@ -122,8 +122,8 @@ def fit(
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
         write_history(history, state.history)
-        shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
-        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(spent[:2]):.1f} s")
+        text = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
+        progress.say(f"epoch {epoch}/{settings.max_epochs}  {text}  {sum(spent[:2]):.1f} s")
     model.load_state_dict(state.best_weights)
     model.eval()
     return state
@@ -136,13 +136,13 @@ def freeze(trunk: nn.Module, parts: Sequence[str], backbone: str) -> None:
     What lies below the lowest trained part needs no gradients: with the stem and the first stages of MobileNetV2, where its maps
     are largest, a step takes less than half the time.
     """
-    named = dict(trunk.named_parameters())
+    parameters = dict(trunk.named_parameters())
     for part in parts:
-        inside = [p for name, p in named.items() if f"{name}.".startswith(f"{part}.")]
+        inside = [p for name, p in parameters.items() if f"{name}.".startswith(f"{part}.")]
         if not inside:
-            known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in named))
+            names = ", ".join(dict.fromkeys(name.partition(".")[0] for name in parameters))
             raise UserError(
-                f"params.yaml: train.frozen: {backbone} has no part '{part}' with parameters. Its parts are {known};"
+                f"params.yaml: train.frozen: {backbone} has no part '{part}' with parameters. Its parts are {names};"
                 " parts inside of these are named with dots."
             )
         for parameter in inside:
@@ -171,8 +171,8 @@ def make_optimizer(method: BaseMethod, settings: Train) -> torch.optim.Optimizer
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
     ]
     if class_weights := list(method.base_loss.parameters()):
-        own = method.task.loss_lr if method.task else None
-        groups.append({"params": class_weights, "lr": own or settings.lr})
+        rate = method.task.loss_lr if method.task else None
+        groups.append({"params": class_weights, "lr": rate or settings.lr})
     groups += method.own_parameters(settings.lr)
     shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer in ("rmsprop", "sgd"):
@@ -264,11 +264,11 @@ def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim
         return None
     try:
         saved = torch.load(path, weights_only=True, map_location="cpu")
-        known = saved["digest"]
+        previous = saved["digest"]
     except Exception as error:  # torch raises many kinds for a damaged file
         progress.say(f"{path} is damaged ({error}); starting from the first epoch")
         return None
-    if known != digest:
+    if previous != digest:
         progress.say("the unfinished training found here had other settings; starting from the first epoch")
         return None
     for name, module in method.modules().items():

@@ -77,12 +77,12 @@ class WithNegatives(BaseMethod):
             further = self.model(pictures)
         labels = batch.labels
         with torch.autocast(embeddings.device.type, enabled=False):
-            own = self.params.scope == "own"
-            shown = further[:, None] if own else further.expand(len(further), -1, -1)
-            used = counts[:, None] if own else counts.expand(len(counts), -1)
-            made = Further(shown, used, self.params.kappa, self.params.alpha)
+            is_own = self.params.scope == "own"
+            vectors = further[:, None] if is_own else further.expand(len(further), -1, -1)
+            used = counts[:, None] if is_own else counts.expand(len(counts), -1)
+            negatives = Further(vectors, used, self.params.kappa, self.params.alpha)
             assert self.task.repelled is not None  # study/methods.py refuses a loss that says nothing of them
-            loss = self.task.repelled(self.base_loss, embeddings, labels, made)
+            loss = self.task.repelled(self.base_loss, embeddings, labels, negatives)
             return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 

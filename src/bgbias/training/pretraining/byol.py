@@ -48,23 +48,23 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
-        seen, negatives, counts = self.views(batch)
+        views, negatives, counts = self.views(batch)
         step = self.heads.get_buffer("step")
-        self.follow(kept(self.params.keep, int(step), self.steps))
+        self.follow(raise_keep(self.params.keep, int(step), self.steps))
         step += 1
-        foretold = self.heads["predictor"](self.online(seen))
-        first, second = self.taught(seen).chunk(2)
+        foretold = self.heads["predictor"](self.online(views))
+        first, second = self.taught(views).chunk(2)
         further = None if negatives is None else self.taught(negatives)
         with torch.autocast(foretold.device.type, enabled=False):
             foretold = F.normalize(foretold.float(), dim=1)
             alike = (foretold * torch.cat([second, first])).sum(1)
-            found = distance(alike)
+            distances = distance(alike)
             if further is not None and counts is not None:
-                found = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
-        return {"loss": 2 * found.mean()}
+                distances = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
+        return {"loss": 2 * distances.mean()}
 
 
-def kept(first: float, step: int, steps: int) -> float:
+def raise_keep(first: float, step: int, steps: int) -> float:
     """The share of its weights that the teacher keeps in a step (from 0) of so many, as in BYOL's paper."""
     return 1 - (1 - first) * (math.cos(math.pi * step / steps) + 1) / 2
 
