@@ -90,8 +90,8 @@ def blur_cells(photo: np.ndarray, gone: np.ndarray, random: np.random.Generator)
     means = np.asarray(cv2.resize(photo.astype(np.float64), gone.shape, interpolation=cv2.INTER_AREA))
     filled = impute(means, gone) + random.normal(0, NOISE, means.shape) * gone[..., None]
     smooth = np.asarray(cv2.resize(filled, (size, size), interpolation=cv2.INTER_LINEAR))
-    place = np.arange(size) * len(gone) // size
-    hole = gone[place[:, None], place]
+    cells = np.arange(size) * len(gone) // size
+    hole = gone[cells[:, None], cells]
     return np.where(hole[..., None], np.clip(np.rint(smooth), 0, 255), photo).astype(np.uint8)
 
 
@@ -111,16 +111,16 @@ def impute(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
     down, across = (eye_array(n, k=1) + eye_array(n, k=-1) for n in gone.shape)
     rows, columns = map(eye_array, gone.shape)
     straight = kron(down, columns) + kron(rows, across)
-    beside = (STRAIGHT * straight + ACROSS * kron(down, across)).tocsr()
+    weights = (STRAIGHT * straight + ACROSS * kron(down, across)).tocsr()
     hole = gone.ravel()
-    laplacian = (diags_array(beside.sum(axis=1)) - beside).tocsr()
+    laplacian = (diags_array(weights.sum(axis=1)) - weights).tocsr()
     flat = filled.reshape(gone.size, -1)
     flat[hole] = splu(laplacian[hole][:, hole].tocsc()).solve(-(laplacian[hole][:, ~hole] @ flat[~hole]))
     return flat.reshape(filled.shape)
 
 
-def area(kept: np.ndarray) -> np.ndarray:
+def area(cosines: np.ndarray) -> np.ndarray:
     """A photo's value from the cosines [..., 2 x fractions] of what ``removals`` gave to the photo as it is."""
-    most, least = np.split(kept, 2, axis=-1)
+    most, least = np.split(cosines, 2, axis=-1)
     between: np.ndarray = (least - most).mean(axis=-1)
     return between

@@ -65,7 +65,7 @@ def normalise(strengths: Tensor) -> Tensor:
     strengths = strengths.double()
     if not strengths.isfinite().all():
         raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), _quantile(strengths, QUANTILE)
+    low, high = strengths.min(), _find_quantile(strengths, QUANTILE)
     if high <= low:
         raise NoScoreError("constant map")
     return ((strengths - low) / (high - low)).clamp(0, 1)
@@ -93,7 +93,7 @@ def score(attribution: Tensor, mask: Tensor) -> float:
     return float((on_object - fraction) / (1 - fraction))
 
 
-def _quantile(values: Tensor, share: float) -> Tensor:
+def _find_quantile(values: Tensor, share: float) -> Tensor:
     """As ``torch.quantile`` computes it, to the last bit, without sorting them all: that takes longer than a GPU's passes."""
     rank = share * (values.numel() - 1)
     below, above = floor(rank), ceil(rank)
@@ -115,9 +115,9 @@ def attribute_pairs(
     """
     network = for_inference(model).to(device)
     chosen = partners(test, photos.table.ids)
-    maps = _maps(network, photos, chosen, settings)
+    maps = _compute_maps(network, photos, chosen, settings)
     stream = progress.track(maps, len(photos.table), "similarity attention")
-    return pd.DataFrame([score_photo(photos, name, VARIANT, found)[0] for name, found in stream])
+    return pd.DataFrame([score_photo(photos, name, VARIANT, strengths)[0] for name, strengths in stream])
 
 
 def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
@@ -134,7 +134,7 @@ def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
     return partner_of
 
 
-def _maps(
+def _compute_maps(
     model: EmbeddingModel, photos: EvaluationPhotos, chosen: dict[str, str], settings: Attribution
 ) -> Iterator[tuple[str, Tensor | NoScoreError]]:
     """Each photo's id and map [S, S] in the table's order, or why there is none."""

@@ -63,19 +63,19 @@ def attribute_photos(
     network = for_inference(model).to(device)
     reference = reference_embedding(network)
     rows: list[dict[str, object]] = []
-    kept: dict[str, np.ndarray] = {}
-    stream = _maps_of_photos(network, photos, reference, distance, settings)
+    ref_maps: dict[str, np.ndarray] = {}
+    stream = _map_photos(network, photos, reference, distance, settings)
     for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
         for variant in VARIANTS:
             strengths = maps[variant] if maps else NoScoreError("untrusted mask")
-            known = truth(image_id) if truth and variant == "robust" else None
-            row, attribution = score_photo(photos, image_id, variant, strengths, known)
-            if variant == "ref" and attribution is not None and len(kept) < keep:
-                kept[image_id] = attribution.numpy().astype(np.float16)
+            true_mask = truth(image_id) if truth and variant == "robust" else None
+            row, attribution = score_photo(photos, image_id, variant, strengths, true_mask)
+            if variant == "ref" and attribution is not None and len(ref_maps) < keep:
+                ref_maps[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)
     nothing = np.zeros((0, photos.size, photos.size), np.float16)
-    ref = np.stack(list(kept.values())) if kept else nothing
-    return pd.DataFrame(rows), {"ids": np.array(list(kept), dtype=str), "ref": ref}
+    ref = np.stack(list(ref_maps.values())) if ref_maps else nothing
+    return pd.DataFrame(rows), {"ids": np.array(list(ref_maps), dtype=str), "ref": ref}
 
 
 def reference_embedding(model: EmbeddingModel) -> Tensor:
@@ -92,7 +92,7 @@ def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
     The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
     """
     drawn = _draw(torch.empty(samples, *x.shape), key)
-    return _noisy(x[None], drawn.to(x.device, x.dtype)[None], noise)
+    return _add_noise(x[None], drawn.to(x.device, x.dtype)[None], noise)
 
 
 def gradient_maps(
@@ -111,18 +111,18 @@ def gradient_maps(
     """
     step = max(1, passes // settings.samples)
     groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
-    strengths = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
+    strengths = list(_measure_groups(embed, groups, reference, distance, settings, passes))
     return GradientMaps(*torch.cat(strengths, dim=1))
 
 
-def _maps_of_photos(
+def _map_photos(
     model: EmbeddingModel, photos: EvaluationPhotos, reference: Tensor, distance: str, settings: Attribution
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Each photo's id and maps [H, W] by variant in the table's order; none where its mask is not trusted."""
     passes = PASSES.get(reference.device.type, PASSES["cpu"])
     step = max(1, passes // settings.samples)
-    named = list(zip(photos.table.ids, photos.table.keys, strict=True))
-    trusted = [(image_id, seeds.key(*key)) for image_id, key in named if image_id in photos.usable]
+    pairs = list(zip(photos.table.ids, photos.table.keys, strict=True))
+    trusted = [(image_id, seeds.key(*key)) for image_id, key in pairs if image_id in photos.usable]
 
     def groups() -> Iterator[tuple[Tensor, Sequence[str]]]:
         for start in range(0, len(trusted), step):
@@ -130,9 +130,9 @@ def _maps_of_photos(
             views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
             yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
 
-    strengths = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    strengths = _measure_groups(model, groups(), reference, distance, settings, passes)
     maps = (dict(zip(VARIANTS, one, strict=True)) for group in strengths for one in group.unbind(1))
-    for image_id, _ in named:
+    for image_id, _ in pairs:
         yield image_id, next(maps) if image_id in photos.usable else {}
 
 
@@ -144,7 +144,7 @@ class _NoisyPhotos:
     drawn: Tensor
 
 
-def _strengths_of_groups(
+def _measure_groups(
     embed: Callable[[Tensor], Tensor],
     groups: Iterable[tuple[Tensor, Sequence[str]]],
     reference: Tensor,
@@ -169,11 +169,11 @@ def _strengths_of_groups(
                 yield _NoisyPhotos(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
-        for shown in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
-            views = _noisy(shown.photos, shown.drawn, settings.noise)
+        for group in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
+            views = _add_noise(group.photos, group.drawn, settings.noise)
             parts = [
-                _strengths(embed, some, reference, distance, settings.precision)
-                for some in views.split(passes)
+                _measure_views(embed, part, reference, distance, settings.precision)
+                for part in views.split(passes)
             ]
             yield torch.stack(
                 [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
@@ -187,13 +187,13 @@ def _draw(noise: Tensor, key: str) -> Tensor:
     return noise.normal_(generator=seeds.torch_generator("attribution", key))
 
 
-def _noisy(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
+def _add_noise(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
     """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each."""
     ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
     return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
 
 
-def _strengths(
+def _measure_views(
     embed: Callable[[Tensor], Tensor], views: Tensor, reference: Tensor, distance: str, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Per view: |channel mean| of the gradient of ``distance``, channel mean of |.| of cosine; [N, H, W]."""

@@ -42,17 +42,17 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     if source.listed:
         assert gathered is not None  # made by the node `gather`
         store = ImageStore(gathered)
-        found = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
+        pictures = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
     else:
-        found = list(files(source.source))
-    found = sorted(found, key=lambda pair: pair[0])
+        pictures = list(files(source.source))
+    pictures = sorted(pictures, key=lambda pair: pair[0])
     if source.part is not None:
-        found = found[source.part[0] : source.part[1]]
-    if not found:
+        pictures = pictures[source.part[0] : source.part[1]]
+    if not pictures:
         raise UserError(
             f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml."
         )
-    yield from found
+    yield from pictures
 
 
 def expected_count(source: PoolSource) -> int | None:
@@ -82,9 +82,9 @@ def share_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     return {role: sorted(pool) for role, pool in pools.items()}
 
 
-def files(place: str) -> Iterator[tuple[str, bytes]]:
+def files(source: str) -> Iterator[tuple[str, bytes]]:
     """(name, encoded picture) of a folder, of a zip or tar, or of a text file that lists one path a line."""
-    origin = places.source(place)
+    origin = places.source(source)
     if not origin.exists():
         raise UserError(
             f"The background source {origin} is missing. Put it there, set BGBIAS_SHARED_DATA to the folder that has it, or name"
@@ -101,12 +101,12 @@ def files(place: str) -> Iterator[tuple[str, bytes]]:
 
 def unique(source: str) -> dict[str, bytes]:
     """The photos of a source by name; two of one name are an error, for one of them would never be looked at."""
-    found: dict[str, bytes] = {}
+    pictures: dict[str, bytes] = {}
     for name, data in files(source):
-        if name in found:
+        if name in pictures:
             raise UserError(f"{source} holds two photos called '{name}'; rename one of them.")
-        found[name] = data
-    return found
+        pictures[name] = data
+    return pictures
 
 
 @dataclass(frozen=True)
@@ -125,10 +125,10 @@ def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        wanted = (*COLUMNS, "pool") if group is not None else COLUMNS
-        if absent := [c for c in wanted if c not in (reader.fieldnames or ())]:
+        columns = (*COLUMNS, "pool") if group is not None else COLUMNS
+        if absent := [c for c in columns if c not in (reader.fieldnames or ())]:
             raise UserError(
-                f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
+                f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(columns)}."
             )
         rows = [(reader.line_num, row) for row in reader]
     by_name: dict[str, PoolPhoto] = {}
@@ -156,37 +156,37 @@ def gather(
     ``work``, where an interrupted run finds it again. What cannot be had is an error that lists it all and says what to do.
     """
     missing: dict[str, str] = {}
-    wanted = list(photos)
-    here = _copies({p.name: p.sha256 for p in wanted}, copies)
-    for photo in progress.track(wanted, len(wanted), "photos of the list"):
+    listed = list(photos)
+    here = _read_copies({p.name: p.sha256 for p in listed}, copies)
+    for photo in progress.track(listed, len(listed), "photos of the list"):
         data = here.get(photo.name)
         if data is None:
-            kept = work / photo.name
+            path = work / photo.name
             try:
-                if not kept.exists():
-                    fetch.fetch((Source(place=photo.url),), kept, photo.name)
+                if not path.exists():
+                    fetch.fetch((Source(place=photo.url),), path, photo.name)
             except UserError as error:
                 missing[photo.name] = str(error)
                 continue
-            data = kept.read_bytes()
+            data = path.read_bytes()
         yield photo, data, hashlib.sha256(data).hexdigest() == photo.sha256
     if missing:
         name, why = next(iter(missing.items()))
         raise UserError(
-            f"{len(missing)} of {len(wanted)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
+            f"{len(missing)} of {len(listed)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
             "Get them by other means, and name the zip or folder that holds them under `copies` of the pool in params.yaml."
         )
 
 
-def _copies(wanted: dict[str, str], origins: Iterable[str]) -> dict[str, bytes]:
+def _read_copies(checksums: dict[str, str], origins: Iterable[str]) -> dict[str, bytes]:
     """Photos that lie in local zips or folders with the right checksum; places that are not here are passed over."""
     by_name: dict[str, bytes] = {}
-    for place in origins:
-        origin = places.source(place)
+    for text in origins:
+        origin = places.source(text)
         if not (origin.is_dir() or zipfile.is_zipfile(origin)):
             continue
-        for member, data in members(origin, lambda member: PurePosixPath(member).name in wanted):
+        for member, data in members(origin, lambda member: PurePosixPath(member).name in checksums):
             name = PurePosixPath(member).name
-            if hashlib.sha256(data).hexdigest() == wanted[name]:
+            if hashlib.sha256(data).hexdigest() == checksums[name]:
                 by_name[name] = data
     return by_name

@@ -37,7 +37,7 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
     Whoever takes one may use it in the device's current stream.
     """
     source = iter(things)
-    stream = _stream(device) if device.startswith("cuda") else None
+    stream = _get_stream(device) if device.startswith("cuda") else None
     if stream is not None:
         # What the things are made from may still be on its way.
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -52,9 +52,9 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
 
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
         coming = thread.submit(prepare)
-        while (made := coming.result()) is not None:
+        while (result := coming.result()) is not None:
             coming = thread.submit(prepare)
-            thing, arrival = made
+            thing, arrival = result
             if arrival is not None:
                 user = torch.cuda.current_stream(device)
                 user.wait_event(arrival)
@@ -65,10 +65,10 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
             yield thing
 
 
-def to_host(found: Iterable[Tensor]) -> Iterator[Tensor]:
+def to_host(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
     """The tensors in the computer's memory, in their order; on a GPU each is waited for when the next has been asked for."""
     leaving: tuple[Tensor, torch.cuda.Event] | None = None
-    for tensor in found:
+    for tensor in tensors:
         if not tensor.is_cuda:
             yield tensor
             continue
@@ -83,7 +83,7 @@ def to_host(found: Iterable[Tensor]) -> Iterator[Tensor]:
 
 
 @cache
-def _stream(device: str) -> torch.cuda.Stream:
+def _get_stream(device: str) -> torch.cuda.Stream:
     """The stream in which things come to a device: always the same, as torch keeps freed memory for the stream that had it."""
     return torch.cuda.Stream(device)
 

@@ -39,10 +39,10 @@ def is_archive(path: Path) -> bool:
 
 
 def members(
-    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+    path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
 ) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it. Names
-    have their composed form (``pictures``).
+    """(name, bytes) of the files that ``is_wanted`` takes by name, in the archive's order; a folder is read as an archive of it.
+    Names have their composed form (``pictures``).
 
     ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
 
@@ -51,12 +51,12 @@ def members(
     """
     with readable(path):
         if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
-            files = Lookup(path, wanted, passed_over)
+            files = Lookup(path, is_wanted, passed_over)
             yield from ((name, files.read(name)) for name in files.names)
             return
         with tarfile.open(path) as archive:
             others = {} if passed_over is None else passed_over
-            for name, member in _files(archive, path, wanted, others):
+            for name, member in _list_files(archive, path, is_wanted, others):
                 opened = archive.extractfile(member)
                 if opened is None:
                     raise tarfile.TarError(f"'{name}' is a link to no file")
@@ -71,7 +71,7 @@ class Lookup:
     """
 
     def __init__(
-        self, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+        self, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
     ) -> None:
         """``passed_over`` takes what ``members`` puts there."""
         self.path = path
@@ -80,11 +80,11 @@ class Lookup:
             if path.is_dir():
                 files, left_out = walk(path)
                 others.update(left_out)
-                self._readers = {name: file.read_bytes for name, file in files.items() if wanted(name)}
+                self._readers = {name: file.read_bytes for name, file in files.items() if is_wanted(name)}
             elif zipfile.is_zipfile(path):
-                self._readers = _in_zip(path, wanted)
+                self._readers = _read_zip(path, is_wanted)
             else:
-                self._readers = _in_tar(path, wanted, others)
+                self._readers = _read_tar(path, is_wanted, others)
         self.names = list(self._readers)
 
     def read(self, name: str) -> bytes:
@@ -94,7 +94,7 @@ class Lookup:
             return reader()
 
 
-def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
+def _read_zip(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
     try:  # macOS writes UTF-8 without saying so
         archive = zipfile.ZipFile(path, metadata_encoding="utf-8")
     except UnicodeDecodeError:
@@ -103,16 +103,16 @@ def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[],
     for name in member_of:
         _check(name, path)
     files = unique((n for n, m in member_of.items() if not m.is_dir()), compose, f"{path}: the files")
-    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if wanted(name)}
+    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if is_wanted(name)}
 
 
-def _in_tar(
-    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+def _read_tar(
+    path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> dict[str, Callable[[], bytes]]:
-    plain = _uncompressed(path)
+    plain = _uncompress(path)
     readers: dict[str, Callable[[], bytes]] = {}
     with tarfile.open(fileobj=plain, mode="r:") as archive:
-        for name, member in _files(archive, path, wanted, passed_over):
+        for name, member in _list_files(archive, path, is_wanted, passed_over):
             held = archive.getmember(member.linkname) if member.islnk() else member
             readers[name] = partial(_cut_out, plain, name, held.offset_data, held.size)
     return readers
@@ -125,7 +125,7 @@ def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
     return data
 
 
-def _uncompressed(path: Path) -> IO[bytes]:
+def _uncompress(path: Path) -> IO[bytes]:
     """A tar as an open file in which every member has its place, which goes when nobody reads from it; else an error."""
     if not tarfile.is_tarfile(path):
         raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
@@ -141,8 +141,8 @@ def _uncompressed(path: Path) -> IO[bytes]:
         return plain
 
 
-def _files(
-    archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+def _list_files(
+    archive: tarfile.TarFile, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> Iterator[tuple[str, tarfile.TarInfo]]:
     stored: dict[str, str] = {}
     for member in archive:
@@ -156,7 +156,7 @@ def _files(
         unique({stored.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
         if not (member.isfile() or member.islnk()):
             passed_over[name] = LINK
-        elif wanted(name):
+        elif is_wanted(name):
             yield name, member
 
 

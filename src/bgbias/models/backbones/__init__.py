@@ -124,8 +124,8 @@ def _check_usual_size(trunk: nn.Module, state: dict[str, Tensor], backbone: str,
     module = plugins.load("backbones", backbone)
     with torch.device("meta"):
         usual = module.build(plugins.variant(backbone), module.Params(weights=None))
-    shapes, own = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
-    if shapes == own:
+    usual_shapes, shapes = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
+    if usual_shapes == shapes:
         return False
     with suppress(UserError):
         fit_state(usual, state, backbone, origin)
