@@ -114,7 +114,7 @@ def _explain_by_gradients(model: Adapted, settings: Attribution, distance: str) 
             passes = min(count, settings.samples)
             with failing(f"{model.name} fails on the gradients of a picture"):
                 maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
-            return {variant: getattr(maps, variant)[0].numpy() for variant in VARIANTS}
+            return {variant: values[0].numpy() for variant, values in maps.items()}
 
         return model.batch.run(model.name, at_once)
 

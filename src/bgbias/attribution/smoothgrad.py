@@ -33,14 +33,6 @@ VARIANTS = ("ref", "robust")
 PASSES = {"cpu": 25, "cuda": 250}  # noisy views that go through a network at once; bounds its memory
 
 
-@dataclass(frozen=True)
-class GradientMaps:
-    """Gradient strength per pixel before normalisation, float32 [B, H, W] on the CPU, of both variants."""
-
-    ref: Tensor
-    robust: Tensor
-
-
 def attribute_photos(
     model: EmbeddingModel,
     photos: EvaluationPhotos,
@@ -73,8 +65,7 @@ def attribute_photos(
             if variant == "ref" and attribution is not None and len(ref_maps) < keep:
                 ref_maps[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)
-    nothing = np.zeros((0, photos.size, photos.size), np.float16)
-    ref = np.stack(list(ref_maps.values())) if ref_maps else nothing
+    ref = np.array(list(ref_maps.values()), np.float16).reshape(-1, photos.size, photos.size)
     return pd.DataFrame(rows), {"ids": np.array(list(ref_maps), dtype=str), "ref": ref}
 
 
@@ -86,15 +77,6 @@ def reference_embedding(model: EmbeddingModel) -> Tensor:
         return model(model.preprocess(black))[0]
 
 
-def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
-    """A normalised photo [3, H, W] plus Gaussian noise of ``noise`` times its range: [samples, 3, H, W].
-
-    The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
-    """
-    drawn = _draw(torch.empty(samples, *x.shape), key)
-    return _add_noise(x[None], drawn.to(x.device, x.dtype)[None], noise)
-
-
 def gradient_maps(
     embed: Callable[[Tensor], Tensor],
     x: Tensor,
@@ -103,8 +85,9 @@ def gradient_maps(
     distance: str,
     settings: Attribution,
     passes: int = PASSES["cpu"],
-) -> GradientMaps:
-    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
+) -> dict[str, Tensor]:
+    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key, before it is
+    normalised: float32 [B, H, W] on the CPU, by variant.
 
     ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or cosine) is that of
     ``ref``. At most ``passes`` views go through the network at once.
@@ -112,7 +95,7 @@ def gradient_maps(
     step = max(1, passes // settings.samples)
     groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
     strengths = list(_measure_groups(embed, groups, reference, distance, settings, passes))
-    return GradientMaps(*torch.cat(strengths, dim=1))
+    return dict(zip(VARIANTS, torch.cat(strengths, dim=1), strict=True))
 
 
 def _map_photos(
@@ -165,12 +148,12 @@ def _measure_groups(
         with ThreadPoolExecutor(threads()) as pool:
             for x, keys in groups:
                 noise = torch.empty(len(keys), samples, *x.shape[1:], pin_memory=device.startswith("cuda"))
-                list(pool.map(_draw, noise, keys))
+                list(pool.map(draw_noise, noise, keys))
                 yield _NoisyPhotos(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
         for group in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
-            views = _add_noise(group.photos, group.drawn, settings.noise)
+            views = add_noise(group.photos, group.drawn, settings.noise)
             parts = [
                 _measure_views(embed, part, reference, distance, settings.precision)
                 for part in views.split(passes)
@@ -182,13 +165,16 @@ def _measure_groups(
     return to_host(strengths())
 
 
-def _draw(noise: Tensor, key: str) -> Tensor:
-    """Fill a photo's part [samples, 3, H, W], float32, with standard normal numbers."""
+def draw_noise(noise: Tensor, key: str) -> Tensor:
+    """Fill a photo's part [samples, 3, H, W], float32, with standard normal numbers.
+
+    They depend on ``key`` and the size alone: every model, batch and device sees the same.
+    """
     return noise.normal_(generator=seeds.torch_generator("attribution", key))
 
 
-def _add_noise(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
-    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each."""
+def add_noise(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
+    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each: ``noise`` times a photo's range."""
     ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
     return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
 

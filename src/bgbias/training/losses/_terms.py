@@ -12,11 +12,8 @@ def class_logits(loss: nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
     """
     (cross_entropy,) = (m for m in loss.modules() if isinstance(m, nn.CrossEntropyLoss))
     logits: list[Tensor] = []
-    watch = cross_entropy.register_forward_pre_hook(lambda _, inputs: logits.append(inputs[0]))
-    try:
+    with cross_entropy.register_forward_pre_hook(lambda _, inputs: logits.append(inputs[0])):
         loss(embeddings, labels)
-    finally:
-        watch.remove()
     return logits[0]
 
 
