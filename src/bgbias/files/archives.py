@@ -38,25 +38,20 @@ def is_archive(path: Path) -> bool:
     return zipfile.is_zipfile(path) or (path.is_file() and tarfile.is_tarfile(path))
 
 
-def members(
-    path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-) -> Iterator[tuple[str, bytes]]:
+def members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """(name, bytes) of the files that ``is_wanted`` takes by name, in the archive's order; a folder is read as an archive of it.
     Names have their composed form (``pictures``).
-
-    ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with readable(path):
         if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
-            files = Lookup(path, is_wanted, passed_over)
+            files = Lookup(path, is_wanted)
             yield from ((name, files.read(name)) for name in files.names)
             return
         with tarfile.open(path) as archive:
-            others = {} if passed_over is None else passed_over
-            for name, member in _list_files(archive, path, is_wanted, others):
+            for name, member in _list_files(archive, path, is_wanted, {}):
                 opened = archive.extractfile(member)
                 if opened is None:
                     raise tarfile.TarError(f"'{name}' is a link to no file")
@@ -73,7 +68,7 @@ class Lookup:
     def __init__(
         self, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
     ) -> None:
-        """``passed_over`` takes what ``members`` puts there."""
+        """``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do."""
         self.path = path
         self.passed_over = others = {} if passed_over is None else passed_over
         with readable(path):

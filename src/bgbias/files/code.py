@@ -80,12 +80,8 @@ def hash_text(text: str) -> str:
 
 def carries_numbers(name: str) -> bool:
     """Whether numbers come from a module, by its full name."""
-    short_name = name.removeprefix("bgbias.")
-    return (
-        short_name == name
-        or _is_below(short_name, RULES["numbers"])
-        or not (short_name == "bgbias" or _is_below(short_name, RULES["no_numbers"]))
-    )
+    part = name.removeprefix("bgbias.")
+    return part == name or _is_below(part, RULES["numbers"]) or not _is_below(part, RULES["no_numbers"])
 
 
 @cache
@@ -252,8 +248,8 @@ class _Reader(ast.NodeTransformer):
         return statement
 
     def visit_ImportFrom(self, statement: ast.ImportFrom) -> ast.AST:
-        above = self._package.split(".")[: len(self._package.split(".")) - statement.level + 1]
-        module = ".".join([*(above if statement.level else []), *filter(None, [statement.module])])
+        relative = "." * statement.level + (statement.module or "")
+        module = importlib.util.resolve_name(relative, self._package)
         for alias in statement.names:
             self._note(module, f"{module}.{alias.name}")
         return statement
