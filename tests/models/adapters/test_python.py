@@ -82,6 +82,8 @@ def test_options_say_what_a_network_does_not(code: Path) -> None:
     prepare = Compose([Resize((35, 35), 3), ToTensor(), Normalize((0.5,) * 3, (0.5,) * 3)])
     assert_equal(ours(found), theirs(prepare, lambda x: convolution()(x).mean((2, 3))))
     assert "--size, --squash, --interpolation, --mean, --std" in found.notes[0]
+    with pytest.deprecated_call(match="is called `notes`"):
+        assert found.told == found.notes
 
 
 @pytest.mark.parametrize(
