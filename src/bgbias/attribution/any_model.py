@@ -134,9 +134,9 @@ def occlude(photo: np.ndarray) -> Iterator[np.ndarray]:
 
 def occlusion_map(vectors: np.ndarray, size: int) -> np.ndarray:
     """A photo's map float64 [S, S] from the unit vectors [1 + cells, D] of what ``occlude`` gave; never below 0."""
-    lost = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
+    drops = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
     values = np.zeros((size, size))
-    for (rows, columns), value in zip(_list_cells(size), lost, strict=True):
+    for (rows, columns), value in zip(_list_cells(size), drops, strict=True):
         values[rows, columns] = value
     return values
 

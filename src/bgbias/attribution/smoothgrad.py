@@ -124,7 +124,7 @@ class _NoisyPhotos:
     """Normalised photos [B, 3, H, W], and the numbers that make noise of each, [B, samples, 3, H, W]."""
 
     photos: Tensor
-    drawn: Tensor
+    numbers: Tensor
 
 
 def _measure_groups(
@@ -143,7 +143,7 @@ def _measure_groups(
         raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
     samples, device = settings.samples, str(reference.device)
 
-    def drawn() -> Iterator[_NoisyPhotos]:
+    def draw() -> Iterator[_NoisyPhotos]:
         # One number follows from the other, so that a photo's noise is one thread's work; it is drawn where a GPU fetches it.
         with ThreadPoolExecutor(threads()) as pool:
             for x, keys in groups:
@@ -152,8 +152,8 @@ def _measure_groups(
                 yield _NoisyPhotos(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
-        for group in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
-            views = add_noise(group.photos, group.drawn, settings.noise)
+        for group in prefetch(draw(), device) if device.startswith("cuda") else draw():
+            views = add_noise(group.photos, group.numbers, settings.noise)
             parts = [
                 _measure_views(embed, part, reference, distance, settings.precision)
                 for part in views.split(passes)
@@ -173,10 +173,10 @@ def draw_noise(noise: Tensor, key: str) -> Tensor:
     return noise.normal_(generator=seeds.torch_generator("attribution", key))
 
 
-def add_noise(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
+def add_noise(photos: Tensor, numbers: Tensor, noise: float) -> Tensor:
     """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each: ``noise`` times a photo's range."""
     ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
-    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
+    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * numbers).flatten(0, 1)
 
 
 def _measure_views(

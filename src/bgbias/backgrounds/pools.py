@@ -8,7 +8,7 @@ columns ``name``, ``url``, ``licence`` and ``sha256``; ``pool`` tells groups apa
 import csv
 import hashlib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -45,9 +45,7 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
         pictures = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
     else:
         pictures = list(files(source.source))
-    pictures = sorted(pictures, key=lambda pair: pair[0])
-    if source.part is not None:
-        pictures = pictures[source.part[0] : source.part[1]]
+    pictures = sorted(pictures, key=lambda pair: pair[0])[slice(*(source.part or (None,)))]
     if not pictures:
         raise UserError(
             f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml."
@@ -91,10 +89,10 @@ def files(source: str) -> Iterator[tuple[str, bytes]]:
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.suffix in (".txt", ".lst") and origin.is_file():
-        written = read_list_file(origin).values()
-        if absent := [p for p in written if not p.exists()]:
-            raise UserError(f"{origin} lists {absent[0]}, which is missing.")
-        yield from ((compose(p.name), p.read_bytes()) for p in written)
+        paths = read_list_file(origin).values()
+        if missing := [p for p in paths if not p.exists()]:
+            raise UserError(f"{origin} lists {missing[0]}, which is missing.")
+        yield from ((compose(p.name), p.read_bytes()) for p in paths)
     else:
         yield from ((PurePosixPath(name).name, data) for name, data in members(origin, is_picture))
 
@@ -126,9 +124,9 @@ def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
         columns = (*COLUMNS, "pool") if group is not None else COLUMNS
-        if absent := [c for c in columns if c not in (reader.fieldnames or ())]:
+        if missing := [c for c in columns if c not in (reader.fieldnames or ())]:
             raise UserError(
-                f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(columns)}."
+                f"{path} has no column '{missing[0]}'; a list of photos needs {', '.join(columns)}."
             )
         rows = [(reader.line_num, row) for row in reader]
     by_name: dict[str, PoolPhoto] = {}
@@ -148,7 +146,7 @@ def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
 
 
 def gather(
-    photos: Iterable[PoolPhoto], copies: Iterable[str], work: Path
+    photos: Collection[PoolPhoto], copies: Iterable[str], work: Path
 ) -> Iterator[tuple[PoolPhoto, bytes, bool]]:
     """Each photo with its bytes, and whether they are the listed copy's, byte for byte.
 
@@ -156,10 +154,9 @@ def gather(
     ``work``, where an interrupted run finds it again. What cannot be had is an error that lists it all and says what to do.
     """
     missing: dict[str, str] = {}
-    listed = list(photos)
-    here = _read_copies({p.name: p.sha256 for p in listed}, copies)
-    for photo in progress.track(listed, len(listed), "photos of the list"):
-        data = here.get(photo.name)
+    data_of = _read_copies({p.name: p.sha256 for p in photos}, copies)
+    for photo in progress.track(photos, len(photos), "photos of the list"):
+        data = data_of.get(photo.name)
         if data is None:
             path = work / photo.name
             try:
@@ -173,7 +170,7 @@ def gather(
     if missing:
         name, why = next(iter(missing.items()))
         raise UserError(
-            f"{len(missing)} of {len(listed)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
+            f"{len(missing)} of {len(photos)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
             "Get them by other means, and name the zip or folder that holds them under `copies` of the pool in params.yaml."
         )
 

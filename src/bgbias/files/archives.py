@@ -52,10 +52,10 @@ def members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str,
             return
         with tarfile.open(path) as archive:
             for name, member in _list_files(archive, path, is_wanted, {}):
-                opened = archive.extractfile(member)
-                if opened is None:
+                file = archive.extractfile(member)
+                if file is None:
                     raise tarfile.TarError(f"'{name}' is a link to no file")
-                yield name, opened.read()
+                yield name, file.read()
 
 
 class Lookup:
@@ -108,8 +108,8 @@ def _read_tar(
     readers: dict[str, Callable[[], bytes]] = {}
     with tarfile.open(fileobj=plain, mode="r:") as archive:
         for name, member in _list_files(archive, path, is_wanted, passed_over):
-            held = archive.getmember(member.linkname) if member.islnk() else member
-            readers[name] = partial(_cut_out, plain, name, held.offset_data, held.size)
+            target = archive.getmember(member.linkname) if member.islnk() else member
+            readers[name] = partial(_cut_out, plain, name, target.offset_data, target.size)
     return readers
 
 
@@ -125,12 +125,12 @@ def _uncompress(path: Path) -> IO[bytes]:
     if not tarfile.is_tarfile(path):
         raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
     with tarfile.open(path) as archive:
-        packed = archive.fileobj
-        if packed is None or isinstance(packed, io.BufferedReader):
+        stream = archive.fileobj
+        if stream is None or isinstance(stream, io.BufferedReader):
             return path.open("rb")
         plain = tempfile.TemporaryFile()  # noqa: SIM115
-        packed.seek(0)
-        while block := packed.read(BLOCK):
+        stream.seek(0)
+        while block := stream.read(BLOCK):
             plain.write(block)
         plain.seek(0)
         return plain
@@ -139,7 +139,7 @@ def _uncompress(path: Path) -> IO[bytes]:
 def _list_files(
     archive: tarfile.TarFile, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    stored: dict[str, str] = {}
+    names: dict[str, str] = {}
     for member in archive:
         _check(member.name, path)
         if member.isdir():
@@ -148,7 +148,7 @@ def _list_files(
             passed_over[ascii(member.name)] = NO_TEXT
             continue
         name = compose(member.name)
-        unique({stored.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
+        unique({names.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
         if not (member.isfile() or member.islnk()):
             passed_over[name] = LINK
         elif is_wanted(name):

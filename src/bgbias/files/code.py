@@ -86,14 +86,14 @@ def carries_numbers(name: str) -> bool:
 
 @cache
 def _follow_imports(names: tuple[str, ...]) -> tuple[str, ...]:
-    remembered = len(_read_memory())
+    count = len(_read_memory())
     seen: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        if (name := waiting.pop()) not in seen:
+    queue = list(names)
+    while queue:
+        if (name := queue.pop()) not in seen:
             seen[name] = None
-            waiting += filter(carries_numbers, _list_targets(name))
-    if len(_read_memory()) > remembered:
+            queue += filter(carries_numbers, _list_targets(name))
+    if len(_read_memory()) > count:
         with suppress(OSError):  # an installation that is not ours to write to
             write_json(MEMORY, _read_memory())
     return tuple(seen)
@@ -206,9 +206,9 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def visit_Module(self, module: ast.Module) -> ast.AST:
-        worked = [s for s in module.body if not (_list_names(s) and _list_names(s) <= self._planning)]
-        used = {n.id for s in worked for n in ast.walk(s) if isinstance(n, ast.Name)}
-        module.body = [s for s in module.body if s in worked or _list_names(s) & used]
+        statements = [s for s in module.body if not (_list_names(s) and _list_names(s) <= self._planning)]
+        used = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
+        module.body = [s for s in module.body if s in statements or _list_names(s) & used]
         return self.generic_visit(module)
 
     def visit_If(self, choice: ast.If) -> ast.AST | list[ast.AST]:
@@ -216,10 +216,10 @@ class _Reader(ast.NodeTransformer):
             return [self.visit(statement) for statement in choice.orelse]
         return self.generic_visit(choice)
 
-    def visit_Raise(self, raised: ast.Raise) -> ast.AST:
-        if isinstance(raised.exc, ast.Call) and _last_name(raised.exc.func).endswith("Error"):
-            raised.exc = raised.exc.func  # its words are for people
-        return self.generic_visit(raised)
+    def visit_Raise(self, statement: ast.Raise) -> ast.AST:
+        if isinstance(statement.exc, ast.Call) and _last_name(statement.exc.func).endswith("Error"):
+            statement.exc = statement.exc.func  # its words are for people
+        return self.generic_visit(statement)
 
     def visit_Call(self, call: ast.Call) -> ast.AST:
         if _last_name(call.func) == "Field":

@@ -67,30 +67,30 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
         version.unlink(missing_ok=True)
         return
     with response:
-        resumed = have > 0 and response.status == 206
-        if resumed and not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
+        is_rest = have > 0 and response.status == 206
+        if is_rest and not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
             partial.unlink()
             raise ConnectionError("the server went on at another place than was asked for")
         length = response.headers.get("Content-Length")
-        total = _parse(response.headers.get("Content-Range")) if resumed else int(length) if length else None
-        if not resumed and response.headers.get_content_type() == "text/html":
+        total = _parse(response.headers.get("Content-Range")) if is_rest else int(length) if length else None
+        if not is_rest and response.headers.get_content_type() == "text/html":
             raise NotHad("a web page came, not the file")
         if size is not None and total is not None and total != size:
             raise NotHad(f"a file of {total} bytes is there, not one of {size}")
-        if resumed:
+        if is_rest:
             progress.say(f"{label}: going on after {progress.size(have)}")
         # Only a strong ETag, or a date, says that two answers are of one file.
         tag = str(response.headers.get("ETag") or "")
         strong = tag.startswith('"')
         version.write_text(tag if strong else str(response.headers.get("Last-Modified") or ""), "utf-8")
-        steps = max(1, (total - (have if resumed else 0)) // CHUNK) if total else None
-        with partial.open("ab" if resumed else "wb") as file:
+        steps = max(1, (total - (have if is_rest else 0)) // CHUNK) if total else None
+        with partial.open("ab" if is_rest else "wb") as file:
             for _ in progress.track(_write_megabytes(response, file), steps, f"{label} (MB)"):
                 pass
     # http.client ends quietly when the connection does.
-    arrived = _count_bytes(partial)
-    if total is not None and arrived < total:
-        raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
+    received = _count_bytes(partial)
+    if total is not None and received < total:
+        raise ConnectionError(f"the connection ended after {received} of {total} bytes")
     version.unlink(missing_ok=True)
 
 

@@ -95,14 +95,14 @@ class Desk:
         """Write a file's checksum down, or compare it with the one written down; another one is an error with both."""
         key, facts = (dataset, part, file), (str(size), sha256)
         with hold_lock(self.lock):
-            pinned = self._read()
-            if key not in pinned:
+            pins = self._read()
+            if key not in pins:
                 text = StringIO()
-                rows = sorted((pinned | {key: facts}).items())
+                rows = sorted((pins | {key: facts}).items())
                 csv.writer(text, lineterminator="\n").writerows([COLUMNS, *(k + v for k, v in rows)])
                 write_text(self.checksums, text.getvalue())
-            elif pinned[key] != facts:
-                old_size, old_sum = pinned[key]
+            elif pins[key] != facts:
+                old_size, old_sum = pins[key]
                 raise UserError(
                     f"{file} ({dataset}/{part}) is not the file that was used before: its sha256 is {sha256} ({size} bytes),"
                     f" and {self.checksums} has {old_sum} ({old_size} bytes). Get the same file again; or, if the new one is"
@@ -141,7 +141,7 @@ def fetch(
     """
     from bgbias.files import download  # every node knows sources, few speak HTTP
 
-    tried: list[str] = []
+    failures: list[str] = []
     wrong: list[Source] = []
     at_desk = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
     at_hand = [s.model_copy(update={"place": str(file)}) for s, file in at_desk if file.exists()]
@@ -153,21 +153,21 @@ def fetch(
             _take(source, target, name, part, desk)
         except WrongFileError as error:
             wrong.append(source)
-            tried.append(f"  {error}")
+            failures.append(f"  {error}")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            tried.append(f"  {source.place}: {error}")
+            failures.append(f"  {source.place}: {error}")
         else:
             for other in sources:  # gigabytes that nobody will ask for again
                 download.forget(partial_download(target, other))
             if wrong:
-                say("\n".join([f"{name}: taken from {source.place}, after others:", *tried]))
+                say("\n".join([f"{name}: taken from {source.place}, after others:", *failures]))
             return source
     subject = f"{name}/{part}" if part else name
     called = "" if cure else f": {_find_source(sources).called}"
     cure = cure or _explain_cure(sources, name, part, desk)
-    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *tried, cure]))
+    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *failures, cure]))
 
 
 def partial_download(target: Path, source: Source) -> Path:

@@ -142,9 +142,9 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
                 left_out[full_name] = "a link that leads nowhere, or no file: put the file there"
 
     enter(str(folder), "", frozenset([os.path.realpath(folder)]))
-    stored = unique(sorted(files), compose, f"{folder}: the files")
+    names = unique(sorted(files), compose, f"{folder}: the files")
     composed = {compose(name): reason for name, reason in left_out.items()}
-    return {name: files[stored[name]] for name in sorted(stored)}, composed
+    return {name: files[names[name]] for name in sorted(names)}, composed
 
 
 def list_left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:

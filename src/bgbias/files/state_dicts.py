@@ -109,10 +109,10 @@ def _find_weights(path: Path, state: dict[Any, Any]) -> str:
     return f"Save a state dict {SAVE}"
 
 
-def _format_command(path: Path, part: str, taken: str = "state") -> str:
+def _format_command(path: Path, part: str, expression: str = "state") -> str:
     target = path.with_name(f"{path.stem}_weights.pth")
     read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
-    return f"python -c \"import torch; state = {read}; torch.save({taken}, '{target}')\""
+    return f"python -c \"import torch; state = {read}; torch.save({expression}, '{target}')\""
 
 
 def difference(
@@ -134,8 +134,8 @@ def difference(
     prefix = next((p for p in WRAPPED if state and all(name.startswith(p) for name in names or state)), None)
     if prefix is None:
         return faults[0] + more
-    taken = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
-    return f"all its names begin with '{prefix}'; take that away: {_format_command(Path(origin), '', taken)}"
+    expression = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
+    return f"all its names begin with '{prefix}'; take that away: {_format_command(Path(origin), '', expression)}"
 
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:

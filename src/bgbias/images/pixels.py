@@ -177,10 +177,10 @@ def day_of(data: bytes) -> str:
     """The day on which an encoded photo was taken, as its EXIF says it, "2024:05:31"; empty if it does not."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            taken = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
+            date = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
     except Exception:  # whatever is wrong with it is said where it is decoded
         return ""
-    return str(taken).partition(" ")[0]
+    return str(date).partition(" ")[0]
 
 
 def is_turned_by_xmp(image: Image.Image) -> bool:

@@ -25,17 +25,17 @@ Errors = NDArray[np.float32]
 def texture(photo: Picture) -> Picture:
     """A texture as large as the photo uint8 [H, W, 3], of its centre and one more window, which the photo's pixels decide on."""
     height, width, _ = photo.shape
-    drawn = seeds.generator("texture", height, width, zlib.crc32(photo.tobytes()))
+    generator = seeds.generator("texture", height, width, zlib.crc32(photo.tobytes()))
     window = _scale(WINDOW, photo)
     centre = (height - window) // 2, (width - window) // 2
-    corner = int(drawn.integers(height - window + 1)), int(drawn.integers(width - window + 1))
+    corner = int(generator.integers(height - window + 1)), int(generator.integers(width - window + 1))
     sources = [photo[y : y + window, x : x + window] for y, x in (centre, corner)]
     block = min(max(4, _scale(BLOCK, photo)), window)
-    return quilt(sources, (height, width), block, min(max(2, _scale(OVERLAP, photo)), block // 2), drawn)
+    return quilt(sources, (height, width), block, min(max(2, _scale(OVERLAP, photo)), block // 2), generator)
 
 
 def quilt(
-    sources: list[Picture], size: tuple[int, int], block: int, overlap: int, drawn: np.random.Generator
+    sources: list[Picture], size: tuple[int, int], block: int, overlap: int, generator: np.random.Generator
 ) -> Picture:
     """A picture of a size (height, width) of blocks of the sources, none smaller than a block, that overlap by some pixels."""
     step = block - overlap
@@ -43,15 +43,15 @@ def quilt(
     canvas = np.zeros((rows * step + overlap, columns * step + overlap, 3), np.uint8)
     for top in range(0, rows * step, step):
         for left in range(0, columns * step, step):
-            there = canvas[top : top + block, left : left + block]
-            new = _choose_block(sources, there, overlap, bool(top), bool(left), drawn)
+            patch = canvas[top : top + block, left : left + block]
+            new = _choose_block(sources, patch, overlap, bool(top), bool(left), generator)
             is_kept = np.zeros((block, block), bool)
-            apart = np.square(there.astype(np.float32) - new).sum(2)
+            differences = np.square(patch.astype(np.float32) - new).sum(2)
             if left:
-                is_kept[:, :overlap] |= before_cut(apart[:, :overlap])
+                is_kept[:, :overlap] |= before_cut(differences[:, :overlap])
             if top:
-                is_kept[:overlap] |= before_cut(apart[:overlap].T).T
-            there[~is_kept] = new[~is_kept]
+                is_kept[:overlap] |= before_cut(differences[:overlap].T).T
+            patch[~is_kept] = new[~is_kept]
     return canvas[: size[0], : size[1]]
 
 
@@ -73,18 +73,18 @@ def before_cut(errors: Errors) -> NDArray[np.bool_]:
 
 def _choose_block(
     sources: list[Picture],
-    there: Picture,
+    patch: Picture,
     overlap: int,
     has_above: bool,
     has_left: bool,
-    drawn: np.random.Generator,
+    generator: np.random.Generator,
 ) -> Picture:
     """A block of the sources, one of those that differ least from what is there above and on its left."""
-    block = len(there)
-    misfits = [_compare(source, there, overlap, has_above, has_left) for source in sources]
+    block = len(patch)
+    misfits = [_compare(source, patch, overlap, has_above, has_left) for source in sources]
     every = np.concatenate([errors.ravel() for errors in misfits])
     good = np.flatnonzero(every <= every.min() * (1 + TOLERANCE))
-    chosen = int(good[drawn.integers(len(good))])
+    chosen = int(good[generator.integers(len(good))])
     for source, errors in zip(sources, misfits, strict=True):
         if chosen < errors.size:
             y, x = divmod(chosen, errors.shape[1])
@@ -93,11 +93,11 @@ def _choose_block(
     raise AssertionError("a block of no source was chosen")
 
 
-def _compare(source: Picture, there: Picture, overlap: int, has_above: bool, has_left: bool) -> Errors:
+def _compare(source: Picture, patch: Picture, overlap: int, has_above: bool, has_left: bool) -> Errors:
     """Sums of squared differences for each place of a block in a source; what is above and left counts twice in the corner."""
-    places = tuple(length - len(there) + 1 for length in source.shape[:2])
+    places = tuple(length - len(patch) + 1 for length in source.shape[:2])
     errors: Errors = np.zeros(places, np.float32)
-    for is_present, strip in ((has_above, there[:overlap]), (has_left, there[:, :overlap])):
+    for is_present, strip in ((has_above, patch[:overlap]), (has_left, patch[:, :overlap])):
         if is_present:
             squares = cv2.matchTemplate(source, np.ascontiguousarray(strip), cv2.TM_SQDIFF)
             errors += squares[: places[0], : places[1]]

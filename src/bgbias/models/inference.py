@@ -42,11 +42,11 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
 
     The next batch is composed and sent while the last one goes through the network. No views at all are an error.
     """
-    pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
+    is_pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
         while gathered := list(itertools.islice(views, how.batch_size)):
-            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=pinned)
+            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=is_pinned)
             np.stack(gathered, out=batch.numpy())
             yield batch
 

@@ -50,22 +50,20 @@ class AuxiliaryNorms(nn.Module):
     @contextmanager
     def using(self, name: str) -> Iterator[None]:
         """The model normalises with the norms of this distribution. Do not save or move it meanwhile."""
-        chosen: Sequence[nn.Module] = self.sets[self.names.index(name)]  # type: ignore[assignment]
+        norms: Sequence[nn.Module] = self.sets[self.names.index(name)]  # type: ignore[assignment]
         try:
-            self._put(chosen)
+            self._put(norms)
             yield
         finally:
             self._put(self._model_norms)
 
     def list_trained(self) -> list[nn.Parameter]:
         """The parameters that are trained: those whose like in the model is, when it is asked."""
-        parameters = []
+        likes = [like for norm in self._model_norms for like in norm.parameters()]
         for norms in self.sets:
-            for model_norm, norm in zip(self._model_norms, norms, strict=True):  # type: ignore[call-overload]
-                for like, parameter in zip(model_norm.parameters(), norm.parameters(), strict=True):
-                    parameter.requires_grad_(like.requires_grad)
-                    parameters += [parameter] * like.requires_grad
-        return parameters
+            for like, parameter in zip(likes, norms.parameters(), strict=True):
+                parameter.requires_grad_(like.requires_grad)
+        return [parameter for parameter in self.sets.parameters() if parameter.requires_grad]
 
     def train(self, mode: bool = True) -> AuxiliaryNorms:
         """Training or evaluation mode; frozen norms stay in evaluation mode."""

@@ -122,13 +122,13 @@ class TrainingPhotos:
         """The same with these parts of the photos, mirrored or not, and these backgrounds."""
         boxes, flips = zip(*parts, strict=True)
         masks = self._masks.crops(rows, boxes, flips) if self._masks else None
-        drawn = [d.index for d in draws], [d.box for d in draws], [d.flip for d in draws]
+        arguments = [d.index for d in draws], [d.box for d in draws], [d.flip for d in draws]
         return Batch(
             images=self._photos.crops(rows, boxes, flips),
             labels=torch.from_numpy(self.labels[rows]),
             index=torch.from_numpy(rows),
             masks=None if masks is None else _to_shares(masks),
-            backgrounds=self._pool.crops(*drawn) if self._pool else None,
+            backgrounds=self._pool.crops(*arguments) if self._pool else None,
             textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
         )
 
@@ -173,10 +173,10 @@ class Epochs:
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
         s, key = self.settings, (*self.key, epoch)
-        drawn = seeds.generator("sampler", *key, self.images_per_class)
+        generator = seeds.generator("sampler", *key, self.images_per_class)
         size, steps = self.batches_a_step * s.batch_size, s.iterations_per_epoch
         labels = self.photos.labels
-        rows = sample(labels, size, self.images_per_class, steps, drawn, self.batches_a_step)
+        rows = sample(labels, size, self.images_per_class, steps, generator, self.batches_a_step)
         yield from self._crop(key, list(rows))
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:

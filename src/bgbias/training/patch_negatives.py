@@ -86,11 +86,11 @@ def boxes(masks: Tensor) -> Tensor:
     """The boxes around what is not 0 in masks [B, 1, S, S], float of 0 and 1."""
     inside = masks > 0
     rows, columns = inside.any(3, keepdim=True), inside.any(2, keepdim=True)
-    between = [
+    spans = [
         line.cummax(axis).values & line.flip(axis).cummax(axis).values.flip(axis)
         for line, axis in ((rows, 2), (columns, 3))
     ]
-    return (between[0] & between[1]).to(masks.dtype)
+    return (spans[0] & spans[1]).to(masks.dtype)
 
 
 def blur(masks: Tensor) -> Tensor:
@@ -122,15 +122,13 @@ def cover_objects(
     windows, tops, lefts, has_windows = [], [], [], []
     for sums in corners:
         window = int(torch.randint(low, high + 1, (), generator=generator))
-        places = _find_windows(sums, window)
-        while not len(places) and window > least:
+        while not len(places := _find_windows(sums, window)) and window > least:
             window = max(window // 2, least)
-            places = _find_windows(sums, window)
         has_windows.append(len(places) > 0 and bool(sums[-1, -1] > 0))
         if not len(places):
             places = places.new_zeros(1, 2)  # what is made of it counts for nothing
-        drawn = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)
-        chosen = places[(drawn * len(places)).long()]
+        numbers = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)
+        chosen = places[(numbers * len(places)).long()]
         windows.append(window)
         tops.append(chosen[..., 0])
         lefts.append(chosen[..., 1])

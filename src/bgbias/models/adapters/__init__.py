@@ -147,7 +147,7 @@ class Adapted:
 
     @property
     def told(self) -> tuple[str, ...]:
-        """The name of ``notes`` before; it will go."""
+        """The former name of ``notes``, which will go."""
         warnings.warn("the attribute `told` of a model is called `notes`", DeprecationWarning, stacklevel=2)
         return self.notes
 

@@ -102,9 +102,9 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads()
     # Without TF32, so that both devices compute the same.
-    chosen = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
+    choice = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
     session = load_source(
-        whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[chosen])
+        whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[choice])
     )
     # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
     if provider not in session.get_providers():

@@ -65,9 +65,9 @@ def adapt_network(
         network.to(device)
         leaves = (m for m in network.modules() if not any(True for _ in m.children()))
         kinds = {str(getattr(leaf, "original_name", type(leaf).__name__)) for leaf in leaves}
-        computed = sorted(filter(ACTIVATIONS.search, kinds))
-        if computed and not any(line.startswith("activation: ") for line in notes):
-            notes = (f"activation: {', '.join(computed)}", *notes)
+        activations = sorted(filter(ACTIVATIONS.search, kinds))
+        if activations and not any(line.startswith("activation: ") for line in notes):
+            notes = (f"activation: {', '.join(activations)}", *notes)
         # Input of another precision than its weights' would be refused.
         dtype = next((t.dtype for t in network.parameters() if t.is_floating_point()), dtype)
     how = None if embedding else options.pooling
@@ -186,20 +186,18 @@ def fill(
 
 def read(path: Path, whose: str) -> tuple[State, list[str]]:
     """Tensors by name, and what they were taken out of."""
-    if path.suffix == ".safetensors":
-        return state_dicts.read_state_dict(path, whose), []
-    try:
-        held: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # it is read once more, for the words
-        return state_dicts.read_state_dict(path, whose), []
-    notes = []
-    while not (isinstance(held, dict) and held and all(isinstance(t, torch.Tensor) for t in held.values())):
-        inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
+    notes: list[str] = []
+    data: Any = None
+    if path.suffix != ".safetensors":
+        with suppress(Exception):  # it is read once more, for the words
+            data = torch.load(path, map_location="cpu", weights_only=True)
+    while not (isinstance(data, dict) and data and all(isinstance(t, torch.Tensor) for t in data.values())):
+        inside = [name for name in NESTED if isinstance(data, dict) and isinstance(data.get(name), dict)]
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
-        held = held[inside[0]]
+        data = data[inside[0]]
         notes.append(f"weights: '{inside[0]}' of the checkpoint{_format_others(inside[1:])}")
-    return {str(name): tensor for name, tensor in held.items()}, notes
+    return {str(name): tensor for name, tensor in data.items()}, notes
 
 
 def _format_others(others: list[str]) -> str:
@@ -209,14 +207,14 @@ def _format_others(others: list[str]) -> str:
 def _find_prefixes(expected: State, state: State) -> list[str]:
     """What stands before the network's own names in the file: the beginnings that leave most of them, in the file's order."""
     parts = [name.split(".") for name in state]
-    tried = dict.fromkeys(
+    candidates = dict.fromkeys(
         ".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))
     )
     fitting = {
         prefix: sum(
             prefix + name in state and state[prefix + name].shape == t.shape for name, t in expected.items()
         )
-        for prefix in ("", *tried)
+        for prefix in ("", *candidates)
     }
     most = max(fitting.values())
     return [prefix for prefix, count in fitting.items() if count == most] if most else [""]

@@ -120,10 +120,10 @@ def apply_options(preparation: Preparation, options: Options) -> Preparation:
     )
     if normalise is not None and (options.mean or options.std):
         mean, std = _unscale(normalise)
-        chosen = normalise_colours(options.mean or mean, options.std or std)
-        normalise = replace(chosen, order=normalise.order)
-    changed = [f"--{name}" for name in options.list_names() if name in LOOKS | NORMALISES]
-    source = f"{preparation.source}; given: {', '.join(changed)}" if changed else preparation.source
+        colours = normalise_colours(options.mean or mean, options.std or std)
+        normalise = replace(colours, order=normalise.order)
+    names = [f"--{name}" for name in options.list_names() if name in LOOKS | NORMALISES]
+    source = f"{preparation.source}; given: {', '.join(names)}" if names else preparation.source
     return Preparation(look, normalise, source)
 
 

@@ -111,8 +111,8 @@ def _adapt(
 ) -> Adapted:
     side = preparation.look.size
     more = {}
-    asks = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
-    if side != _find_side(network) and "interpolate_pos_encoding" in asks:
+    parameters = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
+    if side != _find_side(network) and "interpolate_pos_encoding" in parameters:
         more["interpolate_pos_encoding"] = True
     network.eval()
     run, embedding = attempt(name, side, lambda: _choose_embedding(network, options.pooling, side, more))

@@ -159,7 +159,7 @@ class ClampedArcFace(nn.Module):
         cosines = (embeddings @ weights).clamp(1e-10, NEARLY_ONE)
         target = cosines.gather(1, labels[:, None])
         moved = (target.acos() + self.margin).cos() - target
-        chosen = F.one_hot(labels, cosines.shape[1]).bool()
+        is_target = F.one_hot(labels, cosines.shape[1]).bool()
         # The bug: all logits of a photo move alike, which cross-entropy does not see.
-        moves = moved.expand_as(cosines) if self.bug else torch.where(chosen, moved, 0)
+        moves = moved.expand_as(cosines) if self.bug else torch.where(is_target, moved, 0)
         return self.cross_entropy(self.scale * (cosines + moves), labels)  # type: ignore[no-any-return]

@@ -145,10 +145,6 @@ class TwiceTheBatch(Standard):
 
     batches_a_step = 2
 
-    @classmethod
-    def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
-        return 2 * batch_size, 2 * batch_size
-
 
 class Adversarial(Standard):
     """The base loss of a batch and of the same photos attacked; every attack is made afresh, on the network as it is.
@@ -205,31 +201,31 @@ class Adversarial(Standard):
 
         ``photos``: the batch's, float in 0..255. The network stands still meanwhile, in evaluation mode.
         """
-        everyone = torch.arange(len(photos), device=photos.device)
+        all_rows = torch.arange(len(photos), device=photos.device)
         whole = self.params.losses == "separate"
-        rows = [everyone] * len(self.attacks) if whole else list(everyone.tensor_split(len(self.attacks)))
-        examples, everybody = [], None
+        rows = [all_rows] * len(self.attacks) if whole else list(all_rows.tensor_split(len(self.attacks)))
+        examples, embeddings = [], None
         for name, chosen in zip(self.attacks, rows, strict=True):
             with self.norms.using(name) if self.norms else nullcontext(), attacks.evaluating(self.model):
                 # Of one set of norms, targets are embedded once.
-                if everybody is None or self.norms:
+                if embeddings is None or self.norms:
                     with torch.no_grad():
-                        everybody = self._embed(photos)
-                examples.append(self._attack(name, photos, chosen, everybody, batch))
+                        embeddings = self._embed(photos)
+                examples.append(self._attack(name, photos, chosen, embeddings, batch))
         return examples, rows
 
     def modules(self) -> dict[str, nn.Module]:
         return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        trained = self.norms.list_trained() if self.norms else []
-        return [{"params": trained}] if trained else []
+        parameters = self.norms.list_trained() if self.norms else []
+        return [{"params": parameters}] if parameters else []
 
-    def _attack(self, name: str, photos: Tensor, chosen: Tensor, everybody: Tensor, batch: Batch) -> Tensor:
+    def _attack(self, name: str, photos: Tensor, chosen: Tensor, embeddings: Tensor, batch: Batch) -> Tensor:
         # The photos of a batch are drawn by seed, epoch and step; they in turn say what is drawn for them.
         key = (name, *batch.index.tolist())
-        drawn = seeds.torch_generator("attack targets", *key)
-        aims = everybody[attacks.targets_of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
+        generator = seeds.torch_generator("attack targets", *key)
+        aims = embeddings[attacks.targets_of_batch(batch.labels, attacks.targets(name), generator)[chosen]]
         noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
         originals = photos[chosen]
         begin = attacks.start(originals, self.params.noise, attacks.uniform(originals, noise))

@@ -154,10 +154,10 @@ class Dcml(BaseMethod):
             if not self.params.environments:
                 return {"loss": empirical}
             terms = self._environment_terms(features, batch)
-        chosen = self.params
-        total = empirical + terms["environments"] + chosen.alpha * terms["irm"] + chosen.gamma * terms["task"]
+        params = self.params
+        total = empirical + terms["environments"] + params.alpha * terms["irm"] + params.gamma * terms["task"]
         if self.nets:
-            total = total + chosen.beta * terms["attention"]
+            total = total + params.beta * terms["attention"]
         return {"loss": total, "base_loss": empirical, **terms}
 
     def modules(self) -> dict[str, nn.Module]:
@@ -171,18 +171,18 @@ class Dcml(BaseMethod):
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:
         """Before the first epoch and every ``update_every`` later: new environments."""
-        chosen = self.params
+        params = self.params
         # One environment is all photos alike; there is nothing to learn.
-        if (epoch - 1) % chosen.update_every or chosen.environments < 2:
+        if (epoch - 1) % params.update_every or params.environments < 2:
             return
         self.environments.draw(seeds.torch_generator("environments", *self.task.key, epoch))
-        if chosen.weights == "random":
+        if params.weights == "random":
             return
         for module in self.modules().values():
             module.eval()
-        gradients = [partial(self._pass_over, passes, number) for number in range(chosen.passes)]
-        reached = self.environments.learn(gradients, chosen.environment_lr)
-        progress.say(f"environments for epoch {epoch}: {' '.join(f'{value:.4g}' for value in reached)}")
+        gradients = [partial(self._pass_over, passes, number) for number in range(params.passes)]
+        means = self.environments.learn(gradients, params.environment_lr)
+        progress.say(f"environments for epoch {epoch}: {' '.join(f'{value:.4g}' for value in means)}")
 
     def end_epoch(self) -> None:
         """The model attends with the mean of the nets' weights from now on."""

@@ -54,7 +54,7 @@ class Environments(nn.Module):
         """
         logits = self.logits.clone().requires_grad_()
         optimizer = optimizers.Adam([logits], lr=lr, maximize=True)
-        reached: list[float] = []
+        means: list[float] = []
         for batches in passes:
             values = []
             for index, gradients in batches():
@@ -63,10 +63,10 @@ class Environments(nn.Module):
                 value.backward()
                 optimizer.step()
                 values.append(value.item())
-            reached.append(math.fsum(values) / len(values))
-            if reached[-1] == max(reached):
+            means.append(math.fsum(values) / len(values))
+            if means[-1] == max(means):
                 self.logits.copy_(logits.detach())
-        return reached
+        return means
 
 
 def objective(weights: Tensor, gradients: list[list[Tensor]]) -> Tensor:

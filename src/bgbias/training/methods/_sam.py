@@ -151,8 +151,8 @@ def _compare_classes(labels: Tensor) -> Tensor:
 
 def _choose_random(candidates: Tensor, generator: torch.Generator) -> Tensor:
     """One of each row's candidates (bool [T, B]), all alike; drawn on the CPU, so that every device draws the same."""
-    drawn = torch.rand(candidates.shape, generator=generator).to(candidates.device)
-    return drawn.masked_fill(~candidates, -1.0).argmax(1)
+    numbers = torch.rand(candidates.shape, generator=generator).to(candidates.device)
+    return numbers.masked_fill(~candidates, -1.0).argmax(1)
 
 
 def _define(negatives: int) -> dict[str, Any]:

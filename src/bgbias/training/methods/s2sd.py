@@ -99,21 +99,21 @@ class Method(BaseMethod):
         """The method, whose judge is this one, and the heads of the wider embeddings."""
         from bgbias.models.model import linear
 
-        chosen, model, task = self.params, self.model, self.task
-        self.inner: Standard = _find_class(chosen.method)(model, self.base_loss, chosen.inner(), task)
+        params, model, task = self.params, self.model, self.task
+        self.inner: Standard = _find_class(params.method)(model, self.base_loss, params.inner(), task)
         self.batches_a_step = self.inner.batches_a_step
         self.heads: nn.ModuleList | None = None
         self.losses = nn.ModuleList()
-        if chosen.kappa:
-            drawn = seeds.torch_generator("s2sd", *(task.key if task else ()))
+        if params.kappa:
+            generator = seeds.torch_generator("s2sd", *(task.key if task else ()))
             channels = model.embedder.in_features
             self.heads = nn.ModuleList(
-                nn.Sequential(linear(channels, width, drawn), nn.ReLU(), linear(width, width, drawn))
-                for width in chosen.widths
+                nn.Sequential(linear(channels, width, generator), nn.ReLU(), linear(width, width, generator))
+                for width in params.widths
             )
             # Those of the training, so that a resumed one goes on.
             self.heads.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-            self.losses = nn.ModuleList(_build_loss(self.base_loss, width, task) for width in chosen.widths)
+            self.losses = nn.ModuleList(_build_loss(self.base_loss, width, task) for width in params.widths)
             self.inner.judge = self.judge_maps
 
     @classmethod
@@ -130,7 +130,7 @@ class Method(BaseMethod):
     def judge_maps(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss of feature maps [B, channels, h, w] with labels [B]."""
         assert self.heads is not None
-        chosen = self.params
+        params = self.params
         # Widths of thousands and divergences of small differences: only the trunk gains by mixed precision.
         with torch.autocast(features.device.type, enabled=False):
             embeddings = self.model.embed_features(features)
@@ -138,16 +138,16 @@ class Method(BaseMethod):
             pooled = features.mean((2, 3)) + features.amax((2, 3))
             wider = [F.normalize(head(pooled), dim=1) for head in self.heads]
             similarities = cosines(embeddings)
-            apart = [divergence(similarities, cosines(z), chosen.temperature) for z in wider]
+            apart = [divergence(similarities, cosines(z), params.temperature) for z in wider]
             losses = [loss(z, labels) for loss, z in zip(self.losses, wider, strict=True)]
             source = self.base_loss(embeddings, labels)
-            total = distilled(source, losses, apart, chosen.weight, chosen.kappa)
+            total = distilled(source, losses, apart, params.weight, params.kappa)
             # The step's number stays on the device: to ask for it would make a GPU wait.
-            if chosen.features_after is not None:
+            if params.features_after is not None:
                 teacher = cosines(F.normalize(pooled, dim=1))
-                late = (self.heads.get_buffer("steps") >= chosen.features_after).to(total.dtype)
-                apart_from_features = divergence(similarities, teacher, chosen.temperature)
-                total = total + late * chosen.kappa * chosen.weight * apart_from_features
+                late = (self.heads.get_buffer("steps") >= params.features_after).to(total.dtype)
+                apart_from_features = divergence(similarities, teacher, params.temperature)
+                total = total + late * params.kappa * params.weight * apart_from_features
         return total
 
     def modules(self) -> dict[str, nn.Module]:

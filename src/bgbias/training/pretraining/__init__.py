@@ -176,19 +176,18 @@ class BasePretraining(BaseMethod):
         """
         # What is seen does not depend on what the network computes in.
         with torch.autocast(batch.images.device.type, enabled=False):
-            drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+            random = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
             self._step += 1
-            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
+            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], random)
             views = self.model.preprocess(_colours.change_colours(batch.images, changes))
             kind = self.params.active_negatives
             if kind == "none":
                 return views, None, None
             count = len(views) // 2 * self.ASKS
             if kind in ("surroundings", "boxes"):
-                if batch.masks is None:
-                    raise ValueError("negatives of background alone need batches with masks")
+                assert batch.masks is not None  # NEEDS asks for them
                 masks, box = batch.masks[:count], kind == "boxes"
-                covered = patch_negatives.cover_objects(views[:count], masks, SMALLEST, LARGEST, box, drawn)
+                covered = patch_negatives.cover_objects(views[:count], masks, SMALLEST, LARGEST, box, random)
                 return views, *covered
             if kind == "textures":
                 assert batch.textures is not None
@@ -196,7 +195,7 @@ class BasePretraining(BaseMethod):
                 pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:count]
             else:
                 pictures = patch_negatives.patches(
-                    views[:count], self.params.smallest, self.params.largest, drawn
+                    views[:count], self.params.smallest, self.params.largest, random
                 )
             return views, pictures, torch.ones(count, dtype=torch.bool, device=views.device)
 

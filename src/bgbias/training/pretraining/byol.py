@@ -52,15 +52,15 @@ class Pretraining(BasePretraining):
         step = self.heads.get_buffer("step")
         self.follow(raise_keep(self.params.keep, int(step), self.steps))
         step += 1
-        foretold = self.heads["predictor"](self.online(views))
+        predictions = self.heads["predictor"](self.online(views))
         first, second = self.taught(views).chunk(2)
         further = None if negatives is None else self.taught(negatives)
-        with torch.autocast(foretold.device.type, enabled=False):
-            foretold = F.normalize(foretold.float(), dim=1)
-            alike = (foretold * torch.cat([second, first])).sum(1)
-            distances = distance(alike)
+        with torch.autocast(predictions.device.type, enabled=False):
+            predictions = F.normalize(predictions.float(), dim=1)
+            cosines = (predictions * torch.cat([second, first])).sum(1)
+            distances = distance(cosines)
             if further is not None and counts is not None:
-                distances = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
+                distances = distance(cosines, (predictions * further).sum(1), self.params.alpha * counts)
         return {"loss": 2 * distances.mean()}
 
 
@@ -69,9 +69,9 @@ def raise_keep(first: float, step: int, steps: int) -> float:
     return 1 - (1 - first) * (math.cos(math.pi * step / steps) + 1) / 2
 
 
-def distance(alike: Tensor, near: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
-    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``alike`` [N] of a view foretold and the other
-    one, ``near`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
+def distance(cosines: Tensor, negatives: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
+    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``cosines`` [N] of a view foretold and the other
+    one, ``negatives`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
     """
-    from_other = 2 - 2 * alike
-    return from_other if near is None else from_other - alpha * (2 - 2 * near)
+    from_other = 2 - 2 * cosines
+    return from_other if negatives is None else from_other - alpha * (2 - 2 * negatives)

@@ -73,8 +73,8 @@ class Pretraining(BasePretraining):
             near = None
             if further is not None and counts is not None:
                 near = (queries * further).sum(1).where(counts, queries.new_tensor(-torch.inf))
-            alike, queued = (queries * keys).sum(1), queries @ self._read_queue().T
-            loss = info_nce(alike, queued, self.params.temperature, near, self.params.alpha)
+            positive, queued = (queries * keys).sum(1), queries @ self._read_queue().T
+            loss = info_nce(positive, queued, self.params.temperature, near, self.params.alpha)
         self._enqueue(keys)
         return {"loss": loss.mean()}
 
