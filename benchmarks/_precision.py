@@ -111,9 +111,7 @@ def _numbers(
     maps = gradient_maps(network, x, keys, reference, "l2", settings, PASSES[x.device.type])
     rows, columns = np.mgrid[-1 : 1 : x.shape[2] * 1j, -1 : 1 : x.shape[3] * 1j]
     middle = torch.from_numpy((rows**2 + columns**2 < 0.5).astype(np.float64))
-    return quality, {
-        v: [score(normalise(strengths), middle) for strengths in getattr(maps, v)] for v in VARIANTS
-    }
+    return quality, {v: [score(normalise(strengths), middle) for strengths in maps[v]] for v in VARIANTS}
 
 
 def _photos(count: int | None, every: int) -> tuple[list[Any], Any]:

@@ -196,7 +196,7 @@ def _attack_contenders(device: str, tiny: bool) -> Iterator[Contender]:
             return torch.autograd.grad((model(x) - aims.flip(0)).square().sum(), x)
 
     yield Contender(PASSES, "limit", passes)
-    yield Contender(ATTACK, "ours", lambda: method.attacked(grey, batch))
+    yield Contender(ATTACK, "ours", lambda: method.attack_batch(grey, batch))
 
 
 # Several small cells at once on one GPU, or on one core each, against one after the other with all that the machine has.

@@ -87,7 +87,7 @@ def _difference_of_batches(photos: Any, published: Any, rows: list[int]) -> floa
         expected.append(mixed(photo, mask, published.background(background, other)))
         parts.append(part.relative)
         behind.append(Draw(index, *other.relative))
-    ours = _shown_batch(photos.cropped(np.array(rows), parts, behind))
+    ours = _shown_batch(photos.crop(np.array(rows), parts, behind))
     return float((ours - torch.stack(expected)).abs().mean())
 
 

@@ -60,11 +60,14 @@ def judge(measured: Measured) -> list[Figure]:
 
 def _published(model: Any, x: Any, masks: Any, reference: Any) -> list[float]:
     """As the paper's code does it: a photo at a time, one backward pass that fills the weights' gradients too."""
-    from bgbias.attribution.smoothgrad import noisy_views
+    import torch
+
+    from bgbias.attribution.smoothgrad import add_noise, draw_noise
 
     scores = []
     for n, photo in enumerate(x):
-        views = noisy_views(photo, f"benchmark|{n}", SAMPLES, 0.15).requires_grad_()
+        drawn = draw_noise(torch.empty(SAMPLES, *photo.shape), f"benchmark|{n}").to(photo)
+        views = add_noise(photo[None], drawn[None], 0.15).requires_grad_()
         model.requires_grad_(True)
         (model(views) @ reference).mean().backward()
         assert views.grad is not None
@@ -99,7 +102,7 @@ def _ours(network: Any, x: Any, masks: Any, reference: Any, precision: Any) -> C
 
     def run() -> list[float]:
         maps = gradient_maps(network, x, keys, reference, "cosine", settings, PASSES[x.device.type])
-        return [_score(ref, mask) for ref, mask in zip(maps.ref, masks, strict=True)]
+        return [_score(ref, mask) for ref, mask in zip(maps["ref"], masks, strict=True)]
 
     return run
 

@@ -157,7 +157,7 @@ def test_a_network_whose_gradients_are_off_is_looked_into_by_occlusion(tmp_path:
     )
     model = load(f"{tmp_path / 'blind.py'}:build", Options(size=64))
     assert attribution_scores.choose_map_maker(model)[0] == "occlusion"
-    assert any("gradients: none" in line for line in model.told)
+    assert any("gradients: none" in line for line in model.notes)
 
 
 @pytest.mark.parametrize(

@@ -233,4 +233,4 @@ def test_every_python_reads_a_format_that_ends_with_a_field_alike() -> None:
     """Python 3.12's tree has an empty string there; the number is what 3.11 and 3.13 make."""
     source = b'def shown(x, w):\n    return f"{x:>{w}}"\n'
     tree = code._Reader("wide", is_package=False).visit(ast.parse(source))
-    assert code.hash_text(code._text(tree)) == "42f0634d89aabaed"
+    assert code.hash_text(code._to_text(tree)) == "42f0634d89aabaed"

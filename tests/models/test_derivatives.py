@@ -12,7 +12,7 @@ from backbone_models import make
 from torch import Tensor
 
 from bgbias import seeds
-from bgbias.models.derivatives import _convolution, differentiable_twice
+from bgbias.models.derivatives import _convolve, differentiable_twice
 
 SHAPES: dict[str, dict[str, Any]] = {
     "depthwise": {"groups": 6, "padding": 1},
@@ -39,7 +39,7 @@ def derivatives(convolution: Callable[..., Tensor], how: dict[str, Any], bias: b
 @pytest.mark.parametrize("how", SHAPES.values(), ids=list(SHAPES))
 def test_derivatives_agree_with_pytorchs(how: dict[str, Any], bias: bool) -> None:
     for found, expected in zip(
-        derivatives(_convolution, how, bias), derivatives(F.conv2d, how, bias), strict=True
+        derivatives(_convolve, how, bias), derivatives(F.conv2d, how, bias), strict=True
     ):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
@@ -53,9 +53,9 @@ def test_a_networks_grouped_convolutions_are_replaced(monkeypatch: pytest.Monkey
 
     def watched(*args: Any) -> Tensor:
         seen.append(args[6])
-        return _convolution(*args)
+        return _convolve(*args)
 
-    monkeypatch.setattr("bgbias.models.derivatives._convolution", watched)
+    monkeypatch.setattr("bgbias.models.derivatives._convolve", watched)
     with differentiable_twice(model):
         found = model(x)
     assert sum(groups > 1 for groups in seen) == 17

@@ -112,9 +112,9 @@ def test_frozen_ones_keep_their_statistics_in_training() -> None:
 def test_gains_are_trained_where_those_of_the_model_are() -> None:
     net = network()
     norms = AuxiliaryNorms(net, NAMES)
-    assert len(norms.trained()) == 4
+    assert len(norms.list_trained()) == 4
     net.trunk[1].weight.requires_grad_(False)
-    assert [id(p) for p in norms.trained()] == [id(s[0].bias) for s in norms.sets]
+    assert [id(p) for p in norms.list_trained()] == [id(s[0].bias) for s in norms.sets]
     assert not norms.sets[1][0].weight.requires_grad
 
 

@@ -252,5 +252,5 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scor
         black = model.pooled(model.preprocess(torch.zeros(1, 3, *x.shape[1:])))[0].detach()
         noise = [seeds.key(*key)]
         maps = smoothgrad.gradient_maps(model.pooled, x[None], noise, black, "cosine", study.attribution)
-        scores.append(score.score_photo(photos, name, "ref", maps.ref[0])[0]["score"])
+        scores.append(score.score_photo(photos, name, "ref", maps["ref"][0])[0]["score"])
     assert row["ref"] == pytest.approx(np.nanmean(scores), abs=1e-5)

@@ -134,7 +134,7 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
         known = {file for n in graph.in_order(study, [node]) for file in code.modules(*n.code(study))}
         ours = [Path(f) for f in files if Path(f).is_relative_to(code.ROOT)]
         names = {f: _name(f) for f in ours}
-        missed = {n for n in names.values() if code.carries_numbers(n) and code._label(n) not in known}
+        missed = {n for n in names.values() if code.carries_numbers(n) and code._find_label(n) not in known}
         plugged = {Path(f).as_posix() for f in files if "/support/plugins/" in f}
         missed |= {f for f in plugged if not any(f.endswith(k) for k in known)}
         missed -= {

@@ -35,12 +35,12 @@ def in_double(made: Any) -> Any:
     for part in made.modules().values():
         part.double()
     made.grey_levels = lambda given: given.images.double()
-    made.attacked = _of_double(made)
+    made.attack_batch = _of_double(made)
     return made
 
 
 def _of_double(made: Any) -> Any:
-    attacked = type(made).attacked
+    attacked = type(made).attack_batch
 
     def run(photos: Tensor, given: Any) -> Any:
         return attacked(made, photos.double(), given)

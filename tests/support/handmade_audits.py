@@ -92,7 +92,7 @@ def an_audit(found: Any = None, **changes: Any) -> Any:
     parts: dict[str, Any] = {
         "findings": found,
         "question": SimpleNamespace(collection=collection, backgrounds=backgrounds),
-        "model": SimpleNamespace(guesses=(), name="/models/mine.py", look="a crop", told=("a line",)),
+        "model": SimpleNamespace(guesses=(), name="/models/mine.py", look="a crop", notes=("a line",)),
         "preparations": PreparationTrial(),
         "masker": "u2netp",
         "remarks": ("one is empty",),

@@ -150,7 +150,7 @@ def test_golden_losses_separate_and_joint() -> None:
         maps = iter((z, nn.functional.normalize(moved, dim=1)))
         made.model.pooled_map = lambda _, maps=maps: next(maps)
         made.model.embed_features = lambda features: features
-        made.attacked = lambda photos, given: ([photos], [torch.arange(4)])
+        made.attack_batch = lambda photos, given: ([photos], [torch.arange(4)])
         shown = batch(classes=2)
         given = Batch(shown.images, labels, shown.index)
         assert made.loss(given)["loss"].item() == pytest.approx(value, abs=5e-7)
@@ -170,7 +170,7 @@ def test_without_attacks_it_is_the_plain_loss_bit_for_bit(name: str, neutral: di
 def test_attacks_move_no_batch_norm_and_leave_no_gradient(name: str) -> None:
     made, given = method(name, batch_norm="trained"), batch()
     before = {k: b.clone() for k, b in buffers(made)}
-    made.attacked(given.images.float(), given)
+    made.attack_batch(given.images.float(), given)
     assert all(torch.equal(b, before[k]) for k, b in buffers(made))
     assert all(p.grad is None for part in made.modules().values() for p in part.parameters())
     assert all(m.training for m in made.model.modules())
@@ -200,11 +200,11 @@ def test_frozen_norms_keep_their_statistics() -> None:
 
 def test_attacks_are_the_same_for_the_same_photos_whatever_was_before() -> None:
     given = batch()
-    first = method("at").attacked(given.images.float(), given)
+    first = method("at").attack_batch(given.images.float(), given)
     torch.manual_seed(5)
     other = method("at")
     other.loss(batch(3))
-    again = other.attacked(given.images.float(), given)
+    again = other.attack_batch(given.images.float(), given)
     assert torch.equal(first[0][0], again[0][0])
 
 
@@ -212,8 +212,8 @@ def test_attacks_are_the_same_for_the_same_photos_whatever_was_before() -> None:
 def test_attacks_do_not_depend_on_how_photos_lie_in_memory(memory: torch.memory_format) -> None:
     given = batch()
     laid = Batch(given.images.contiguous(memory_format=memory), given.labels, given.index)
-    (found,), _ = method("at").attacked(laid.images.float(), laid)
-    (expected,), _ = method("at").attacked(given.images.float(), given)
+    (found,), _ = method("at").attack_batch(laid.images.float(), laid)
+    (expected,), _ = method("at").attack_batch(given.images.float(), given)
     assert found.is_contiguous(memory_format=memory)
     torch.testing.assert_close(found.contiguous(), expected)
 
@@ -226,8 +226,8 @@ def test_photos_on_replaced_backgrounds_are_attacked_there() -> None:
     whole = Batch(given.images, given.labels, given.index, masks, behind)
     made, seen = method("at"), list[Tensor]()
     made.replaces_backgrounds = True
-    attacked = made.attacked
-    made.attacked = lambda photos, given: seen.append(photos) or attacked(photos, given)
+    attacked = made.attack_batch
+    made.attack_batch = lambda photos, given: seen.append(photos) or attacked(photos, given)
     made.loss(whole)
     assert torch.equal(seen[0], blend_batch(given.images, masks, behind))
 

@@ -180,7 +180,7 @@ def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -
     album = Album(study, "squares", 36, 32, backbone="pixels")
     photos = album.training(frozenset({"textures"}))
     parts = [(RelativeBox(0.1, 0.2, 0.5, 0.4), False), (RelativeBox(0.0, 0.0, 1.0, 1.0), True)]
-    batch = photos.cropped(np.array([3, 0]), parts, [])
+    batch = photos.crop(np.array([3, 0]), parts, [])
     assert batch.textures is not None
     for row, (box, flip), made in zip((3, 0), parts, batch.textures, strict=True):
         quilt = texture(album._photos.get(photos.table.ids[row]))

@@ -233,7 +233,7 @@ def test_moco_is_what_plain_loops_make_it(negatives: str) -> None:
         queue = (queue + list(others))[-10:]
         assert found.item() == pytest.approx(expected.item(), abs=1e-5)
     # Of 18 views the last 10, the ninth in the first place.
-    torch.testing.assert_close(made._queued().roll(-8, 0), torch.stack(queue), atol=1e-5, rtol=0)
+    torch.testing.assert_close(made._read_queue().roll(-8, 0), torch.stack(queue), atol=1e-5, rtol=0)
     for ours, theirs in (
         (made.model.trunk, twin.trunk),
         (made.heads, twin.heads),

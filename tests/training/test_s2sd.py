@@ -124,7 +124,7 @@ def test_every_distribution_is_distilled(inner: str) -> None:
     alone.judge = lambda maps, labels: seen.append(maps) or maps.sum()
     found = made.loss(batch())
     alone.loss(batch())
-    expected = [made.judged(maps, batch().labels) for maps in seen]
+    expected = [made.judge_maps(maps, batch().labels) for maps in seen]
     assert len(expected) == 2
     torch.testing.assert_close(found["loss"], expected[0] + 0.5 * expected[1])
     torch.testing.assert_close(found["base_loss"], expected[0])

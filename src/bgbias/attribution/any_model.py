@@ -46,7 +46,7 @@ def choose_maps(
         return OCCLUSION, lambda photo, _: dict.fromkeys(
             VARIANTS, occlusion_map(embed_unit(model, np.stack(list(occlude(photo)))), len(photo))
         )
-    return GRADIENTS, _by_gradients(model, settings or Attribution(), distance)
+    return GRADIENTS, _explain_by_gradients(model, settings or Attribution(), distance)
 
 
 def as_photos(
@@ -94,7 +94,7 @@ def score_photos(
     return table
 
 
-def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMaker:
+def _explain_by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMaker:
     network, size = model.network, model.look.size
     assert network is not None
 
@@ -114,7 +114,7 @@ def _by_gradients(model: Adapted, settings: Attribution, distance: str) -> MapMa
             passes = min(count, settings.samples)
             with failing(f"{model.name} fails on the gradients of a picture"):
                 maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
-            return {variant: getattr(maps, variant)[0].numpy() for variant in VARIANTS}
+            return {variant: values[0].numpy() for variant, values in maps.items()}
 
         return model.batch.run(model.name, at_once)
 
@@ -126,7 +126,7 @@ def occlude(photo: np.ndarray) -> Iterator[np.ndarray]:
     size = len(photo)
     blurred = np.asarray(cv2.GaussianBlur(photo, (0, 0), size / CELLS))
     yield photo
-    for rows, columns in _cells(size):
+    for rows, columns in _list_cells(size):
         hidden = photo.copy()
         hidden[rows, columns] = blurred[rows, columns]
         yield hidden
@@ -134,14 +134,14 @@ def occlude(photo: np.ndarray) -> Iterator[np.ndarray]:
 
 def occlusion_map(vectors: np.ndarray, size: int) -> np.ndarray:
     """A photo's map float64 [S, S] from the unit vectors [1 + cells, D] of what ``occlude`` gave; never below 0."""
-    lost = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
-    found = np.zeros((size, size))
-    for (rows, columns), value in zip(_cells(size), lost, strict=True):
-        found[rows, columns] = value
-    return found
+    drops = np.maximum(0, 1 - vectors[1:].astype(np.float64) @ vectors[0].astype(np.float64))
+    values = np.zeros((size, size))
+    for (rows, columns), value in zip(_list_cells(size), drops, strict=True):
+        values[rows, columns] = value
+    return values
 
 
-def _cells(size: int) -> Iterator[tuple[slice, slice]]:
+def _list_cells(size: int) -> Iterator[tuple[slice, slice]]:
     edges = np.linspace(0, size, min(CELLS, size) + 1).round().astype(int)
     spans = [slice(int(a), int(b)) for a, b in pairwise(edges)]
     for rows in spans:

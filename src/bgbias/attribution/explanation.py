@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,24 +110,18 @@ def _split_network(model: EmbeddingModel | Adapted, x: Tensor) -> tuple[Tensor, 
         if isinstance(output, Tensor) and output.ndim > 2 and output[0, 0].numel() > 1:
             outputs.append((part, output))
 
-    hooks = [part.register_forward_hook(note) for part in module.modules()]
-    try:
-        with torch.no_grad():
-            network(x)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with ExitStack() as hooks, torch.no_grad():
+        for part in module.modules():
+            hooks.enter_context(part.register_forward_hook(note))
+        network(x)
     last, features = outputs[-1] if outputs else (module, x.new_zeros(0))
     uses = sum(part is last for part, _ in outputs)
     if features.ndim != 4 or features.shape[2] != features.shape[3] or uses != 1:
         raise UserError(NO_MAP.format(model.name, "it pools tokens, or none of its modules gives a map"))
 
     def head(maps: Tensor) -> Tensor:
-        hook = last.register_forward_hook(lambda *_: maps)
-        try:
+        with last.register_forward_hook(lambda *_: maps):
             return network(x[: len(maps)])
-        finally:
-            hook.remove()
 
     return features, head
 

@@ -36,15 +36,15 @@ STRAIGHT, ACROSS, NOISE = 1 / 6, 1 / 12, 2.55
 
 def randomise(model: EmbeddingModel, level: str) -> EmbeddingModel:
     """A copy of which all above the trunk, and the level's share of the trunk's tensors from the top, are permuted."""
-    forgotten = copy.deepcopy(model)
-    trunk = [(name, tensor) for name, tensor in forgotten.named_parameters() if name.startswith("trunk.")]
-    above = [(name, tensor) for name, tensor in forgotten.named_parameters() if not name.startswith("trunk.")]
-    gone = trunk[len(trunk) - round(LEVELS[level] * len(trunk)) :]
+    network = copy.deepcopy(model)
+    trunk = [(name, tensor) for name, tensor in network.named_parameters() if name.startswith("trunk.")]
+    above = [(name, tensor) for name, tensor in network.named_parameters() if not name.startswith("trunk.")]
+    top = trunk[len(trunk) - round(LEVELS[level] * len(trunk)) :]
     with torch.no_grad():
-        for name, tensor in (*gone, *above):
+        for name, tensor in (*top, *above):
             order = torch.randperm(tensor.numel(), generator=seeds.torch_generator("randomised", name))
             tensor.copy_(tensor.flatten()[order.to(tensor.device)].view_as(tensor))
-    return forgotten
+    return network
 
 
 def centre(size: int) -> np.ndarray:
@@ -60,8 +60,8 @@ def noise(size: int, key: tuple[str, str]) -> np.ndarray:
     """Noise [size, size] under a Gaussian blur of an eighth of the side: blobs, another map for each photo, 0..1."""
     import cv2
 
-    drawn = seeds.generator("blurred noise", *key).normal(size=(size, size)).astype(np.float32)
-    blurred = np.asarray(cv2.GaussianBlur(drawn, (0, 0), size / 8))
+    numbers = seeds.generator("blurred noise", *key).normal(size=(size, size)).astype(np.float32)
+    blurred = np.asarray(cv2.GaussianBlur(numbers, (0, 0), size / 8))
     return (blurred - blurred.min()) / max(float(np.ptp(blurred)), np.finfo(np.float32).tiny)
 
 
@@ -77,26 +77,26 @@ def removals(photo: np.ndarray, attribution: np.ndarray, random: np.random.Gener
     order = np.argsort(-strengths.ravel(), kind="stable")
     for first in (order, order[::-1]):
         for fraction in FRACTIONS:
-            gone = np.zeros(cells * cells, bool)
-            gone[first[: round(fraction * len(first))]] = True
-            yield blur_cells(photo, gone.reshape(shape), random)
+            is_gone = np.zeros(cells * cells, bool)
+            is_gone[first[: round(fraction * len(first))]] = True
+            yield blur_cells(photo, is_gone.reshape(shape), random)
 
 
-def blur_cells(photo: np.ndarray, gone: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    """The photo with the cells ``gone`` [s, s] filled from around them."""
+def blur_cells(photo: np.ndarray, is_gone: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """The photo with the cells ``is_gone`` [s, s] filled from around them."""
     import cv2
 
     size = len(photo)
-    means = np.asarray(cv2.resize(photo.astype(np.float64), gone.shape, interpolation=cv2.INTER_AREA))
-    filled = impute(means, gone) + random.normal(0, NOISE, means.shape) * gone[..., None]
+    means = np.asarray(cv2.resize(photo.astype(np.float64), is_gone.shape, interpolation=cv2.INTER_AREA))
+    filled = impute(means, is_gone) + random.normal(0, NOISE, means.shape) * is_gone[..., None]
     smooth = np.asarray(cv2.resize(filled, (size, size), interpolation=cv2.INTER_LINEAR))
-    place = np.arange(size) * len(gone) // size
-    hole = gone[place[:, None], place]
+    cells = np.arange(size) * len(is_gone) // size
+    hole = is_gone[cells[:, None], cells]
     return np.where(hole[..., None], np.clip(np.rint(smooth), 0, 255), photo).astype(np.uint8)
 
 
-def impute(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Values [s, s, c] of which those ``gone`` [s, s] become the weighted mean of their neighbours, all at once.
+def impute(values: np.ndarray, is_gone: np.ndarray) -> np.ndarray:
+    """Values [s, s, c] of which those ``is_gone`` [s, s] become the weighted mean of their neighbours, all at once.
 
     All gone, there is nothing to fill from: 0.
     """
@@ -104,23 +104,23 @@ def impute(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
     from scipy.sparse.linalg import splu
 
     filled = values.astype(np.float64)
-    if not gone.any():
+    if not is_gone.any():
         return filled
-    if gone.all():
+    if is_gone.all():
         return np.zeros_like(filled)
-    down, across = (eye_array(n, k=1) + eye_array(n, k=-1) for n in gone.shape)
-    rows, columns = map(eye_array, gone.shape)
+    down, across = (eye_array(n, k=1) + eye_array(n, k=-1) for n in is_gone.shape)
+    rows, columns = map(eye_array, is_gone.shape)
     straight = kron(down, columns) + kron(rows, across)
-    beside = (STRAIGHT * straight + ACROSS * kron(down, across)).tocsr()
-    hole = gone.ravel()
-    laplacian = (diags_array(beside.sum(axis=1)) - beside).tocsr()
-    flat = filled.reshape(gone.size, -1)
+    weights = (STRAIGHT * straight + ACROSS * kron(down, across)).tocsr()
+    hole = is_gone.ravel()
+    laplacian = (diags_array(weights.sum(axis=1)) - weights).tocsr()
+    flat = filled.reshape(is_gone.size, -1)
     flat[hole] = splu(laplacian[hole][:, hole].tocsc()).solve(-(laplacian[hole][:, ~hole] @ flat[~hole]))
     return flat.reshape(filled.shape)
 
 
-def area(kept: np.ndarray) -> np.ndarray:
+def area(cosines: np.ndarray) -> np.ndarray:
     """A photo's value from the cosines [..., 2 x fractions] of what ``removals`` gave to the photo as it is."""
-    most, least = np.split(kept, 2, axis=-1)
+    most, least = np.split(cosines, 2, axis=-1)
     between: np.ndarray = (least - most).mean(axis=-1)
     return between

@@ -65,7 +65,7 @@ def normalise(strengths: Tensor) -> Tensor:
     strengths = strengths.double()
     if not strengths.isfinite().all():
         raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), _quantile(strengths, QUANTILE)
+    low, high = strengths.min(), _find_quantile(strengths, QUANTILE)
     if high <= low:
         raise NoScoreError("constant map")
     return ((strengths - low) / (high - low)).clamp(0, 1)
@@ -93,13 +93,13 @@ def score(attribution: Tensor, mask: Tensor) -> float:
     return float((on_object - fraction) / (1 - fraction))
 
 
-def _quantile(values: Tensor, share: float) -> Tensor:
+def _find_quantile(values: Tensor, share: float) -> Tensor:
     """As ``torch.quantile`` computes it, to the last bit, without sorting them all: that takes longer than a GPU's passes."""
     rank = share * (values.numel() - 1)
-    below, above = floor(rank), ceil(rank)
-    parted = np.partition(values.numpy(), (below, above), axis=None)
-    low, high = torch.from_numpy(parted[[below, above]])
-    return torch.lerp(low, high, rank - below)
+    lower, upper = floor(rank), ceil(rank)
+    ends = np.partition(values.numpy(), (lower, upper), axis=None)
+    low, high = torch.from_numpy(ends[[lower, upper]])
+    return torch.lerp(low, high, rank - lower)
 
 
 def attribute_pairs(
@@ -114,10 +114,10 @@ def attribute_pairs(
     A photo that is alone in its class has no score.
     """
     network = for_inference(model).to(device)
-    chosen = partners(test, photos.table.ids)
-    maps = _maps(network, photos, chosen, settings)
+    partner_of = partners(test, photos.table.ids)
+    maps = _compute_maps(network, photos, partner_of, settings)
     stream = progress.track(maps, len(photos.table), "similarity attention")
-    return pd.DataFrame([score_photo(photos, name, VARIANT, found)[0] for name, found in stream])
+    return pd.DataFrame([score_photo(photos, name, VARIANT, strengths)[0] for name, strengths in stream])
 
 
 def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
@@ -134,26 +134,26 @@ def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
     return partner_of
 
 
-def _maps(
-    model: EmbeddingModel, photos: EvaluationPhotos, chosen: dict[str, str], settings: Attribution
+def _compute_maps(
+    model: EmbeddingModel, photos: EvaluationPhotos, partner_of: dict[str, str], settings: Attribution
 ) -> Iterator[tuple[str, Tensor | NoScoreError]]:
     """Each photo's id and map [S, S] in the table's order, or why there is none."""
     kind, device = model.embedder.weight.dtype, model.embedder.weight.device
     step, ids = PAIRS.get(device.type, PAIRS["cpu"]), photos.table.ids
     for start in range(0, len(ids), step):
         group = ids[start : start + step]
-        paired = [name for name in group if name in photos.usable and name in chosen]
+        pairs = [name for name in group if name in photos.usable and name in partner_of]
         map_of: dict[str, Tensor] = {}
-        if paired:
-            views = [photos.clean(name) for name in (*paired, *(chosen[name] for name in paired))]
+        if pairs:
+            views = [photos.clean(name) for name in (*pairs, *(partner_of[name] for name in pairs))]
             x = torch.from_numpy(np.stack(views)).to(device).permute(0, 3, 1, 2)
             with torch.no_grad(), autocast(device.type, settings.precision):
                 features = model.pooled_map(model.preprocess(x)).to(kind)
             score = settings.similarity or "magnitude"
             importance, _ = attention.importances(model.projected, features.chunk(2), score=score)
-            maps = attention.weighted_map(importance, features[: len(paired)])
+            maps = attention.weighted_map(importance, features[: len(pairs)])
             large = attention.enlarge(maps, (photos.size, photos.size)).cpu()
-            map_of = dict(zip(paired, large, strict=True))
+            map_of = dict(zip(pairs, large, strict=True))
         for name in group:
-            why = "alone in its class" if name in photos.usable else "untrusted mask"
-            yield name, map_of.get(name, NoScoreError(why))
+            reason = "alone in its class" if name in photos.usable else "untrusted mask"
+            yield name, map_of.get(name, NoScoreError(reason))

@@ -33,14 +33,6 @@ VARIANTS = ("ref", "robust")
 PASSES = {"cpu": 25, "cuda": 250}  # noisy views that go through a network at once; bounds its memory
 
 
-@dataclass(frozen=True)
-class GradientMaps:
-    """Gradient strength per pixel before normalisation, float32 [B, H, W] on the CPU, of both variants."""
-
-    ref: Tensor
-    robust: Tensor
-
-
 def attribute_photos(
     model: EmbeddingModel,
     photos: EvaluationPhotos,
@@ -63,19 +55,18 @@ def attribute_photos(
     network = for_inference(model).to(device)
     reference = reference_embedding(network)
     rows: list[dict[str, object]] = []
-    kept: dict[str, np.ndarray] = {}
-    stream = _maps_of_photos(network, photos, reference, distance, settings)
+    ref_maps: dict[str, np.ndarray] = {}
+    stream = _map_photos(network, photos, reference, distance, settings)
     for image_id, maps in progress.track(stream, len(photos.table), "attribution"):
         for variant in VARIANTS:
             strengths = maps[variant] if maps else NoScoreError("untrusted mask")
-            known = truth(image_id) if truth and variant == "robust" else None
-            row, attribution = score_photo(photos, image_id, variant, strengths, known)
-            if variant == "ref" and attribution is not None and len(kept) < keep:
-                kept[image_id] = attribution.numpy().astype(np.float16)
+            true_mask = truth(image_id) if truth and variant == "robust" else None
+            row, attribution = score_photo(photos, image_id, variant, strengths, true_mask)
+            if variant == "ref" and attribution is not None and len(ref_maps) < keep:
+                ref_maps[image_id] = attribution.numpy().astype(np.float16)
             rows.append(row)
-    nothing = np.zeros((0, photos.size, photos.size), np.float16)
-    ref = np.stack(list(kept.values())) if kept else nothing
-    return pd.DataFrame(rows), {"ids": np.array(list(kept), dtype=str), "ref": ref}
+    ref = np.array(list(ref_maps.values()), np.float16).reshape(-1, photos.size, photos.size)
+    return pd.DataFrame(rows), {"ids": np.array(list(ref_maps), dtype=str), "ref": ref}
 
 
 def reference_embedding(model: EmbeddingModel) -> Tensor:
@@ -86,15 +77,6 @@ def reference_embedding(model: EmbeddingModel) -> Tensor:
         return model(model.preprocess(black))[0]
 
 
-def noisy_views(x: Tensor, key: str, samples: int, noise: float) -> Tensor:
-    """A normalised photo [3, H, W] plus Gaussian noise of ``noise`` times its range: [samples, 3, H, W].
-
-    The noise depends on ``key`` (and the input's size) alone: every model, batch and device sees the same.
-    """
-    drawn = _draw(torch.empty(samples, *x.shape), key)
-    return _noisy(x[None], drawn.to(x.device, x.dtype)[None], noise)
-
-
 def gradient_maps(
     embed: Callable[[Tensor], Tensor],
     x: Tensor,
@@ -103,26 +85,27 @@ def gradient_maps(
     distance: str,
     settings: Attribution,
     passes: int = PASSES["cpu"],
-) -> GradientMaps:
-    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key.
+) -> dict[str, Tensor]:
+    """Mean gradient strength over noisy views of photos x [B, 3, H, W] (normalised), each with its noise key, before it is
+    normalised: float32 [B, H, W] on the CPU, by variant.
 
     ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or cosine) is that of
     ``ref``. At most ``passes`` views go through the network at once.
     """
     step = max(1, passes // settings.samples)
     groups = ((x[i : i + step], keys[i : i + step]) for i in range(0, len(x), step))
-    strengths = list(_strengths_of_groups(embed, groups, reference, distance, settings, passes))
-    return GradientMaps(*torch.cat(strengths, dim=1))
+    strengths = list(_measure_groups(embed, groups, reference, distance, settings, passes))
+    return dict(zip(VARIANTS, torch.cat(strengths, dim=1), strict=True))
 
 
-def _maps_of_photos(
+def _map_photos(
     model: EmbeddingModel, photos: EvaluationPhotos, reference: Tensor, distance: str, settings: Attribution
 ) -> Iterator[tuple[str, dict[str, Tensor]]]:
     """Each photo's id and maps [H, W] by variant in the table's order; none where its mask is not trusted."""
     passes = PASSES.get(reference.device.type, PASSES["cpu"])
     step = max(1, passes // settings.samples)
-    named = list(zip(photos.table.ids, photos.table.keys, strict=True))
-    trusted = [(image_id, seeds.key(*key)) for image_id, key in named if image_id in photos.usable]
+    pairs = list(zip(photos.table.ids, photos.table.keys, strict=True))
+    trusted = [(image_id, seeds.key(*key)) for image_id, key in pairs if image_id in photos.usable]
 
     def groups() -> Iterator[tuple[Tensor, Sequence[str]]]:
         for start in range(0, len(trusted), step):
@@ -130,9 +113,9 @@ def _maps_of_photos(
             views = torch.from_numpy(np.stack([photos.clean(image_id) for image_id in ids]))
             yield model.preprocess(views.permute(0, 3, 1, 2).float()), keys
 
-    strengths = _strengths_of_groups(model, groups(), reference, distance, settings, passes)
+    strengths = _measure_groups(model, groups(), reference, distance, settings, passes)
     maps = (dict(zip(VARIANTS, one, strict=True)) for group in strengths for one in group.unbind(1))
-    for image_id, _ in named:
+    for image_id, _ in pairs:
         yield image_id, next(maps) if image_id in photos.usable else {}
 
 
@@ -141,10 +124,10 @@ class _NoisyPhotos:
     """Normalised photos [B, 3, H, W], and the numbers that make noise of each, [B, samples, 3, H, W]."""
 
     photos: Tensor
-    drawn: Tensor
+    numbers: Tensor
 
 
-def _strengths_of_groups(
+def _measure_groups(
     embed: Callable[[Tensor], Tensor],
     groups: Iterable[tuple[Tensor, Sequence[str]]],
     reference: Tensor,
@@ -160,20 +143,20 @@ def _strengths_of_groups(
         raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
     samples, device = settings.samples, str(reference.device)
 
-    def drawn() -> Iterator[_NoisyPhotos]:
+    def draw() -> Iterator[_NoisyPhotos]:
         # One number follows from the other, so that a photo's noise is one thread's work; it is drawn where a GPU fetches it.
         with ThreadPoolExecutor(threads()) as pool:
             for x, keys in groups:
                 noise = torch.empty(len(keys), samples, *x.shape[1:], pin_memory=device.startswith("cuda"))
-                list(pool.map(_draw, noise, keys))
+                list(pool.map(draw_noise, noise, keys))
                 yield _NoisyPhotos(x, noise.to(x.dtype))
 
     def strengths() -> Iterator[Tensor]:
-        for shown in prefetch(drawn(), device) if device.startswith("cuda") else drawn():
-            views = _noisy(shown.photos, shown.drawn, settings.noise)
+        for group in prefetch(draw(), device) if device.startswith("cuda") else draw():
+            views = add_noise(group.photos, group.numbers, settings.noise)
             parts = [
-                _strengths(embed, some, reference, distance, settings.precision)
-                for some in views.split(passes)
+                _measure_views(embed, part, reference, distance, settings.precision)
+                for part in views.split(passes)
             ]
             yield torch.stack(
                 [torch.cat(v).unflatten(0, (-1, samples)).mean(1).float() for v in zip(*parts, strict=True)]
@@ -182,18 +165,21 @@ def _strengths_of_groups(
     return to_host(strengths())
 
 
-def _draw(noise: Tensor, key: str) -> Tensor:
-    """Fill a photo's part [samples, 3, H, W], float32, with standard normal numbers."""
+def draw_noise(noise: Tensor, key: str) -> Tensor:
+    """Fill a photo's part [samples, 3, H, W], float32, with standard normal numbers.
+
+    They depend on ``key`` and the size alone: every model, batch and device sees the same.
+    """
     return noise.normal_(generator=seeds.torch_generator("attribution", key))
 
 
-def _noisy(photos: Tensor, drawn: Tensor, noise: float) -> Tensor:
-    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each."""
+def add_noise(photos: Tensor, numbers: Tensor, noise: float) -> Tensor:
+    """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each: ``noise`` times a photo's range."""
     ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
-    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * drawn).flatten(0, 1)
+    return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * numbers).flatten(0, 1)
 
 
-def _strengths(
+def _measure_views(
     embed: Callable[[Tensor], Tensor], views: Tensor, reference: Tensor, distance: str, precision: str
 ) -> tuple[Tensor, Tensor]:
     """Per view: |channel mean| of the gradient of ``distance``, channel mean of |.| of cosine; [N, H, W]."""

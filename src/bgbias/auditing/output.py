@@ -53,7 +53,7 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
             "name": audit.model.name,
             "dim": audit.model.dim,
             "look": str(audit.model.look),
-            "told": audit.model.told,
+            "told": audit.model.notes,
             "guesses": audit.guesses,
             "map_at_r_by_preparation": audit.preparations.map_at_r,
         },

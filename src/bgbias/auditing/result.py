@@ -251,8 +251,8 @@ class AuditResult:
     def model_lines(self) -> list[str]:
         """Which model, how it prepares photos, and what was done to load it."""
         model = self.model
-        look = () if any(str(model.look) in line for line in model.told) else (f"photos: {model.look}",)
-        return [workdir.strip_folders(line) for line in (model.name, *look, *model.told)]
+        look = () if any(str(model.look) in line for line in model.notes) else (f"photos: {model.look}",)
+        return [workdir.strip_folders(line) for line in (model.name, *look, *model.notes)]
 
     @property
     def conflict_of_errors(self) -> float:

@@ -64,11 +64,11 @@ class Pool:
         ``numpy.random.default_rng(u)``, as a photo's own is.
         """
         numbers = {index: seeds.number(seeds.key("crossing", index)) for index in range(len(self._sizes))}
-        drawn = []
+        draws = []
         for index in sorted(numbers, key=numbers.__getitem__)[:count]:
             box, flip = pixels.random_box(np.random.default_rng(numbers[index]), *self._sizes[index])
-            drawn.append(Draw(index, box, flip))
-        return drawn
+            draws.append(Draw(index, box, flip))
+        return draws
 
     def picture(self, drawn: Draw, size: int) -> np.ndarray:
         """What was drawn, uint8 [size, size, 3]."""

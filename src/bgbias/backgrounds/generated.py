@@ -24,16 +24,16 @@ def pictures(kind: str, count: int, role: str, size: int) -> Iterator[tuple[str,
         yield f"{kind}_{role}_{n:03d}", np.rint(picture * 255).astype(np.uint8)
 
 
-def _colours(role: str, n: int, size: int) -> np.ndarray:
+def _make_colours(role: str, n: int, size: int) -> np.ndarray:
     rng = seeds.generator("procedural", "colours", role, n)
-    return np.broadcast_to(_colour(rng, n * GOLDEN + float(rng.random())), (size, size, 3))
+    return np.broadcast_to(_choose_colour(rng, n * GOLDEN + float(rng.random())), (size, size, 3))
 
 
-def _gradients(role: str, n: int, size: int) -> np.ndarray:
+def _make_gradients(role: str, n: int, size: int) -> np.ndarray:
     """Along a line or from a point, between two or three colours."""
     rng = seeds.generator("procedural", "gradients", role, n)
     count = int(rng.integers(2, 4))
-    stops = np.stack([_colour(rng, n * GOLDEN + float(rng.uniform(0, 0.35))) for _ in range(count)])
+    stops = np.stack([_choose_colour(rng, n * GOLDEN + float(rng.uniform(0, 0.35))) for _ in range(count)])
     line = (np.arange(size) + 0.5) / size - 0.5
     x, y = np.meshgrid(line, line)
     turn, centre = rng.uniform(0, 2 * np.pi), rng.uniform(-0.5, 0.5, 2)
@@ -45,18 +45,18 @@ def _gradients(role: str, n: int, size: int) -> np.ndarray:
     return np.stack([np.interp(along, places, stops[:, c]) for c in range(3)], axis=-1)
 
 
-def _textures(role: str, n: int, size: int) -> np.ndarray:
+def _make_textures(role: str, n: int, size: int) -> np.ndarray:
     """A wall seen straight on."""
     wall = replace(scenes.scene(f"{role} walls", n), tilt=0.0)
     return scenes.photograph(wall, scenes.glance("walls", role, n), size)
 
 
 _KINDS: dict[str, Callable[[str, int, int], np.ndarray]] = {
-    "colours": _colours,
-    "gradients": _gradients,
-    "textures": _textures,
+    "colours": _make_colours,
+    "gradients": _make_gradients,
+    "textures": _make_textures,
 }
 
 
-def _colour(rng: np.random.Generator, hue: float) -> np.ndarray:
+def _choose_colour(rng: np.random.Generator, hue: float) -> np.ndarray:
     return np.array(colorsys.hsv_to_rgb(hue % 1, float(rng.uniform(0.05, 0.9)), float(rng.uniform(0.25, 1))))

@@ -8,7 +8,7 @@ columns ``name``, ``url``, ``licence`` and ``sha256``; ``pool`` tells groups apa
 import csv
 import hashlib
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -42,17 +42,15 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     if source.listed:
         assert gathered is not None  # made by the node `gather`
         store = ImageStore(gathered)
-        found = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
+        pictures = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
     else:
-        found = list(files(source.source))
-    found = sorted(found, key=lambda pair: pair[0])
-    if source.part is not None:
-        found = found[source.part[0] : source.part[1]]
-    if not found:
+        pictures = list(files(source.source))
+    pictures = sorted(pictures, key=lambda pair: pair[0])[slice(*(source.part or (None,)))]
+    if not pictures:
         raise UserError(
             f"The background source {source.source} gives no pictures for the {role} pool; see `backgrounds` in params.yaml."
         )
-    yield from found
+    yield from pictures
 
 
 def expected_count(source: PoolSource) -> int | None:
@@ -82,31 +80,31 @@ def share_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
     return {role: sorted(pool) for role, pool in pools.items()}
 
 
-def files(place: str) -> Iterator[tuple[str, bytes]]:
+def files(source: str) -> Iterator[tuple[str, bytes]]:
     """(name, encoded picture) of a folder, of a zip or tar, or of a text file that lists one path a line."""
-    origin = places.source(place)
+    origin = places.source(source)
     if not origin.exists():
         raise UserError(
             f"The background source {origin} is missing. Put it there, set BGBIAS_SHARED_DATA to the folder that has it, or name"
             " another zip, folder or list under `backgrounds` in params.yaml."
         )
     if origin.suffix in (".txt", ".lst") and origin.is_file():
-        written = read_list_file(origin).values()
-        if absent := [p for p in written if not p.exists()]:
-            raise UserError(f"{origin} lists {absent[0]}, which is missing.")
-        yield from ((compose(p.name), p.read_bytes()) for p in written)
+        paths = read_list_file(origin).values()
+        if missing := [p for p in paths if not p.exists()]:
+            raise UserError(f"{origin} lists {missing[0]}, which is missing.")
+        yield from ((compose(p.name), p.read_bytes()) for p in paths)
     else:
         yield from ((PurePosixPath(name).name, data) for name, data in members(origin, is_picture))
 
 
 def unique(source: str) -> dict[str, bytes]:
     """The photos of a source by name; two of one name are an error, for one of them would never be looked at."""
-    found: dict[str, bytes] = {}
+    pictures: dict[str, bytes] = {}
     for name, data in files(source):
-        if name in found:
+        if name in pictures:
             raise UserError(f"{source} holds two photos called '{name}'; rename one of them.")
-        found[name] = data
-    return found
+        pictures[name] = data
+    return pictures
 
 
 @dataclass(frozen=True)
@@ -125,10 +123,10 @@ def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
     with path.open(encoding="utf-8", newline="") as file:
         reader = csv.DictReader(file)
-        wanted = (*COLUMNS, "pool") if group is not None else COLUMNS
-        if absent := [c for c in wanted if c not in (reader.fieldnames or ())]:
+        columns = (*COLUMNS, "pool") if group is not None else COLUMNS
+        if missing := [c for c in columns if c not in (reader.fieldnames or ())]:
             raise UserError(
-                f"{path} has no column '{absent[0]}'; a list of photos needs {', '.join(wanted)}."
+                f"{path} has no column '{missing[0]}'; a list of photos needs {', '.join(columns)}."
             )
         rows = [(reader.line_num, row) for row in reader]
     by_name: dict[str, PoolPhoto] = {}
@@ -148,7 +146,7 @@ def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
 
 
 def gather(
-    photos: Iterable[PoolPhoto], copies: Iterable[str], work: Path
+    photos: Collection[PoolPhoto], copies: Iterable[str], work: Path
 ) -> Iterator[tuple[PoolPhoto, bytes, bool]]:
     """Each photo with its bytes, and whether they are the listed copy's, byte for byte.
 
@@ -156,37 +154,36 @@ def gather(
     ``work``, where an interrupted run finds it again. What cannot be had is an error that lists it all and says what to do.
     """
     missing: dict[str, str] = {}
-    wanted = list(photos)
-    here = _copies({p.name: p.sha256 for p in wanted}, copies)
-    for photo in progress.track(wanted, len(wanted), "photos of the list"):
-        data = here.get(photo.name)
+    data_of = _read_copies({p.name: p.sha256 for p in photos}, copies)
+    for photo in progress.track(photos, len(photos), "photos of the list"):
+        data = data_of.get(photo.name)
         if data is None:
-            kept = work / photo.name
+            path = work / photo.name
             try:
-                if not kept.exists():
-                    fetch.fetch((Source(place=photo.url),), kept, photo.name)
+                if not path.exists():
+                    fetch.fetch((Source(place=photo.url),), path, photo.name)
             except UserError as error:
                 missing[photo.name] = str(error)
                 continue
-            data = kept.read_bytes()
+            data = path.read_bytes()
         yield photo, data, hashlib.sha256(data).hexdigest() == photo.sha256
     if missing:
         name, why = next(iter(missing.items()))
         raise UserError(
-            f"{len(missing)} of {len(wanted)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
+            f"{len(missing)} of {len(photos)} listed photos cannot be had; the others are kept. The first, '{name}':\n{why}\n"
             "Get them by other means, and name the zip or folder that holds them under `copies` of the pool in params.yaml."
         )
 
 
-def _copies(wanted: dict[str, str], origins: Iterable[str]) -> dict[str, bytes]:
+def _read_copies(checksums: dict[str, str], origins: Iterable[str]) -> dict[str, bytes]:
     """Photos that lie in local zips or folders with the right checksum; places that are not here are passed over."""
     by_name: dict[str, bytes] = {}
-    for place in origins:
-        origin = places.source(place)
+    for text in origins:
+        origin = places.source(text)
         if not (origin.is_dir() or zipfile.is_zipfile(origin)):
             continue
-        for member, data in members(origin, lambda member: PurePosixPath(member).name in wanted):
+        for member, data in members(origin, lambda member: PurePosixPath(member).name in checksums):
             name = PurePosixPath(member).name
-            if hashlib.sha256(data).hexdigest() == wanted[name]:
+            if hashlib.sha256(data).hexdigest() == checksums[name]:
                 by_name[name] = data
     return by_name

@@ -31,8 +31,8 @@ class PoolSource(Strict):
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
-        if len(given) != 1:
+        sources = [k for k in ("source", *PROCEDURAL) if getattr(self, k) is not None]
+        if len(sources) != 1:
             raise ValueError(f"a pool needs exactly one of source, {', '.join(PROCEDURAL)}")
         if self.part is not None and not 0 <= self.part[0] < self.part[1]:
             raise ValueError("part is [from, to) with 0 <= from < to")
@@ -92,5 +92,5 @@ class Backgrounds(Strict):
     @property
     def pools(self) -> dict[str, PoolSource]:
         """The pools that are named, by role."""
-        named = {"train": self.train, "val": self.val, "test": self.test}
-        return {role: pool for role, pool in named.items() if pool is not None}
+        pools = {"train": self.train, "val": self.val, "test": self.test}
+        return {role: pool for role, pool in pools.items() if pool is not None}

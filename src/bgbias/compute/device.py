@@ -14,28 +14,28 @@ M_TRIM_THRESHOLD = -1
 M_MMAP_MAX = -4
 
 
-def pick(wanted: str = "auto") -> str:
-    """The device for ``wanted``: ``auto`` takes a GPU where there is one; an absent or unknown one is an error."""
+def pick(choice: str = "auto") -> str:
+    """The device for ``choice``: ``auto`` takes a GPU where there is one; an absent or unknown one is an error."""
     threads = os.environ.get("OMP_NUM_THREADS")
     if threads:
         torch.set_num_threads(int(threads))
     keep_freed_memory()
-    if wanted == "auto" and torch.cuda.is_available():
+    if choice == "auto" and torch.cuda.is_available():
         return "cuda"
-    if wanted == "auto":
-        if given := os.environ.get("CUDA_VISIBLE_DEVICES"):
-            say(f"was given a GPU ({given}), but torch sees none here: works on the processor")
+    if choice == "auto":
+        if visible := os.environ.get("CUDA_VISIBLE_DEVICES"):
+            say(f"was given a GPU ({visible}), but torch sees none here: works on the processor")
         return "cpu"
-    if wanted == "cpu":
-        return wanted
-    kind, _, number = wanted.partition(":")
+    if choice == "cpu":
+        return choice
+    kind, _, number = choice.partition(":")
     if kind != "cuda" or (number and not number.isdecimal()):
-        raise UserError(f"--device {wanted} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
+        raise UserError(f"--device {choice} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= count:
         sees = f"{count} GPU(s), counted from 0" if count else "no GPU here"
-        raise UserError(f"--device {wanted} was asked for, but torch sees {sees}; use --device cpu or auto.")
-    return wanted
+        raise UserError(f"--device {choice} was asked for, but torch sees {sees}; use --device cpu or auto.")
+    return choice
 
 
 def describe(device: str) -> str:

@@ -47,8 +47,8 @@ def forked(
         for number in range(processes):
             ours, theirs = fork.Pipe()
             numbers, open_here = range(number, count, processes), [ours, *(pipe for _, pipe in workers)]
-            given = (make, numbers, places[number], theirs, open_here)
-            worker = fork.Process(target=_work, args=given, daemon=True)
+            arguments = (make, numbers, places[number], theirs, open_here)
+            worker = fork.Process(target=_work, args=arguments, daemon=True)
             gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
@@ -60,11 +60,11 @@ def forked(
             turn, which = divmod(number, processes)
             worker, pipe = workers[which]
             _wait_for_pictures(worker, pipe)
-            made = places[which, turn % slots].copy()
+            picture = places[which, turn % slots].copy()
             if number + slots * processes < count:
                 with suppress(OSError):  # of one that has ended, whose last words are still to be read
                     pipe.send_bytes(b"")
-            yield made
+            yield picture
     finally:
         for worker, pipe in workers:
             worker.kill()
@@ -75,15 +75,15 @@ def forked(
 
 def _wait_for_pictures(worker: ForkProcess, pipe: Connection) -> None:
     try:
-        told = pipe.recv()
+        message = pipe.recv()
     except (EOFError, OSError):
         worker.join()
         raise RuntimeError(
             f"A process that made pictures was killed or broke (exit code {worker.exitcode}). If memory was short, give fewer"
             " threads (OMP_NUM_THREADS): there are two processes fewer than threads."
         ) from None
-    if told is not None:
-        error, where = told
+    if message is not None:
+        error, where = message
         error.add_note(where)
         raise error
 
@@ -106,18 +106,18 @@ def _work(
             if turn >= len(slots):
                 pipe.recv_bytes()
             try:
-                for place, picture in zip(slots[turn % len(slots)], make(number), strict=True):
-                    if picture.shape != place.shape or picture.dtype != place.dtype:
-                        found = f"{picture.dtype} {list(picture.shape)}"
-                        raise ValueError(f"a picture is {found}, not {place.dtype} {list(place.shape)}")
-                    place[...] = picture
+                for slot, picture in zip(slots[turn % len(slots)], make(number), strict=True):
+                    if picture.shape != slot.shape or picture.dtype != slot.dtype:
+                        text = f"{picture.dtype} {list(picture.shape)}"
+                        raise ValueError(f"a picture is {text}, not {slot.dtype} {list(slot.shape)}")
+                    slot[...] = picture
             except BaseException as error:
-                pipe.send(_sendable(error))
+                pipe.send(_make_sendable(error))
                 return
             pipe.send(None)
 
 
-def _sendable(error: BaseException) -> tuple[BaseException, str]:
+def _make_sendable(error: BaseException) -> tuple[BaseException, str]:
     """The error and where it came from; one that cannot be sent becomes its words."""
     where = f"In a process of its own:\n{traceback.format_exc()}"
     try:

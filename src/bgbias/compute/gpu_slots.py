@@ -33,12 +33,12 @@ LISTED = re.compile(r"^\s*(?P<kind>GPU|MIG).*\(UUID: (?P<uuid>[\w-]+)\)", re.MUL
 _slot = ExitStack()  # closed by the end of the process, and not before
 
 
-def take(slots: Path, wanted: str) -> None:
+def take(slots: Path, device: str) -> None:
     """Wait for a free GPU and let this process see no other; nothing is done where there is none. ``slots``: the folder of locks.
 
-    ``wanted`` is what ``device.pick`` gets: ``cpu`` needs no slot, and ``cuda:<number>`` is a person's own choice.
+    ``device`` is what ``device.pick`` gets: ``cpu`` needs no slot, and ``cuda:<number>`` is a person's own choice.
     """
-    if wanted not in ("auto", "cuda") or VISIBLE in os.environ:
+    if device not in ("auto", "cuda") or VISIBLE in os.environ:
         return
     gpus = list_gpus()
     is_waiting = False

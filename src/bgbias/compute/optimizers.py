@@ -12,14 +12,14 @@ import torch
 WRAPPED = ("add_param_group", "load_state_dict", "state_dict", "step", "zero_grad")
 
 
-def _eager(kind: type[torch.optim.Optimizer]) -> Any:
+def _unwrap(kind: type[torch.optim.Optimizer]) -> Any:
     plain = {name: inspect.unwrap(getattr(kind, name)) for name in WRAPPED}
     # What the wrapper of ``step`` does besides.
     plain["step"] = torch.no_grad()(plain["step"])
     return type(kind.__name__, (kind,), plain)
 
 
-Adam = _eager(torch.optim.Adam)
-AdamW = _eager(torch.optim.AdamW)
-RMSprop = _eager(torch.optim.RMSprop)
-SGD = _eager(torch.optim.SGD)
+Adam = _unwrap(torch.optim.Adam)
+AdamW = _unwrap(torch.optim.AdamW)
+RMSprop = _unwrap(torch.optim.RMSprop)
+SGD = _unwrap(torch.optim.SGD)

@@ -34,8 +34,8 @@ def quota(cgroup: Path = CGROUP) -> int | None:
             limit, period = (cgroup / "cpu.max").read_text(encoding="utf-8").split()
         else:
             limit, period = (
-                (cgroup / "cpu" / f"cpu.cfs_{of}_us").read_text(encoding="utf-8")
-                for of in ("quota", "period")
+                (cgroup / "cpu" / f"cpu.cfs_{part}_us").read_text(encoding="utf-8")
+                for part in ("quota", "period")
             )
         return math.ceil(int(limit) / int(period)) if int(limit) > 0 else None
     except (OSError, ValueError):  # no container's, or "max"

@@ -23,8 +23,8 @@ def to_device(thing: T, device: str) -> T:
     already is itself.
     """
     if not isinstance(thing, Tensor):
-        moved = {name: to_device(part, device) for name, part in vars(thing).items() if part is not None}
-        return replace(thing, **moved)  # type: ignore[type-var]
+        fields = {name: to_device(part, device) for name, part in vars(thing).items() if part is not None}
+        return replace(thing, **fields)  # type: ignore[type-var]
     tensor: Any = thing
     if device.startswith("cuda") and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()
@@ -37,7 +37,7 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
     Whoever takes one may use it in the device's current stream.
     """
     source = iter(things)
-    stream = _stream(device) if device.startswith("cuda") else None
+    stream = _get_stream(device) if device.startswith("cuda") else None
     if stream is not None:
         # What the things are made from may still be on its way.
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -47,14 +47,14 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
             thing = next(source, None)
             if thing is None:
                 return None
-            there = to_device(thing, device)
-            return there, stream.record_event() if stream is not None else None
+            result = to_device(thing, device)
+            return result, stream.record_event() if stream is not None else None
 
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-        coming = thread.submit(prepare)
-        while (made := coming.result()) is not None:
-            coming = thread.submit(prepare)
-            thing, arrival = made
+        future = thread.submit(prepare)
+        while (result := future.result()) is not None:
+            future = thread.submit(prepare)
+            thing, arrival = result
             if arrival is not None:
                 user = torch.cuda.current_stream(device)
                 user.wait_event(arrival)
@@ -65,29 +65,29 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
             yield thing
 
 
-def to_host(found: Iterable[Tensor]) -> Iterator[Tensor]:
+def to_host(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
     """The tensors in the computer's memory, in their order; on a GPU each is waited for when the next has been asked for."""
-    leaving: tuple[Tensor, torch.cuda.Event] | None = None
-    for tensor in found:
+    pending: tuple[Tensor, torch.cuda.Event] | None = None
+    for tensor in tensors:
         if not tensor.is_cuda:
             yield tensor
             continue
         # A copy that nobody waits for goes to pinned memory.
         copy = tensor.to("cpu", non_blocking=True)
-        done = torch.cuda.current_stream(tensor.device).record_event()
-        if leaving is not None:
-            yield _wait_for(*leaving)
-        leaving = copy, done
-    if leaving is not None:
-        yield _wait_for(*leaving)
+        event = torch.cuda.current_stream(tensor.device).record_event()
+        if pending is not None:
+            yield _wait_for(*pending)
+        pending = copy, event
+    if pending is not None:
+        yield _wait_for(*pending)
 
 
 @cache
-def _stream(device: str) -> torch.cuda.Stream:
+def _get_stream(device: str) -> torch.cuda.Stream:
     """The stream in which things come to a device: always the same, as torch keeps freed memory for the stream that had it."""
     return torch.cuda.Stream(device)
 
 
-def _wait_for(copy: Tensor, done: torch.cuda.Event) -> Tensor:
-    done.synchronize()
+def _wait_for(copy: Tensor, event: torch.cuda.Event) -> Tensor:
+    event.synchronize()
     return copy.clone()  # pinned memory is scarce

@@ -41,7 +41,7 @@ class Vitals:
         elapsed = time.perf_counter() - self._begin
         memory_mb = self._process.memory_info().rss / 2**20
         used = self._process.cpu_percent()
-        self.rows.append((round(elapsed, 1), used, round(memory_mb, 1), *_gpu()))
+        self.rows.append((round(elapsed, 1), used, round(memory_mb, 1), *_measure_gpu()))
 
     def csv(self) -> str:
         """All samples as a CSV's text."""
@@ -96,12 +96,12 @@ def peak_memory_mb() -> float:
 
 def peak_gpu_memory_mb() -> dict[str, float]:
     """The most that this process held on its GPU, MiB; nothing where it used none."""
-    cuda = _cuda()
+    cuda = _find_cuda()
     return {"peak_gpu_memory_mb": cuda.max_memory_allocated() / 2**20} if cuda else {}
 
 
-def _gpu() -> tuple[float | None, float | None]:
-    cuda = _cuda()
+def _measure_gpu() -> tuple[float | None, float | None]:
+    cuda = _find_cuda()
     if cuda is None:
         return None, None
     visible = os.environ.get(gpu_slots.VISIBLE, "0").split(",")[0]
@@ -113,6 +113,6 @@ def _gpu() -> tuple[float | None, float | None]:
     return percent, round(cuda.memory_reserved() / 2**20, 1)
 
 
-def _cuda() -> Any:
+def _find_cuda() -> Any:
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda and cuda.is_initialized() else None

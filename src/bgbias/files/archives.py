@@ -38,29 +38,24 @@ def is_archive(path: Path) -> bool:
     return zipfile.is_zipfile(path) or (path.is_file() and tarfile.is_tarfile(path))
 
 
-def members(
-    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-) -> Iterator[tuple[str, bytes]]:
-    """(name, bytes) of the files whose name is ``wanted``, in the archive's order; a folder is read as an archive of it. Names
-    have their composed form (``pictures``).
-
-    ``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do.
+def members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """(name, bytes) of the files that ``is_wanted`` takes by name, in the archive's order; a folder is read as an archive of it.
+    Names have their composed form (``pictures``).
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
     with readable(path):
         if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
-            files = Lookup(path, wanted, passed_over)
+            files = Lookup(path, is_wanted)
             yield from ((name, files.read(name)) for name in files.names)
             return
         with tarfile.open(path) as archive:
-            others = {} if passed_over is None else passed_over
-            for name, member in _files(archive, path, wanted, others):
-                opened = archive.extractfile(member)
-                if opened is None:
+            for name, member in _list_files(archive, path, is_wanted, {}):
+                file = archive.extractfile(member)
+                if file is None:
                     raise tarfile.TarError(f"'{name}' is a link to no file")
-                yield name, opened.read()
+                yield name, file.read()
 
 
 class Lookup:
@@ -71,20 +66,20 @@ class Lookup:
     """
 
     def __init__(
-        self, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
+        self, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
     ) -> None:
-        """``passed_over`` takes what ``members`` puts there."""
+        """``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do."""
         self.path = path
         self.passed_over = others = {} if passed_over is None else passed_over
         with readable(path):
             if path.is_dir():
                 files, left_out = walk(path)
                 others.update(left_out)
-                self._readers = {name: file.read_bytes for name, file in files.items() if wanted(name)}
+                self._readers = {name: file.read_bytes for name, file in files.items() if is_wanted(name)}
             elif zipfile.is_zipfile(path):
-                self._readers = _in_zip(path, wanted)
+                self._readers = _read_zip(path, is_wanted)
             else:
-                self._readers = _in_tar(path, wanted, others)
+                self._readers = _read_tar(path, is_wanted, others)
         self.names = list(self._readers)
 
     def read(self, name: str) -> bytes:
@@ -94,7 +89,7 @@ class Lookup:
             return reader()
 
 
-def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
+def _read_zip(path: Path, is_wanted: Callable[[str], bool]) -> dict[str, Callable[[], bytes]]:
     try:  # macOS writes UTF-8 without saying so
         archive = zipfile.ZipFile(path, metadata_encoding="utf-8")
     except UnicodeDecodeError:
@@ -103,18 +98,18 @@ def _in_zip(path: Path, wanted: Callable[[str], bool]) -> dict[str, Callable[[],
     for name in member_of:
         _check(name, path)
     files = unique((n for n, m in member_of.items() if not m.is_dir()), compose, f"{path}: the files")
-    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if wanted(name)}
+    return {name: partial(archive.read, member_of[raw]) for name, raw in files.items() if is_wanted(name)}
 
 
-def _in_tar(
-    path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+def _read_tar(
+    path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> dict[str, Callable[[], bytes]]:
-    plain = _uncompressed(path)
+    plain = _uncompress(path)
     readers: dict[str, Callable[[], bytes]] = {}
     with tarfile.open(fileobj=plain, mode="r:") as archive:
-        for name, member in _files(archive, path, wanted, passed_over):
-            held = archive.getmember(member.linkname) if member.islnk() else member
-            readers[name] = partial(_cut_out, plain, name, held.offset_data, held.size)
+        for name, member in _list_files(archive, path, is_wanted, passed_over):
+            target = archive.getmember(member.linkname) if member.islnk() else member
+            readers[name] = partial(_cut_out, plain, name, target.offset_data, target.size)
     return readers
 
 
@@ -125,26 +120,26 @@ def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
     return data
 
 
-def _uncompressed(path: Path) -> IO[bytes]:
+def _uncompress(path: Path) -> IO[bytes]:
     """A tar as an open file in which every member has its place, which goes when nobody reads from it; else an error."""
     if not tarfile.is_tarfile(path):
         raise UserError(f"{path} is neither a zip nor a tar archive; delete it and fetch it again.")
     with tarfile.open(path) as archive:
-        packed = archive.fileobj
-        if packed is None or isinstance(packed, io.BufferedReader):
+        stream = archive.fileobj
+        if stream is None or isinstance(stream, io.BufferedReader):
             return path.open("rb")
         plain = tempfile.TemporaryFile()  # noqa: SIM115
-        packed.seek(0)
-        while block := packed.read(BLOCK):
+        stream.seek(0)
+        while block := stream.read(BLOCK):
             plain.write(block)
         plain.seek(0)
         return plain
 
 
-def _files(
-    archive: tarfile.TarFile, path: Path, wanted: Callable[[str], bool], passed_over: dict[str, str]
+def _list_files(
+    archive: tarfile.TarFile, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
 ) -> Iterator[tuple[str, tarfile.TarInfo]]:
-    stored: dict[str, str] = {}
+    names: dict[str, str] = {}
     for member in archive:
         _check(member.name, path)
         if member.isdir():
@@ -153,10 +148,10 @@ def _files(
             passed_over[ascii(member.name)] = NO_TEXT
             continue
         name = compose(member.name)
-        unique({stored.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
+        unique({names.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
         if not (member.isfile() or member.islnk()):
             passed_over[name] = LINK
-        elif wanted(name):
+        elif is_wanted(name):
             yield name, member
 
 

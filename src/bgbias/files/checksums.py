@@ -48,37 +48,37 @@ def _checksum(path: Path, algorithm: str, identity: str) -> str:
 
 def sha256_of(files: Mapping[bytes, os.stat_result], database: Path) -> dict[bytes, str]:
     """The SHA-256 of files, by their paths (absolute) as ``files`` has them; ``?`` for one that cannot be read."""
-    wanted = {path: _identity(stat) for path, stat in files.items()}
-    found: dict[bytes, str] = {}
-    if wanted and database.exists():
+    identities = {path: _identity(stat) for path, stat in files.items()}
+    sums: dict[bytes, str] = {}
+    if identities and database.exists():
         # All between the first and the last path: thousands of single questions would take longer.
-        between = min(wanted), max(wanted)
+        between = min(identities), max(identities)
         rows = _query(database, "SELECT * FROM files WHERE path BETWEEN ? AND ?", between)
-        found = {path: sha for path, identity, sha in rows if wanted.get(path) == identity}
-    new = [path for path in wanted if path not in found]
+        sums = {path: sha for path, identity, sha in rows if identities.get(path) == identity}
+    new = [path for path in identities if path not in sums]
     if (size := sum(files[path].st_size for path in new)) > WORTH_A_WORD:
         progress.say(f"reads {len(new):,} new files ({progress.size(size)}) once, to know them by content")
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as readers:
         for chunk in (new[start : start + CHUNK] for start in range(0, len(new), CHUNK)):
             now = time.time_ns()
             read = dict(zip(chunk, readers.map(_sha256, chunk), strict=True))
-            found |= read
+            sums |= read
             if settled := [p for p in chunk if files[p].st_ctime_ns + SETTLED < now and read[p] != "?"]:
-                rows = [(p, wanted[p], read[p]) for p in settled]
+                rows = [(p, identities[p], read[p]) for p in settled]
                 _query(database, "INSERT OR REPLACE INTO files VALUES (?, ?, ?)", *rows)
-    return found
+    return sums
 
 
 @cache
-def fingerprint(place: str, database: Path, only: frozenset[str] | None = None) -> str:
+def fingerprint(source: str, database: Path, only: frozenset[str] | None = None) -> str:
     """A fingerprint of what lies at a local place: of the names and the content of all its files; empty for a URL.
 
     A list of paths stands for its files too. Of a folder, hidden files are not looked at, since nobody takes them, and ``only``
     these, if they are named. ``database`` remembers what was read (``sha256_of``).
     """
-    if "://" in place or not place:
+    if "://" in source or not source:
         return ""
-    root = places.source(place)
+    root = places.source(source)
     files = {root.name: root} if root.is_file() else {}
     if root.is_dir():
         files = {name: path for name, path in pictures.walk(root)[0].items() if not pictures.is_hidden(name)}
@@ -99,9 +99,9 @@ def content_id(path: Path, database: Path) -> str:
     return sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
 
 
-def elsewhere(place: str | None) -> bool:
+def elsewhere(source: str | None) -> bool:
     """Whether a place is a local one that is not here, as in a clone whose data came from a remote."""
-    return bool(place) and "://" not in str(place) and not places.source(str(place)).exists()
+    return bool(source) and "://" not in str(source) and not places.source(str(source)).exists()
 
 
 def read_recorded(record: Path) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class Module(NamedTuple):
 @cache
 def modules(*names: str) -> dict[str, str]:
     """The code behind some modules: file, as people call it, to the fingerprint of its content."""
-    return {_label(name): _module(name).fingerprint for name in _follow_imports(names)}
+    return {_find_label(name): _read_module(name).fingerprint for name in _follow_imports(names)}
 
 
 @cache
@@ -69,8 +69,8 @@ def fingerprint(*names: str) -> str:
 @cache
 def libraries(*names: str) -> dict[str, str]:
     """Other people's packages that modules import: name to version, without the build."""
-    imported = {library for name in _follow_imports(names) for library in _module(name).libraries}
-    return {library: _version(library) for library in sorted(imported)}
+    imported = {library for name in _follow_imports(names) for library in _read_module(name).libraries}
+    return {library: _find_version(library) for library in sorted(imported)}
 
 
 def hash_text(text: str) -> str:
@@ -80,51 +80,47 @@ def hash_text(text: str) -> str:
 
 def carries_numbers(name: str) -> bool:
     """Whether numbers come from a module, by its full name."""
-    own = name.removeprefix("bgbias.")
-    return (
-        own == name
-        or _below(own, RULES["numbers"])
-        or not (own == "bgbias" or _below(own, RULES["no_numbers"]))
-    )
+    part = name.removeprefix("bgbias.")
+    return part == name or _is_below(part, RULES["numbers"]) or not _is_below(part, RULES["no_numbers"])
 
 
 @cache
 def _follow_imports(names: tuple[str, ...]) -> tuple[str, ...]:
-    remembered = len(_memory())
+    count = len(_read_memory())
     seen: dict[str, None] = {}
-    waiting = list(names)
-    while waiting:
-        if (name := waiting.pop()) not in seen:
+    queue = list(names)
+    while queue:
+        if (name := queue.pop()) not in seen:
             seen[name] = None
-            waiting += filter(carries_numbers, _targets(name))
-    if len(_memory()) > remembered:
+            queue += filter(carries_numbers, _list_targets(name))
+    if len(_read_memory()) > count:
         with suppress(OSError):  # an installation that is not ours to write to
-            write_json(MEMORY, _memory())
+            write_json(MEMORY, _read_memory())
     return tuple(seen)
 
 
-def _targets(name: str) -> Iterator[str]:
-    for imported in _module(name).imports:
+def _list_targets(name: str) -> Iterator[str]:
+    for imported in _read_module(name).imports:
         if imported.startswith(NECK):
             yield plugins.load("necks", imported.removeprefix(NECK)).__name__
-        elif _file(imported):
+        elif _find_file(imported):
             yield imported
-        elif _file(package := imported.rpartition(".")[0]):
+        elif _find_file(package := imported.rpartition(".")[0]):
             yield package
 
 
 @cache
-def _module(name: str) -> Module:
-    path = _file(name)
+def _read_module(name: str) -> Module:
+    path = _find_file(name)
     if path is None:
         raise ModuleNotFoundError(f"no source of {name} can be found")
-    source, memory = path.read_bytes(), _memory()
+    source, memory = path.read_bytes(), _read_memory()
     key = hashlib.sha256(READ_BY + str(path).encode() + source).hexdigest()[:32]
     if key not in memory:
         memory[key] = _parse_source(source, name, is_package=path.name == "__init__.py")
-    text, imports, libraries, named = memory[key]
-    beside = [path.parent / file for file in named]
-    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in beside if file.is_file()]
+    text, imports, libraries, file_names = memory[key]
+    files = [path.parent / file for file in file_names]
+    sums = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
     return Module(hash_text("\n".join([text, *sums])) if sums else text, imports, libraries)
 
 
@@ -133,12 +129,12 @@ def _parse_source(source: bytes, name: str, is_package: bool) -> tuple[str, list
     tree = ast.parse(source)
     strings = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     reader = _Reader(name, is_package)
-    text = hash_text(_text(reader.visit(tree)))
+    text = hash_text(_to_text(reader.visit(tree)))
     return text, reader.imports, sorted(reader.libraries), sorted(filter(FILE_NAME.fullmatch, strings))
 
 
 @cache
-def _memory() -> dict[str, Any]:
+def _read_memory() -> dict[str, Any]:
     with suppress(OSError, ValueError):
         memory = dict(json.loads(MEMORY.read_text(encoding="utf-8")))
         return memory if len(memory) < MOST_REMEMBERED else {}
@@ -146,7 +142,7 @@ def _memory() -> dict[str, Any]:
 
 
 @cache
-def _file(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     top, _, rest = name.partition(".")
     if top == "bgbias":  # Python would import all packages around it
         path = ROOT.joinpath(*rest.split(".")) if rest else ROOT
@@ -158,8 +154,8 @@ def _file(name: str) -> Path | None:
     return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
 
 
-def _label(name: str) -> str:
-    path = _file(name)
+def _find_label(name: str) -> str:
+    path = _find_file(name)
     assert path is not None
     if path.is_relative_to(ROOT):
         return path.relative_to(ROOT).as_posix()
@@ -168,24 +164,24 @@ def _label(name: str) -> str:
 
 
 @cache
-def _version(library: str) -> str:
+def _find_version(library: str) -> str:
     for distribution in RULES["libraries"][library]:
         with suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(distribution).partition("+")[0]
     return "none"
 
 
-def _below(name: str, places: Iterable[str]) -> bool:
-    return any(name == place or name.startswith(f"{place}.") for place in places)
+def _is_below(name: str, prefixes: Iterable[str]) -> bool:
+    return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     """A tree as text that is the same in every version of Python that reads it in the same way."""
     if isinstance(value, ast.AST):
-        fields = [f"{name}={_text(v)}" for name, v in ast.iter_fields(value) if v is not None and v != []]
+        fields = [f"{name}={_to_text(v)}" for name, v in ast.iter_fields(value) if v is not None and v != []]
         return f"{type(value).__name__}({', '.join(fields)})"
     if isinstance(value, list):
-        return f"[{', '.join(map(_text, value))}]"
+        return f"[{', '.join(map(_to_text, value))}]"
     return repr(value)
 
 
@@ -197,8 +193,8 @@ class _Reader(ast.NodeTransformer):
         self.libraries: set[str] = set()
         self._package = name if is_package else name.rpartition(".")[0]
         folder = self._package.rpartition(".")[2]
-        named = NAMES if folder in RULES["named"] else frozenset()
-        self._planning = PLANNING if folder in RULES["planned"] else named
+        names = NAMES if folder in RULES["named"] else frozenset()
+        self._planning = PLANNING if folder in RULES["planned"] else names
 
     def visit(self, node: ast.AST) -> Any:
         if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -210,9 +206,9 @@ class _Reader(ast.NodeTransformer):
         return node
 
     def visit_Module(self, module: ast.Module) -> ast.AST:
-        worked = [s for s in module.body if not (_defined_names(s) and _defined_names(s) <= self._planning)]
-        used = {n.id for s in worked for n in ast.walk(s) if isinstance(n, ast.Name)}
-        module.body = [s for s in module.body if s in worked or _defined_names(s) & used]
+        statements = [s for s in module.body if not (_list_names(s) and _list_names(s) <= self._planning)]
+        used = {n.id for s in statements for n in ast.walk(s) if isinstance(n, ast.Name)}
+        module.body = [s for s in module.body if s in statements or _list_names(s) & used]
         return self.generic_visit(module)
 
     def visit_If(self, choice: ast.If) -> ast.AST | list[ast.AST]:
@@ -220,10 +216,10 @@ class _Reader(ast.NodeTransformer):
             return [self.visit(statement) for statement in choice.orelse]
         return self.generic_visit(choice)
 
-    def visit_Raise(self, raised: ast.Raise) -> ast.AST:
-        if isinstance(raised.exc, ast.Call) and _last_name(raised.exc.func).endswith("Error"):
-            raised.exc = raised.exc.func  # its words are for people
-        return self.generic_visit(raised)
+    def visit_Raise(self, statement: ast.Raise) -> ast.AST:
+        if isinstance(statement.exc, ast.Call) and _last_name(statement.exc.func).endswith("Error"):
+            statement.exc = statement.exc.func  # its words are for people
+        return self.generic_visit(statement)
 
     def visit_Call(self, call: ast.Call) -> ast.AST:
         if _last_name(call.func) == "Field":
@@ -236,9 +232,9 @@ class _Reader(ast.NodeTransformer):
         # What is an option's own in a file that several share (plugins.py).
         words = {"__doc__"} | (NAMES if self._planning is NAMES else set())
         pairs = list(zip(dictionary.keys, dictionary.values, strict=True))
-        kept = [(k, v) for k, v in pairs if getattr(k, "value", None) not in words]
-        dictionary.keys = [key for key, _ in kept]
-        dictionary.values = [value for _, value in kept]
+        entries = [(k, v) for k, v in pairs if getattr(k, "value", None) not in words]
+        dictionary.keys = [key for key, _ in entries]
+        dictionary.values = [value for _, value in entries]
         return self.generic_visit(dictionary)
 
     def visit_JoinedStr(self, string: ast.JoinedStr) -> ast.AST:
@@ -252,8 +248,8 @@ class _Reader(ast.NodeTransformer):
         return statement
 
     def visit_ImportFrom(self, statement: ast.ImportFrom) -> ast.AST:
-        above = self._package.split(".")[: len(self._package.split(".")) - statement.level + 1]
-        module = ".".join([*(above if statement.level else []), *filter(None, [statement.module])])
+        relative = "." * statement.level + (statement.module or "")
+        module = importlib.util.resolve_name(relative, self._package)
         for alias in statement.names:
             self._note(module, f"{module}.{alias.name}")
         return statement
@@ -266,7 +262,7 @@ class _Reader(ast.NodeTransformer):
             self.imports.append(name)
 
 
-def _defined_names(statement: ast.stmt) -> set[str]:
+def _list_names(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.FunctionDef):
         return {statement.name}
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]

@@ -32,28 +32,28 @@ def download(url: str, partial: Path, label: str, size: int | None = None) -> No
     partial.parent.mkdir(parents=True, exist_ok=True)
     pauses = iter(PAUSES)
     while True:
-        before = _length(partial)
+        before = _count_bytes(partial)
         try:
             _go_on(url, partial, label, size)
             return
         except (OSError, http.client.HTTPException) as error:
             may_pass = _may_pass(error)
-            have = _length(partial)
+            have = _count_bytes(partial)
             if have > before:
                 pauses = iter(PAUSES)
             pause = next(pauses, None) if may_pass else None
             if pause is None:
-                kept = f"; {progress.size(have)} are kept, the same command goes on there" if have else ""
-                raise NotHad(f"{_words(error)}{kept}") from error
-            progress.say(f"{label}: {_words(error)}; trying again in {pause:g} s")
+                note = f"; {progress.size(have)} are kept, the same command goes on there" if have else ""
+                raise NotHad(f"{_format_error(error)}{note}") from error
+            progress.say(f"{label}: {_format_error(error)}; trying again in {pause:g} s")
             time.sleep(pause)
 
 
 def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
-    have, version = _length(partial), _version(partial)
-    known = version.read_text(encoding="utf-8") if have and version.exists() else ""
+    have, version = _count_bytes(partial), _version_path(partial)
+    etag = version.read_text(encoding="utf-8") if have and version.exists() else ""
     # A file that was replaced meanwhile comes whole, not as an end that does not fit.
-    headers = ({"Range": f"bytes={have}-"} | ({"If-Range": known} if known else {})) if have else {}
+    headers = ({"Range": f"bytes={have}-"} | ({"If-Range": etag} if etag else {})) if have else {}
     request = urllib.request.Request(url, headers=headers)
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
@@ -61,47 +61,47 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
         # "Range not satisfiable": all of it is here, or what is here belongs to another file.
         if error.code != 416:
             raise
-        if _whole(error.headers.get("Content-Range")) != have:
+        if _parse(error.headers.get("Content-Range")) != have:
             partial.unlink()
             raise ConnectionError("what was downloaded before is longer than the file") from error
         version.unlink(missing_ok=True)
         return
     with response:
-        resumed = have > 0 and response.status == 206
-        if resumed and not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
+        is_rest = have > 0 and response.status == 206
+        if is_rest and not str(response.headers.get("Content-Range")).startswith(f"bytes {have}-"):
             partial.unlink()
             raise ConnectionError("the server went on at another place than was asked for")
         length = response.headers.get("Content-Length")
-        total = _whole(response.headers.get("Content-Range")) if resumed else int(length) if length else None
-        if not resumed and response.headers.get_content_type() == "text/html":
+        total = _parse(response.headers.get("Content-Range")) if is_rest else int(length) if length else None
+        if not is_rest and response.headers.get_content_type() == "text/html":
             raise NotHad("a web page came, not the file")
         if size is not None and total is not None and total != size:
             raise NotHad(f"a file of {total} bytes is there, not one of {size}")
-        if resumed:
+        if is_rest:
             progress.say(f"{label}: going on after {progress.size(have)}")
         # Only a strong ETag, or a date, says that two answers are of one file.
         tag = str(response.headers.get("ETag") or "")
         strong = tag.startswith('"')
         version.write_text(tag if strong else str(response.headers.get("Last-Modified") or ""), "utf-8")
-        left = max(1, (total - (have if resumed else 0)) // CHUNK) if total else None
-        with partial.open("ab" if resumed else "wb") as file:
-            for _ in progress.track(_megabytes(response, file), left, f"{label} (MB)"):
+        steps = max(1, (total - (have if is_rest else 0)) // CHUNK) if total else None
+        with partial.open("ab" if is_rest else "wb") as file:
+            for _ in progress.track(_write_megabytes(response, file), steps, f"{label} (MB)"):
                 pass
     # http.client ends quietly when the connection does.
-    arrived = _length(partial)
-    if total is not None and arrived < total:
-        raise ConnectionError(f"the connection ended after {arrived} of {total} bytes")
+    received = _count_bytes(partial)
+    if total is not None and received < total:
+        raise ConnectionError(f"the connection ended after {received} of {total} bytes")
     version.unlink(missing_ok=True)
 
 
-def _megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:
+def _write_megabytes(response: http.client.HTTPResponse, file: BinaryIO) -> Iterator[int]:
     """Write what comes at once, so that a stalled connection loses nothing; one step for each full megabyte."""
-    shown = 0
+    pending = 0
     while piece := response.read1(CHUNK):
         file.write(piece)
-        shown += len(piece)
-        while shown >= CHUNK:
-            shown -= CHUNK
+        pending += len(piece)
+        while pending >= CHUNK:
+            pending -= CHUNK
             yield CHUNK
 
 
@@ -119,7 +119,7 @@ def _may_pass(error: Exception) -> bool:
     raise error
 
 
-def _words(error: Exception) -> str:
+def _format_error(error: Exception) -> str:
     if isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError):
         return f"nothing came for {TIMEOUT_SECONDS:g} s"
     if isinstance(error, urllib.error.URLError) and not isinstance(error, urllib.error.HTTPError):
@@ -130,18 +130,18 @@ def _words(error: Exception) -> str:
 def forget(partial: Path) -> None:
     """Clear away what a download has begun, if anything."""
     partial.unlink(missing_ok=True)
-    _version(partial).unlink(missing_ok=True)
+    _version_path(partial).unlink(missing_ok=True)
 
 
-def _version(partial: Path) -> Path:
+def _version_path(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.version")
 
 
-def _whole(content_range: str | None) -> int | None:
+def _parse(content_range: str | None) -> int | None:
     """The file's length by a ``Content-Range`` header, where it says so."""
     length = re.search(r"/(\d+)$", content_range or "")
     return int(length[1]) if length else None
 
 
-def _length(path: Path) -> int:
+def _count_bytes(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0

@@ -69,13 +69,13 @@ class Source(Strict):
     @property
     def facts(self) -> str:
         """Size and checksum, as people are told them; empty if nothing is known."""
-        known = [f"{self.size:,} bytes"] if self.size else []
+        parts = [f"{self.size:,} bytes"] if self.size else []
         if self.md5:
-            known.append(f"md5 {self.md5}")
+            parts.append(f"md5 {self.md5}")
         elif self.sha256:
             is_whole = len(self.sha256) == WHOLE_SHA256
-            known.append(f"sha256 {'' if is_whole else 'begins with '}{self.sha256}")
-        return f" ({', '.join(known)})" if known else ""
+            parts.append(f"sha256 {'' if is_whole else 'begins with '}{self.sha256}")
+        return f" ({', '.join(parts)})" if parts else ""
 
 
 @dataclass(frozen=True)
@@ -95,17 +95,17 @@ class Desk:
         """Write a file's checksum down, or compare it with the one written down; another one is an error with both."""
         key, facts = (dataset, part, file), (str(size), sha256)
         with hold_lock(self.lock):
-            pinned = self._read()
-            if key not in pinned:
+            pins = self._read()
+            if key not in pins:
                 text = StringIO()
-                rows = sorted((pinned | {key: facts}).items())
+                rows = sorted((pins | {key: facts}).items())
                 csv.writer(text, lineterminator="\n").writerows([COLUMNS, *(k + v for k, v in rows)])
                 write_text(self.checksums, text.getvalue())
-            elif pinned[key] != facts:
-                wanted_size, wanted = pinned[key]
+            elif pins[key] != facts:
+                old_size, old_sum = pins[key]
                 raise UserError(
                     f"{file} ({dataset}/{part}) is not the file that was used before: its sha256 is {sha256} ({size} bytes),"
-                    f" and {self.checksums} has {wanted} ({wanted_size} bytes). Get the same file again; or, if the new one is"
+                    f" and {self.checksums} has {old_sum} ({old_size} bytes). Get the same file again; or, if the new one is"
                     f" right, delete its line from {self.checksums} and run: python -m bgbias fetch {dataset} {part}"
                 )
 
@@ -118,8 +118,8 @@ class Desk:
                 raise UserError(
                     f"{self.checksums} must have the columns {', '.join(COLUMNS)}; restore it or delete it."
                 )
-            named = [tuple(row[column] for column in COLUMNS) for row in rows]
-        return {row[:3]: row[3:] for row in named}
+            lines = [tuple(row[column] for column in COLUMNS) for row in rows]
+        return {row[:3]: row[3:] for row in lines}
 
 
 def fetch(
@@ -141,10 +141,10 @@ def fetch(
     """
     from bgbias.files import download  # every node knows sources, few speak HTTP
 
-    tried: list[str] = []
+    failures: list[str] = []
     wrong: list[Source] = []
-    named = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
-    at_hand = [s.model_copy(update={"place": str(file)}) for s, file in named if file.exists()]
+    at_desk = [(s, desk.downloads / s.file) for s in sources if s.file] if desk else []
+    at_hand = [s.model_copy(update={"place": str(file)}) for s, file in at_desk if file.exists()]
     for source in (*at_hand, *sources):
         are_mirrors = all(s.remote and source.remote and s.checks == source.checks for s in wrong)
         if source.place is None or not are_mirrors:
@@ -153,42 +153,42 @@ def fetch(
             _take(source, target, name, part, desk)
         except WrongFileError as error:
             wrong.append(source)
-            tried.append(f"  {error}")
+            failures.append(f"  {error}")
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            tried.append(f"  {source.place}: {error}")
+            failures.append(f"  {source.place}: {error}")
         else:
             for other in sources:  # gigabytes that nobody will ask for again
                 download.forget(partial_download(target, other))
             if wrong:
-                say("\n".join([f"{name}: taken from {source.place}, after others:", *tried]))
+                say("\n".join([f"{name}: taken from {source.place}, after others:", *failures]))
             return source
     subject = f"{name}/{part}" if part else name
     called = "" if cure else f": {_find_source(sources).called}"
-    cure = cure or _cure(sources, name, part, desk)
-    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *tried, cure]))
+    cure = cure or _explain_cure(sources, name, part, desk)
+    raise UserError("\n".join([f"{subject}{called} could not be fetched.", *failures, cure]))
 
 
 def partial_download(target: Path, source: Source) -> Path:
     """Where a URL's bytes gather until verified, named after it: no other's is continued."""
-    place = hashlib.sha256(str(source.place).encode()).hexdigest()[:8]
-    return target.with_name(f"{target.name}.{place}.download")
+    digest = hashlib.sha256(str(source.place).encode()).hexdigest()[:8]
+    return target.with_name(f"{target.name}.{digest}.download")
 
 
 def _find_source(sources: tuple[Source, ...]) -> Source:
     return next((s for s in sources if s.file), sources[0])
 
 
-def _cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
-    wanted = _find_source(sources)
+def _explain_cure(sources: tuple[Source, ...], name: str, part: str, desk: Desk | None) -> str:
+    source = _find_source(sources)
     again = f"then run: python -m bgbias fetch {name} {part}".rstrip()
-    if not (desk and wanted.file):
+    if not (desk and source.file):
         where = f"write where it is into params.yaml, under datasets.{name}.options"
-        return f"Get it{wanted.facts} by other means and {where}; {again}"
-    others = {s.file: s for s in sources if s.file and s.file != wanted.file}
+        return f"Get it{source.facts} by other means and {where}; {again}"
+    others = {s.file: s for s in sources if s.file and s.file != source.file}
     either = "".join(f", or {s.file}{s.facts}" for s in others.values())
-    put = f"Get {wanted.file}{wanted.facts}{either} by other means, put it into {desk.downloads}/ and {again}"
+    put = f"Get {source.file}{source.facts}{either} by other means, put it into {desk.downloads}/ and {again}"
     return "\n".join([put, *dict.fromkeys(s.hint for s in sources if s.hint)])
 
 
@@ -231,10 +231,10 @@ def _check(path: Path, source: Source, name: str, part: str, desk: Desk | None) 
             " or get it again."
         )
     # Published file names hold the beginning of their sha256.
-    for algorithm, wanted in (("sha256", source.sha256), ("md5", source.md5)):
-        if wanted and not (digest := checksum(path, algorithm)).startswith(wanted):
+    for algorithm, expected in (("sha256", source.sha256), ("md5", source.md5)):
+        if expected and not (digest := checksum(path, algorithm)).startswith(expected):
             raise WrongFileError(
-                f"{source.place}: wrong checksum ({algorithm} {digest}, expected {wanted}). The file is damaged or another one;"
+                f"{source.place}: wrong checksum ({algorithm} {digest}, expected {expected}). The file is damaged or another one;"
                 " get it again, or correct the checksum in params.yaml if you trust the file."
             )
     if desk is not None and len(source.sha256 or "") != WHOLE_SHA256:

@@ -15,19 +15,19 @@ def write(path: Path, value: dict[str, Any]) -> None:
     """The mapping with its seal: the SHA-256 of the file's bytes, with zeros where the seal stands."""
     # Two keys, since a damaged name must not make a sealed file look like one that never was.
     text = as_json(value | {SEAL: BLANK, SEALED: True})
-    write_text(path, text.replace(_line(BLANK), _line(hashlib.sha256(text.encode()).hexdigest())))
+    write_text(path, text.replace(_spell(BLANK), _spell(hashlib.sha256(text.encode()).hexdigest())))
 
 
 def read(path: Path) -> Any:
     """What a file holds, sealed or not (``is_sealed``); ``ValueError`` if it is no JSON, or not what was sealed."""
     data = path.read_bytes()
-    found = json.loads(data)
-    if isinstance(found, dict) and found.keys() & {SEAL, SEALED}:
-        seal = str(found.get(SEAL))
-        blank = data.replace(_line(seal).encode(), _line(BLANK).encode())
-        if found.get(SEALED) is not True or hashlib.sha256(blank).hexdigest() != seal:
+    value = json.loads(data)
+    if isinstance(value, dict) and value.keys() & {SEAL, SEALED}:
+        seal = str(value.get(SEAL))
+        blank = data.replace(_spell(seal).encode(), _spell(BLANK).encode())
+        if value.get(SEALED) is not True or hashlib.sha256(blank).hexdigest() != seal:
             raise ValueError("damaged: it is not what was written, by its own checksum")
-    return found
+    return value
 
 
 def read_any(record: Path) -> dict[str, Any]:
@@ -43,10 +43,10 @@ def aside(record: Path) -> Path:
     return record.with_name(f"{record.name}.stale")
 
 
-def is_sealed(found: dict[str, Any]) -> bool:
+def is_sealed(value: dict[str, Any]) -> bool:
     """Whether what was read vouches for itself."""
-    return SEAL in found
+    return SEAL in value
 
 
-def _line(seal: str) -> str:
+def _spell(seal: str) -> str:
     return f'"{SEAL}": "{seal}"'

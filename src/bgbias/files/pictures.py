@@ -123,28 +123,28 @@ def walk(folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
             )
             return
         for entry in entries:
-            own = f"{name}/{entry.name}" if name else entry.name
+            full_name = f"{name}/{entry.name}" if name else entry.name
             # A link to itself is an error to ask an entry for.
-            place = Path(entry.path) if entry.is_symlink() else entry
+            target = Path(entry.path) if entry.is_symlink() else entry
             if not is_text(entry.name):
-                left_out[ascii(own)] = NO_TEXT
-            elif place.is_dir():
+                left_out[ascii(full_name)] = NO_TEXT
+            elif target.is_dir():
                 real = os.path.realpath(entry.path)
                 if is_hidden(entry.name):
-                    left_out[own] = why_not(own)
+                    left_out[full_name] = why_not(full_name)
                 elif any(f"{folder}/".startswith(f"{real}/") for folder in above):
-                    left_out[own] = "a link back to a folder that it lies in: nothing to do"
+                    left_out[full_name] = "a link back to a folder that it lies in: nothing to do"
                 else:
-                    enter(entry.path, own, above | {real})
-            elif place.is_file():
-                files[own] = Path(entry.path)
+                    enter(entry.path, full_name, above | {real})
+            elif target.is_file():
+                files[full_name] = Path(entry.path)
             else:
-                left_out[own] = "a link that leads nowhere, or no file: put the file there"
+                left_out[full_name] = "a link that leads nowhere, or no file: put the file there"
 
     enter(str(folder), "", frozenset([os.path.realpath(folder)]))
-    stored = unique(sorted(files), compose, f"{folder}: the files")
-    found = {name: files[stored[name]] for name in sorted(stored)}
-    return found, {compose(name): reason for name, reason in left_out.items()}
+    names = unique(sorted(files), compose, f"{folder}: the files")
+    composed = {compose(name): reason for name, reason in left_out.items()}
+    return {name: files[names[name]] for name in sorted(names)}, composed
 
 
 def list_left_out(folder: Path, keep: Collection[str] = ()) -> dict[str, str]:

@@ -37,16 +37,16 @@ def read_state_dict(path: Path, whose: str, device: str = "cpu") -> dict[str, Te
             return {name: tensor.to(device) for name, tensor in load_file(path).items()}
         state = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:  # readers raise many kinds for what they do not know
-        raise UserError(f"{path} cannot be read as weights of {whose}: {_fault(path, error)}") from error
+        raise UserError(f"{path} cannot be read as weights of {whose}: {_explain(path, error)}") from error
     refusal = f"{path} does not hold weights of {whose}: "
     if not isinstance(state, dict):
         raise UserError(f"{refusal}it holds a {type(state).__name__}, not a state dict. Save one {SAVE}")
     if foreign := [name for name, tensor in state.items() if not hasattr(tensor, "storage")]:
-        raise UserError(f"{refusal}'{foreign[0]}' is no tensor. {_inner(path, state)}")
+        raise UserError(f"{refusal}'{foreign[0]}' is no tensor. {_find_weights(path, state)}")
     return state
 
 
-def _fault(path: Path, error: Exception) -> str:
+def _explain(path: Path, error: Exception) -> str:
     if isinstance(error, OSError):
         return str(error)
     what = kind(path)
@@ -56,12 +56,12 @@ def _fault(path: Path, error: Exception) -> str:
         return f"it holds Python objects beside tensors. Save a state dict {SAVE}"
     if what and not what.startswith(TORCH):
         return f"it is {what}. Save a state dict {SAVE}"
-    said = (
+    reason = (
         "no pickle of tensors"
         if objects
         else (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
     )
-    return f"it is damaged or of an unknown kind ({said}); fetch or copy it again."
+    return f"it is damaged or of an unknown kind ({reason}); fetch or copy it again."
 
 
 def kind(path: Path) -> str:
@@ -69,7 +69,7 @@ def kind(path: Path) -> str:
     with path.open("rb") as file:
         start = file.read(512)
     if start.startswith(b"PK") and zipfile.is_zipfile(path):
-        return _kind_of_archive(path)
+        return _find_kind(path)
     if start.startswith(b"version https://git-lfs"):
         return "a pointer of Git LFS, whose file was not fetched (`git lfs pull`)"
     if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
@@ -81,7 +81,7 @@ def kind(path: Path) -> str:
     return "an ONNX graph" if path.suffix == ".onnx" or b"pytorch" in start[:32] else ""
 
 
-def _kind_of_archive(path: Path) -> str:
+def _find_kind(path: Path) -> str:
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
         if any(name.endswith("constants.pkl") for name in names):
@@ -89,10 +89,10 @@ def _kind_of_archive(path: Path) -> str:
         inner = next((name for name in names if name.endswith("data.pkl")), None)
         if inner is None:
             return "a zip archive"
-        told = archive.read(inner)
-    if b"pytorch-lightning_version" in told:
+        data = archive.read(inner)
+    if b"pytorch-lightning_version" in data:
         return "a checkpoint of PyTorch Lightning"
-    for operation, argument, _ in pickletools.genops(told):
+    for operation, argument, _ in pickletools.genops(data):
         if operation.name == "EMPTY_DICT" or argument == "collections OrderedDict":
             break
         if operation.name == "GLOBAL":
@@ -100,42 +100,42 @@ def _kind_of_archive(path: Path) -> str:
     return TORCH
 
 
-def _inner(path: Path, state: dict[Any, Any]) -> str:
+def _find_weights(path: Path, state: dict[Any, Any]) -> str:
     """How to get at the weights in a checkpoint of a training, beside which it keeps other things."""
     for name in NESTED:
         inner = state.get(name)
         if isinstance(inner, dict) and inner and all(hasattr(tensor, "storage") for tensor in inner.values()):
-            return f"It is a checkpoint of a training, whose weights are its '{name}': {_save_command(path, f'[{name!r}]')}"
+            return f"It is a checkpoint of a training, whose weights are its '{name}': {_format_command(path, f'[{name!r}]')}"
     return f"Save a state dict {SAVE}"
 
 
-def _save_command(path: Path, part: str, taken: str = "state") -> str:
+def _format_command(path: Path, part: str, expression: str = "state") -> str:
     target = path.with_name(f"{path.stem}_weights.pth")
     read = f"torch.load('{path}', map_location='cpu', weights_only=True){part}"
-    return f"python -c \"import torch; state = {read}; torch.save({taken}, '{target}')\""
+    return f"python -c \"import torch; state = {read}; torch.save({expression}, '{target}')\""
 
 
 def difference(
-    expected: dict[str, Tensor], found: dict[str, Tensor], origin: Path | str, names: Iterable[str] = ()
+    expected: dict[str, Tensor], state: dict[str, Tensor], origin: Path | str, names: Iterable[str] = ()
 ) -> str:
     """The first name by which two state dicts differ, with shapes, and how many more do; empty if none does. ``names``: those in
-    the file ``origin`` itself, if they are others than those of ``found``.
+    the file ``origin`` itself, if they are others than those of ``state``.
     """
-    told = [f"'{name}' is missing" for name in expected if name not in found]
-    told += [
-        f"'{name}' is {list(found[name].shape)} where {list(tensor.shape)} is needed"
+    faults = [f"'{name}' is missing" for name in expected if name not in state]
+    faults += [
+        f"'{name}' is {list(state[name].shape)} where {list(tensor.shape)} is needed"
         for name, tensor in expected.items()
-        if name in found and found[name].shape != tensor.shape
+        if name in state and state[name].shape != tensor.shape
     ]
-    told += [f"'{name}' is not a name of this network" for name in sorted(found.keys() - expected.keys())]
-    if not told:
+    faults += [f"'{name}' is not a name of this network" for name in sorted(state.keys() - expected.keys())]
+    if not faults:
         return ""
-    more = f" (and {len(told) - 1} more of its tensors do not fit)" if len(told) > 1 else ""
-    prefix = next((p for p in WRAPPED if found and all(name.startswith(p) for name in names or found)), None)
+    more = f" (and {len(faults) - 1} more of its tensors do not fit)" if len(faults) > 1 else ""
+    prefix = next((p for p in WRAPPED if state and all(name.startswith(p) for name in names or state)), None)
     if prefix is None:
-        return told[0] + more
-    taken = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
-    return f"all its names begin with '{prefix}'; take that away: {_save_command(Path(origin), '', taken)}"
+        return faults[0] + more
+    expression = f"{{k.removeprefix('{prefix}'): v for k, v in state.items()}}"
+    return f"all its names begin with '{prefix}'; take that away: {_format_command(Path(origin), '', expression)}"
 
 
 def write_state_dict(state: dict[str, Tensor], target: Path) -> None:

@@ -32,7 +32,7 @@ class ImageStore:
             raise UserError(f"{path} is missing; `snakemake --cores all` makes it.")
         self.path = path
         self._archives: dict[int, zipfile.ZipFile] = {}
-        with self._intact() as archive:
+        with self._open() as archive:
             self._sums = {i.filename: (i.CRC, i.file_size) for i in archive.infolist()}
 
     def __reduce__(self) -> tuple[type[ImageStore], tuple[Path]]:
@@ -61,7 +61,7 @@ class ImageStore:
             raise UserError(
                 f"{self.path} has no image '{image_id}'; rebuild it with `snakemake --cores all`."
             )
-        with self._intact() as archive:
+        with self._open() as archive:
             return archive.read(image_id)
 
     def array(self, image_id: str, mode: str = "RGB") -> np.ndarray:
@@ -71,7 +71,7 @@ class ImageStore:
         return pixels.decode(self.read(image_id), image_id, mode)
 
     @contextmanager
-    def _intact(self) -> Iterator[zipfile.ZipFile]:
+    def _open(self) -> Iterator[zipfile.ZipFile]:
         """This process's own archive; what turns out to be damaged is an error that names it."""
         try:
             if os.getpid() not in self._archives:
@@ -123,6 +123,6 @@ def pack(folder: Path, target: Path, names: Collection[str] | None, keep: tuple[
         )
     with writing(target) as store:
         for name, path in files.items():
-            named = names is None or name in names
-            if named and has_suffix(name, PICTURES + keep):
+            is_named = names is None or name in names
+            if is_named and has_suffix(name, PICTURES + keep):
                 store.add(name, path.read_bytes())

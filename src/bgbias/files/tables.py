@@ -49,13 +49,13 @@ def parse(file: IO[bytes], called: str, source: str) -> tuple[pd.DataFrame, int]
             " spreadsheet, as 'CSV UTF-8'."
         ) from error
     except (ValueError, OSError) as error:  # pandas and pyarrow raise their own kinds of these
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{source} cannot be read as CSV or Parquet ({said}). Save it anew, with a row of columns' names first."
+            f"{source} cannot be read as CSV or Parquet ({reason}). Save it anew, with a row of columns' names first."
         ) from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
-    return frame.astype(object).where(frame.notna(), "").map(_cell), 1 if is_parquet else 2
+    return frame.astype(object).where(frame.notna(), "").map(_clean), 1 if is_parquet else 2
 
 
-def _cell(value: Any) -> Any:
+def _clean(value: Any) -> Any:
     return value if isinstance(value, (bytes, dict)) else compose(str(value).strip())

@@ -39,11 +39,11 @@ def blend_batch(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
     arrays = [t.permute(0, 2, 3, 1).numpy() for t in (photos, masks, backgrounds)]
     mixed = np.empty(photos.permute(0, 2, 3, 1).shape, np.float32)
     for out, photo, mask, background in zip(mixed, *arrays, strict=True):
-        behind = background.astype(np.float32)
+        levels = background.astype(np.float32)
         out[:] = photo
-        out -= behind
-        out *= _wide(mask[..., 0], np.float32)
-        out += behind
+        out -= levels
+        out *= _spread_colours(mask[..., 0], np.float32)
+        out += levels
     return torch.from_numpy(mixed).permute(0, 3, 1, 2)
 
 
@@ -56,7 +56,7 @@ class CutOut:
 
     def __init__(self, photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> None:
         """``photo`` [H, W, 3] and its mask [H, W]."""
-        hole = _wide(mask, np.uint16)
+        hole = _spread_colours(mask, np.uint16)
         self._object = photo * hole
         self._object += 128
         self._hole = np.subtract(255, hole, out=hole)
@@ -71,7 +71,7 @@ class CutOut:
         return levels.astype(np.uint8)
 
 
-def _wide(mask: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
+def _spread_colours(mask: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:
     """The mask [H, W] once for each colour, [H, W, 3]: faster than to repeat it or to broadcast over it."""
     wide = np.empty((*mask.shape, 3), kind)
     for colour in range(3):

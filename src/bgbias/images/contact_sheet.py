@@ -31,18 +31,18 @@ def contact_sheet(
     step = (side + gap, side + text_height + gap)
     sheet = Image.new("RGB", (columns * step[0] + gap, rows * step[1] + gap), PAPER)
     draw = ImageDraw.Draw(sheet)
-    for place, image in enumerate(images):
-        left, top = gap + place % columns * step[0], gap + place // columns * step[1]
-        fitted = _fitted(image, side)
+    for number, image in enumerate(images):
+        left, top = gap + number % columns * step[0], gap + number // columns * step[1]
+        fitted = _fit(image, side)
         sheet.paste(fitted, (left + (side - fitted.width) // 2, top + (side - fitted.height) // 2))
         if labels is not None:
             draw.text(
-                (left + side // 2, top + side + text_height // 2), labels[place], INK, font, anchor="mm"
+                (left + side // 2, top + side + text_height // 2), labels[number], INK, font, anchor="mm"
             )
     return sheet
 
 
-def _fitted(image: np.ndarray, side: int) -> Image.Image:
+def _fit(image: np.ndarray, side: int) -> Image.Image:
     picture = Image.fromarray(np.ascontiguousarray(image, dtype=np.uint8)).convert("RGB")
     scale = side / max(picture.size)
     # Whole pixels stay sharp where a whole multiple nearly fills the square.

@@ -46,14 +46,14 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
         )
     if colours is not None:
         if 0 < colours.min() < colours.max():  # without the first colour, that of the background
-            raise _numbered(colours, name)
+            raise _refuse_numbers(colours, name)
         return ((colours > 0) * 255).astype(np.uint8)
     if levels is not None and levels.min() >= 0 and levels.max() <= 255:
         grey = levels.astype(np.uint8)
     else:
         grey = pixels.decode(data, name, "L")
     if grey.min() < grey.max() and 1 < grey.max() < NUMBERED_BELOW:
-        raise _numbered(grey, name)
+        raise _refuse_numbers(grey, name)
     return grey * 255 if grey.max() == 1 else grey
 
 
@@ -63,11 +63,11 @@ def is_cut_out(data: bytes, name: str) -> bool:
         return pixels.transparent(image)
 
 
-def _numbered(levels: NDArray[np.uint8], name: str) -> NoMaskError:
-    found = np.unique(levels).tolist()
-    shown = ", ".join(map(str, found[:8])) + (", ..." if len(found) > 8 else "")
+def _refuse_numbers(levels: NDArray[np.uint8], name: str) -> NoMaskError:
+    numbers = np.unique(levels).tolist()
+    text = ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
     return NoMaskError(
-        f"'{name}' is no mask: its grey levels are {shown}, as of a trimap or a map of labels, and masks are white (255) where"
+        f"'{name}' is no mask: its grey levels are {text}, as of a trimap or a map of labels, and masks are white (255) where"
         " the object is and black (0) elsewhere. Write all masks anew so, e.g. 255 where a trimap has its level of the object."
     )
 
@@ -87,8 +87,8 @@ def is_drawn_upright(photo: Image.Image, mask: NDArray[np.uint8]) -> bool | None
     ``CLEARLY``; None where neither tells.
     """
     either = (pixels.from_pillow(photo), pixels.from_pillow(ImageOps.exif_transpose(photo)))
-    stored, shown = (_edges_along(p, mask) if p.shape[:2] == mask.shape else 0.0 for p in either)
-    return None if max(stored, shown) <= CLEARLY * min(stored, shown) else shown > stored
+    as_stored, as_shown = (_measure_edges(p, mask) if p.shape[:2] == mask.shape else 0.0 for p in either)
+    return None if max(as_stored, as_shown) <= CLEARLY * min(as_stored, as_shown) else as_shown > as_stored
 
 
 def check_turned_alike(data: bytes, mask: NDArray[np.uint8], photo: str, cure: str) -> None:
@@ -102,7 +102,7 @@ def check_turned_alike(data: bytes, mask: NDArray[np.uint8], photo: str, cure: s
         )
 
 
-def _edges_along(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> float:
+def _measure_edges(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> float:
     """The mean change of the photo's colours across the mask's border; above 0, so that a fitting shape is more than another."""
     height, width = (max(1, round(n * min(1, SIDE / min(mask.shape)))) for n in mask.shape)
     smooth = [

@@ -22,7 +22,7 @@ def hole(mask: np.ndarray) -> np.ndarray:
 
 def remove_object(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The photo uint8 [H, W, 3] with the hole of its mask uint8 [H, W] filled; grey if there is nothing to fill it from."""
-    taken = hole(mask)
-    if taken.all():
+    region = hole(mask)
+    if region.all():
         return np.full_like(photo, GREY)
-    return np.asarray(cv2.inpaint(photo, taken.astype(np.uint8), RADIUS, cv2.INPAINT_TELEA))
+    return np.asarray(cv2.inpaint(photo, region.astype(np.uint8), RADIUS, cv2.INPAINT_TELEA))

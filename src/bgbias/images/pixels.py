@@ -65,7 +65,7 @@ def decode_all(photos: Iterable[Photo]) -> Iterator[np.ndarray]:
 
 def decode_photo(photo: Photo, name: str) -> np.ndarray:
     """The photo, uint8 [H, W, 3]; what cannot be one is an error with its ``name``."""
-    picture = _decoded(photo, "RGB", name)
+    picture = _decode(photo, "RGB", name)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise UserError(f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 [H, W, 3].")
     return picture
@@ -73,7 +73,7 @@ def decode_photo(photo: Photo, name: str) -> np.ndarray:
 
 def decode_mask(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
     """The mask, uint8 [H, W] of the photo's size; another size is an error with its ``name``."""
-    picture = _decoded(mask, "L", name)
+    picture = _decode(mask, "L", name)
     if picture.dtype == bool:
         picture = np.where(picture, np.uint8(255), np.uint8(0))
     if picture.dtype != np.uint8 or picture.shape != photo.shape[:2]:
@@ -84,7 +84,7 @@ def decode_mask(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
     return picture
 
 
-def _decoded(picture: Photo, mode: str, name: str) -> np.ndarray:
+def _decode(picture: Photo, mode: str, name: str) -> np.ndarray:
     if isinstance(picture, np.ndarray):
         return picture
     if isinstance(picture, Image.Image):
@@ -119,14 +119,14 @@ def from_pillow(image: Image.Image, mode: str = "RGB") -> np.ndarray:
     Of 16 bits the levels 0 to 65,535 become 0 to 255. What black and white are in other pictures of more than 8 bits, nobody
     can tell: an ``UnknownLevelsError``.
     """
-    seen = _eight_bit(image)
-    if seen.has_transparency_data:
-        whole = seen.convert("RGBA")
-        seen = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
-    return np.asarray(seen.convert(mode))
+    picture = _to_8_bits(image)
+    if picture.has_transparency_data:
+        whole = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
+    return np.asarray(picture.convert(mode))
 
 
-def _eight_bit(image: Image.Image) -> Image.Image:
+def _to_8_bits(image: Image.Image) -> Image.Image:
     """Pillow's own conversion would cut all that is not black to white; of colours it has the upper 8 bits of 16."""
     if image.mode in ("I", "F"):
         whole = image.mode == "I"
@@ -177,10 +177,10 @@ def day_of(data: bytes) -> str:
     """The day on which an encoded photo was taken, as its EXIF says it, "2024:05:31"; empty if it does not."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            taken = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
+            date = image.getexif().get_ifd(ExifTags.IFD.Exif).get(ExifTags.Base.DateTimeOriginal, "")
     except Exception:  # whatever is wrong with it is said where it is decoded
         return ""
-    return str(taken).partition(" ")[0]
+    return str(date).partition(" ")[0]
 
 
 def is_turned_by_xmp(image: Image.Image) -> bool:
@@ -198,7 +198,7 @@ def upright(data: bytes, name: str) -> bytes:
         with open_picture(data, name) as image:
             if not is_turned(image):
                 return data
-            _eight_bit(image)  # which cannot tell any more what levels there were in a picture that is turned
+            _to_8_bits(image)  # which cannot tell any more what levels there were in a picture that is turned
             return encode_png(from_pillow(ImageOps.exif_transpose(image)))
     except UserError:
         return data

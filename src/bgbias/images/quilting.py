@@ -25,34 +25,34 @@ Errors = NDArray[np.float32]
 def texture(photo: Picture) -> Picture:
     """A texture as large as the photo uint8 [H, W, 3], of its centre and one more window, which the photo's pixels decide on."""
     height, width, _ = photo.shape
-    drawn = seeds.generator("texture", height, width, zlib.crc32(photo.tobytes()))
-    window = _length(WINDOW, photo)
+    generator = seeds.generator("texture", height, width, zlib.crc32(photo.tobytes()))
+    window = _scale(WINDOW, photo)
     centre = (height - window) // 2, (width - window) // 2
-    corner = int(drawn.integers(height - window + 1)), int(drawn.integers(width - window + 1))
+    corner = int(generator.integers(height - window + 1)), int(generator.integers(width - window + 1))
     sources = [photo[y : y + window, x : x + window] for y, x in (centre, corner)]
-    block = min(max(4, _length(BLOCK, photo)), window)
-    return quilt(sources, (height, width), block, min(max(2, _length(OVERLAP, photo)), block // 2), drawn)
+    block = min(max(4, _scale(BLOCK, photo)), window)
+    return quilt(sources, (height, width), block, min(max(2, _scale(OVERLAP, photo)), block // 2), generator)
 
 
 def quilt(
-    sources: list[Picture], size: tuple[int, int], block: int, overlap: int, drawn: np.random.Generator
+    sources: list[Picture], size: tuple[int, int], block: int, overlap: int, generator: np.random.Generator
 ) -> Picture:
     """A picture of a size (height, width) of blocks of the sources, none smaller than a block, that overlap by some pixels."""
     step = block - overlap
     rows, columns = (-(-max(length - block, 0) // step) + 1 for length in size)
-    made = np.zeros((rows * step + overlap, columns * step + overlap, 3), np.uint8)
+    canvas = np.zeros((rows * step + overlap, columns * step + overlap, 3), np.uint8)
     for top in range(0, rows * step, step):
         for left in range(0, columns * step, step):
-            there = made[top : top + block, left : left + block]
-            new = _continuation(sources, there, overlap, bool(top), bool(left), drawn)
-            kept = np.zeros((block, block), bool)
-            apart = np.square(there.astype(np.float32) - new).sum(2)
+            patch = canvas[top : top + block, left : left + block]
+            new = _choose_block(sources, patch, overlap, bool(top), bool(left), generator)
+            is_kept = np.zeros((block, block), bool)
+            differences = np.square(patch.astype(np.float32) - new).sum(2)
             if left:
-                kept[:, :overlap] |= before_cut(apart[:, :overlap])
+                is_kept[:, :overlap] |= before_cut(differences[:, :overlap])
             if top:
-                kept[:overlap] |= before_cut(apart[:overlap].T).T
-            there[~kept] = new[~kept]
-    return made[: size[0], : size[1]]
+                is_kept[:overlap] |= before_cut(differences[:overlap].T).T
+            patch[~is_kept] = new[~is_kept]
+    return canvas[: size[0], : size[1]]
 
 
 def before_cut(errors: Errors) -> NDArray[np.bool_]:
@@ -71,20 +71,20 @@ def before_cut(errors: Errors) -> NDArray[np.bool_]:
     return np.arange(1, width + 1) < np.array(path[::-1])[:, None]
 
 
-def _continuation(
+def _choose_block(
     sources: list[Picture],
-    there: Picture,
+    patch: Picture,
     overlap: int,
-    above: bool,
-    beside: bool,
-    drawn: np.random.Generator,
+    has_above: bool,
+    has_left: bool,
+    generator: np.random.Generator,
 ) -> Picture:
-    """A block of the sources, one of those that differ least from what is there above and beside."""
-    block = len(there)
-    misfits = [_misfit(source, there, overlap, above, beside) for source in sources]
+    """A block of the sources, one of those that differ least from what is there above and on its left."""
+    block = len(patch)
+    misfits = [_compare(source, patch, overlap, has_above, has_left) for source in sources]
     every = np.concatenate([errors.ravel() for errors in misfits])
     good = np.flatnonzero(every <= every.min() * (1 + TOLERANCE))
-    chosen = int(good[drawn.integers(len(good))])
+    chosen = int(good[generator.integers(len(good))])
     for source, errors in zip(sources, misfits, strict=True):
         if chosen < errors.size:
             y, x = divmod(chosen, errors.shape[1])
@@ -93,16 +93,16 @@ def _continuation(
     raise AssertionError("a block of no source was chosen")
 
 
-def _misfit(source: Picture, there: Picture, overlap: int, above: bool, beside: bool) -> Errors:
-    """Sums of squared differences for each place of a block in a source; what is above and beside counts twice in the corner."""
-    places = tuple(length - len(there) + 1 for length in source.shape[:2])
+def _compare(source: Picture, patch: Picture, overlap: int, has_above: bool, has_left: bool) -> Errors:
+    """Sums of squared differences for each place of a block in a source; what is above and left counts twice in the corner."""
+    places = tuple(length - len(patch) + 1 for length in source.shape[:2])
     errors: Errors = np.zeros(places, np.float32)
-    for asked, strip in ((above, there[:overlap]), (beside, there[:, :overlap])):
-        if asked:
-            found = cv2.matchTemplate(source, np.ascontiguousarray(strip), cv2.TM_SQDIFF)
-            errors += found[: places[0], : places[1]]
+    for is_present, strip in ((has_above, patch[:overlap]), (has_left, patch[:, :overlap])):
+        if is_present:
+            squares = cv2.matchTemplate(source, np.ascontiguousarray(strip), cv2.TM_SQDIFF)
+            errors += squares[: places[0], : places[1]]
     return errors.round()
 
 
-def _length(pixels: int, photo: Picture) -> int:
+def _scale(pixels: int, photo: Picture) -> int:
     return max(1, round(pixels * min(photo.shape[:2]) / SIDE))

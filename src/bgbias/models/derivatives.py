@@ -39,11 +39,11 @@ class _Composed(TorchFunctionMode):
         if func is F.hardsigmoid:
             return F.relu6(args[0] + 3) / 6
         if func is F.conv2d:
-            return _convolution(*args, **(kwargs or {}))
+            return _convolve(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
-def _convolution(
+def _convolve(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None = None,

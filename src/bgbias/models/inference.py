@@ -42,19 +42,19 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
 
     The next batch is composed and sent while the last one goes through the network. No views at all are an error.
     """
-    pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
+    is_pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
         while gathered := list(itertools.islice(views, how.batch_size)):
-            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=pinned)
+            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=is_pinned)
             np.stack(gathered, out=batch.numpy())
             yield batch
 
     def embedded() -> Iterator[torch.Tensor]:
-        look = model.pooled if how.pooled else model
+        embed = model.pooled if how.pooled else model
         for x in prefetch(batches(), how.device):
-            seen = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
-            yield look(seen).float()
+            inputs = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
+            yield embed(inputs).float()
 
     # In one piece: a small array of each batch, kept among large ones that come and go, would leave holes in the memory that
     # nothing fills, 28 kB a view of a small network.

@@ -61,5 +61,5 @@ class Look:
 
     def __str__(self) -> str:
         sides = "both sides" if self.squash else "short side"
-        seen = "" if self.squash and self.resize == self.size else f", centre crop {self.size} x {self.size}"
-        return f"{sides} {self.resize} pixels ({self.interpolation}){seen}"
+        crop = "" if self.squash and self.resize == self.size else f", centre crop {self.size} x {self.size}"
+        return f"{sides} {self.resize} pixels ({self.interpolation}){crop}"

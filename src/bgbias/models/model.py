@@ -134,7 +134,7 @@ def build_model(
     ran before.
     """
     seed = int(torch.randint(2**62, (), generator=generator))
-    trunk = _trunk(backbone, params, seed)
+    trunk = _build_trunk(backbone, params, seed)
     if weights is not None:
         backbones.load(trunk, weights, backbone)
     channels = backbones.facts(backbone, params).channels
@@ -168,14 +168,14 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
 
     A missing file, or one that holds something else, is an error that names it.
     """
-    header = _header(path)
+    header = _read_header(path)
     if "backbone" not in header:
         raise UserError(f"{path} holds tensors, but not what builds a network of them. {OWN}")
     try:
         name = header["backbone"]
         params = plugins.load("backbones", name).Params.model_validate_json(header["params"])
         dim, frozen = int(header["dim"]), bool(json.loads(header["freeze_batch_norm"]))
-        trunk = _trunk(name, params, seed=0)
+        trunk = _build_trunk(name, params, seed=0)
         embedder = linear(backbones.facts(name, params).channels, dim)
         model = EmbeddingModel(name, params, trunk, embedder, frozen)
         if neck := header.get("neck"):
@@ -186,9 +186,9 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
         model.auxiliary_norms = tuple(json.loads(header.get("auxiliary_norms", "[]")))
         model.load_state_dict(load_file(path), strict=True)
     except (KeyError, ValidationError, RuntimeError) as error:
-        said = (str(error).splitlines() or [""])[0]
+        reason = (str(error).splitlines() or [""])[0]
         raise UserError(
-            f"{path} does not fit this version of bgbias ({said}). Load it with the version that saved it; or move it away"
+            f"{path} does not fit this version of bgbias ({reason}). Load it with the version that saved it; or move it away"
             " and train it anew, a study's by `snakemake --cores all`."
         ) from error
     return model.to(device).eval()
@@ -196,10 +196,10 @@ def load(path: Path, device: str = "cpu") -> EmbeddingModel:
 
 def metadata(path: Path) -> dict[str, Any]:
     """What ``save`` was given to keep with the weights."""
-    return json.loads(_header(path).get("metadata", "{}"))
+    return json.loads(_read_header(path).get("metadata", "{}"))
 
 
-def _trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
+def _build_trunk(backbone: str, params: Strict, seed: int) -> nn.Module:
     """The backbone's trunk; building draws from the global generator, which is lent a seed and put back."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -219,7 +219,7 @@ def linear(channels: int, dim: int, generator: torch.Generator | None = None) ->
     return layer
 
 
-def _header(path: Path) -> dict[str, str]:
+def _read_header(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise UserError(
             f"The model {path} is missing. (A study's models are trained by `snakemake --cores all`.)"

@@ -34,8 +34,8 @@ class AuxiliaryNorms(nn.Module):
         """``names``: of the distributions, no two alike; the model's file tells them. A model without batch norm is an error."""
         super().__init__()
         self._frozen = model.freeze_batch_norm
-        self._own = batch_norms(model)
-        numbers = {id(norm): number for number, norm in enumerate(self._own)}
+        self._model_norms = batch_norms(model)
+        numbers = {id(norm): number for number, norm in enumerate(self._model_norms)}
         # A norm may stand in several places.
         self._places = [
             (parent, name, numbers[id(child)])
@@ -44,28 +44,26 @@ class AuxiliaryNorms(nn.Module):
             if id(child) in numbers
         ]
         self.names = tuple(names)
-        self.sets = nn.ModuleList(nn.ModuleList(deepcopy(norm) for norm in self._own) for _ in names)
+        self.sets = nn.ModuleList(nn.ModuleList(deepcopy(norm) for norm in self._model_norms) for _ in names)
         model.auxiliary_norms = self.names
 
     @contextmanager
     def using(self, name: str) -> Iterator[None]:
         """The model normalises with the norms of this distribution. Do not save or move it meanwhile."""
-        chosen: Sequence[nn.Module] = self.sets[self.names.index(name)]  # type: ignore[assignment]
+        norms: Sequence[nn.Module] = self.sets[self.names.index(name)]  # type: ignore[assignment]
         try:
-            self._put(chosen)
+            self._put(norms)
             yield
         finally:
-            self._put(self._own)
+            self._put(self._model_norms)
 
-    def trained(self) -> list[nn.Parameter]:
+    def list_trained(self) -> list[nn.Parameter]:
         """The parameters that are trained: those whose like in the model is, when it is asked."""
-        found = []
+        likes = [like for norm in self._model_norms for like in norm.parameters()]
         for norms in self.sets:
-            for own, norm in zip(self._own, norms, strict=True):  # type: ignore[call-overload]
-                for like, parameter in zip(own.parameters(), norm.parameters(), strict=True):
-                    parameter.requires_grad_(like.requires_grad)
-                    found += [parameter] * like.requires_grad
-        return found
+            for like, parameter in zip(likes, norms.parameters(), strict=True):
+                parameter.requires_grad_(like.requires_grad)
+        return [parameter for parameter in self.sets.parameters() if parameter.requires_grad]
 
     def train(self, mode: bool = True) -> AuxiliaryNorms:
         """Training or evaluation mode; frozen norms stay in evaluation mode."""
@@ -79,10 +77,10 @@ class AuxiliaryNorms(nn.Module):
 
 def batch_norms(model: EmbeddingModel) -> list[nn.Module]:
     """Those before pooling, in the model's order. A model without any is an error."""
-    found = [m for m in _norms(model) if m is not model.head_norm]
-    if not found:
+    norms = [m for m in _list_norms(model) if m is not model.head_norm]
+    if not norms:
         raise UserError(lacking(model.backbone))
-    return found
+    return norms
 
 
 @cache
@@ -90,7 +88,7 @@ def known_to_lack(backbone: str, params: Strict) -> bool:
     """Whether a backbone has no batch norm, by a look at the network without its weights; False if it cannot be built so."""
     try:
         with torch.device("meta"):
-            return not _norms(backbones.build(backbone, params))
+            return not _list_norms(backbones.build(backbone, params))
     except (NotImplementedError, RuntimeError):  # what reads its own numbers
         return False
 
@@ -103,7 +101,7 @@ def lacking(backbone: str) -> str:
     )
 
 
-def _norms(network: nn.Module) -> list[nn.Module]:
+def _list_norms(network: nn.Module) -> list[nn.Module]:
     return [m for m in network.modules() if isinstance(m, _BatchNorm)]
 
 
@@ -111,7 +109,7 @@ def is_folded(network: nn.Module) -> bool:
     """Whether all batch norms were folded into convolutions: they add an offset, and count with means of 0 and variances of 1,
     which are no photos' statistics. Normalised by a batch's own, such a network is of no use.
     """
-    norms: list[Any] = [m for m in _norms(network) if m.track_running_stats and m.affine]
+    norms: list[Any] = [m for m in _list_norms(network) if m.track_running_stats and m.affine]
     whole = all(not norm.running_mean.any() and bool((norm.running_var == 1).all()) for norm in norms)
     return whole and any(bool(norm.bias.any()) for norm in norms)
 
@@ -123,8 +121,8 @@ def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
     norms: list[Any] = batch_norms(model)
     sums = [torch.zeros(3, norm.num_features, dtype=torch.float64) for norm in norms]
 
-    def add(total: torch.Tensor, _: nn.Module, seen: tuple[torch.Tensor]) -> None:
-        values = seen[0].detach().double().transpose(0, 1).flatten(1).cpu()
+    def add(total: torch.Tensor, _: nn.Module, inputs: tuple[torch.Tensor]) -> None:
+        values = inputs[0].detach().double().transpose(0, 1).flatten(1).cpu()
         counts = torch.full(values.shape[:1], values.shape[1])
         total.add_(torch.stack([counts, values.sum(1), values.square().sum(1)]))
 
@@ -150,7 +148,7 @@ def unfold(model: EmbeddingModel, batches: Iterable[torch.Tensor]) -> None:
 @contextmanager
 def learning_nothing(network: nn.Module) -> Iterator[None]:
     """Batch norms normalise as they would, by a batch's statistics in training mode, but keep none of them."""
-    norms: list[Any] = [m for m in _norms(network) if m.track_running_stats]
+    norms: list[Any] = [m for m in _list_norms(network) if m.track_running_stats]
     try:
         for norm in norms:
             norm.track_running_stats = False

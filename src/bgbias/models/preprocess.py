@@ -20,17 +20,17 @@ class Preprocess:
     def __call__(self, x: Tensor) -> Tensor:
         """Normalised input [B, 3, H, W] from RGB grey levels 0..255 [B, 3, H, W], uint8 (gives float32) or float."""
         kind = x.dtype if x.is_floating_point() else torch.float32
-        mean, std = (_plane(values, x.shape[2:], kind, x.device) for values in (self.mean, self.std))
+        mean, std = (_make_plane(values, x.shape[2:], kind, x.device) for values in (self.mean, self.std))
         if x.device.type != "cpu" or x.requires_grad:
-            return self._normalised(x, mean, std)
+            return self._normalise(x, mean, std)
         # Photo by photo: numbers that fit into the processor's cache take half the time of a whole batch's.
         form = torch.channels_last if self.order == "bgr" else torch.preserve_format
         y = torch.empty_like(x, dtype=kind, memory_format=form)
-        for photo, seen in zip(x.split(1), y.split(1), strict=True):
-            self._normalised(photo, mean, std, seen)
+        for photo, result in zip(x.split(1), y.split(1), strict=True):
+            self._normalise(photo, mean, std, result)
         return y
 
-    def _normalised(self, x: Tensor, mean: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
+    def _normalise(self, x: Tensor, mean: Tensor, std: Tensor, out: Tensor | None = None) -> Tensor:
         if self.order == "bgr":
             x = torch.stack(x.unbind(1)[::-1], 3).permute(0, 3, 1, 2)
         if self.scale != 1:
@@ -44,7 +44,7 @@ IMAGENET = Preprocess(1 / 255, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @lru_cache(maxsize=16)
-def _plane(
+def _make_plane(
     values: tuple[float, ...], size: tuple[int, int], dtype: torch.dtype, device: torch.device
 ) -> Tensor:
     """One number a channel, at every pixel: ten times as fast as to broadcast it, where channels lie last."""

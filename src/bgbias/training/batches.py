@@ -42,18 +42,18 @@ def sample(
     a grid's batches where ``batches`` of them are one.
     """
     classes, codes = np.unique(labels, return_inverse=True)
-    wanted = batch_size // images_per_class
-    if len(classes) < wanted and images_per_class > 1:
+    class_count = batch_size // images_per_class
+    if len(classes) < class_count and images_per_class > 1:
         raise UserError(
-            f"A batch of {batch_size} with {images_per_class} photos a class needs {wanted} classes;"
+            f"A batch of {batch_size} with {images_per_class} photos a class needs {class_count} classes;"
             f" training has {len(classes)}. Set train.batch_size to at most {len(classes) // batches * images_per_class}"
             " in params.yaml."
         )
     members = [np.flatnonzero(codes == c) for c in range(len(classes))]
     rows = np.empty((steps, batch_size), np.int64)
     for step in range(steps):
-        rounds = -(-wanted // len(classes))
-        turns = np.concatenate([generator.permutation(len(classes)) for _ in range(rounds)])[:wanted]
+        rounds = -(-class_count // len(classes))
+        turns = np.concatenate([generator.permutation(len(classes)) for _ in range(rounds)])[:class_count]
         counts = np.bincount(turns, minlength=len(classes)) * images_per_class
         chosen = [
             generator.choice(members[c], counts[c], replace=len(members[c]) < counts[c])
@@ -82,18 +82,18 @@ class TrainingPhotos:
         ``textures``: of what photos are made of, each as large as its photo."""
         self.table = table
         self.labels = np.unique(table.labels, return_inverse=True)[1]
-        places = [photos.row(name) for name in table.ids]
-        shapes = [photos.shapes[place] for place in places]
+        indices = [photos.row(name) for name in table.ids]
+        shapes = [photos.shapes[index] for index in indices]
         self._sizes = [(h, w) for h, w, *_ in shapes]
-        self._photos = cropper(lambda row: photos[places[row]], shapes, size, device)
-        self._masks = self._trusted(masks, usable, size, device) if masks is not None else None
+        self._photos = cropper(lambda row: photos[indices[row]], shapes, size, device)
+        self._masks = self._make_mask_cropper(masks, usable, size, device) if masks is not None else None
         self._textures = None
         if textures:
             quilted = [textures.row(name) for name in table.ids]
             self._textures = cropper(lambda row: textures[quilted[row]], shapes, size, device)
-        behind = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
-        self._pool_sizes = [(h, w) for h, w, *_ in behind]
-        self._pool = cropper(pool.__getitem__, behind, size, device, few=True) if pool else None
+        pool_shapes = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
+        self._pool_sizes = [(h, w) for h, w, *_ in pool_shapes]
+        self._pool = cropper(pool.__getitem__, pool_shapes, size, device, few=True) if pool else None
         self.without_trusted_mask = len(set(table.ids) - usable) if masks is not None else 0
         """Photos that the method takes as all object, though it needs to know what is."""
 
@@ -108,49 +108,49 @@ class TrainingPhotos:
         """The photos of ``rows``, randomly cropped and flipped; masks share their photo's crop, backgrounds have their own."""
         sizes = [self._sizes[row] for row in rows.tolist()]
         parts = [pixels.random_box(generator, height, width, scale, ratio) for height, width in sizes]
-        behind = []
+        draws = []
         for _ in rows if self._pool else ():
             index = int(background_generator.integers(len(self._pool_sizes)))
             height, width = self._pool_sizes[index]
             box, flip = pixels.random_box(background_generator, height, width, scale, ratio)
-            behind.append(Draw(index, box, flip))
-        return self.cropped(rows, parts, behind)
+            draws.append(Draw(index, box, flip))
+        return self.crop(rows, parts, draws)
 
-    def cropped(
-        self, rows: np.ndarray, parts: Sequence[tuple[RelativeBox, bool]], behind: Sequence[Draw]
+    def crop(
+        self, rows: np.ndarray, parts: Sequence[tuple[RelativeBox, bool]], draws: Sequence[Draw]
     ) -> Batch:
         """The same with these parts of the photos, mirrored or not, and these backgrounds."""
         boxes, flips = zip(*parts, strict=True)
         masks = self._masks.crops(rows, boxes, flips) if self._masks else None
-        drawn = [d.index for d in behind], [d.box for d in behind], [d.flip for d in behind]
+        arguments = [d.index for d in draws], [d.box for d in draws], [d.flip for d in draws]
         return Batch(
             images=self._photos.crops(rows, boxes, flips),
             labels=torch.from_numpy(self.labels[rows]),
             index=torch.from_numpy(rows),
-            masks=None if masks is None else _shares(masks),
-            backgrounds=self._pool.crops(*drawn) if self._pool else None,
+            masks=None if masks is None else _to_shares(masks),
+            backgrounds=self._pool.crops(*arguments) if self._pool else None,
             textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
         )
 
-    def _trusted(
+    def _make_mask_cropper(
         self, masks: Pictures, usable: frozenset[str], size: int, device: str
     ) -> PillowCrops | DeviceCrops:
         """The photos' masks; where none is trusted all is foreground, so that the background stays."""
         white = np.full((1, 1), 255, np.uint8)
-        places = [masks.row(name) if name in usable else None for name in self.table.ids]
-        shapes = [white.shape if place is None else masks.shapes[place] for place in places]
-        for name, place, shape, photo in zip(self.table.ids, places, shapes, self._sizes, strict=True):
-            if place is not None and shape != photo:
+        indices = [masks.row(name) if name in usable else None for name in self.table.ids]
+        shapes = [white.shape if index is None else masks.shapes[index] for index in indices]
+        for name, index, shape, photo in zip(self.table.ids, indices, shapes, self._sizes, strict=True):
+            if index is not None and shape != photo:
                 raise UserError(f"The mask of '{name}' is {shape}, its photo {photo}; remake the masks.")
 
         def mask(row: int) -> np.ndarray:
-            place = places[row]
-            return white if place is None else masks[place]
+            index = indices[row]
+            return white if index is None else masks[index]
 
         return cropper(mask, shapes, size, device)
 
 
-def _shares(levels: Tensor) -> Tensor:
+def _to_shares(levels: Tensor) -> Tensor:
     """Grey levels as shares, float32 in 0..1."""
     if levels.device.type != "cpu":
         return levels.float() / 255
@@ -173,11 +173,11 @@ class Epochs:
     def batches(self, epoch: int) -> Iterator[Batch]:
         """The steps of an epoch, numbered from 1."""
         s, key = self.settings, (*self.key, epoch)
-        drawn = seeds.generator("sampler", *key, self.images_per_class)
+        generator = seeds.generator("sampler", *key, self.images_per_class)
         size, steps = self.batches_a_step * s.batch_size, s.iterations_per_epoch
         labels = self.photos.labels
-        rows = sample(labels, size, self.images_per_class, steps, drawn, self.batches_a_step)
-        yield from self._cropped(key, list(rows))
+        rows = sample(labels, size, self.images_per_class, steps, generator, self.batches_a_step)
+        yield from self._crop(key, list(rows))
 
     def passes(self, epoch: int, name: str, batch_size: int) -> Iterator[Batch]:
         """Every training photo once in random order, cropped as in training, for the purpose ``name``; the last batch has what is
@@ -186,9 +186,9 @@ class Epochs:
         key = (*self.key, epoch, name)
         order = seeds.generator("pass", *key).permutation(len(self.photos.labels))
         rows = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-        yield from self._cropped(("pass", *key), rows)
+        yield from self._crop(("pass", *key), rows)
 
-    def _cropped(self, key: Key, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
+    def _crop(self, key: Key, rows: Sequence[np.ndarray]) -> Iterator[Batch]:
         for step, chosen in enumerate(rows):
             crops = seeds.generator("crop", *key, step)
             backgrounds = seeds.generator("background", *key, step)

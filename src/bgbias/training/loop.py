@@ -66,7 +66,7 @@ class State:
         """The history that another run of the same training repeats: without seconds."""
         return [{k: v for k, v in row.items() if k not in SECONDS} for row in self.history]
 
-    def finished(self, settings: Train) -> bool:
+    def is_finished(self, settings: Train) -> bool:
         """Whether the epochs are used up, or ``patience`` of them brought nothing better."""
         return self.epoch >= settings.max_epochs or self.epoch - self.best_epoch >= settings.patience
 
@@ -100,12 +100,12 @@ def fit(
     if state.epoch:
         progress.say(f"goes on after epoch {state.epoch}")
     write_history(history, state.history)
-    while not state.finished(settings):
-        begun = time.perf_counter()
+    while not state.is_finished(settings):
+        start = time.perf_counter()
         epoch = state.epoch + 1
         set_rates(optimizer, peaks, settings, epoch)
         losses = train_epoch(method, epoch_batches(epoch), optimizer, settings, device, epoch, passes)
-        trained = time.perf_counter()
+        middle = time.perf_counter()
         model.eval()
         scores = validate(model)
         if monitor and not math.isfinite(scores[monitor]):
@@ -117,13 +117,13 @@ def fit(
         if not monitor or scores[monitor] > state.best_score:
             state.best_score, state.best_epoch = scores.get(monitor, state.best_score), epoch
             state.best_weights = deepcopy(model.state_dict())
-        spent = (trained - begun, time.perf_counter() - trained)
-        seconds = {name: round(s, 2) for name, s in zip(SECONDS, spent, strict=True)}
+        durations = (middle - start, time.perf_counter() - middle)
+        seconds = {name: round(s, 2) for name, s in zip(SECONDS, durations, strict=True)}
         state.history.append({"epoch": epoch, **losses, **scores, **seconds})
         _save(checkpoint, digest, method, optimizer, state)
         write_history(history, state.history)
-        shown = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
-        progress.say(f"epoch {epoch}/{settings.max_epochs}  {shown}  {sum(spent[:2]):.1f} s")
+        text = "  ".join(f"{k} {v:.4f}" for k, v in {**losses, **scores}.items())
+        progress.say(f"epoch {epoch}/{settings.max_epochs}  {text}  {sum(durations):.1f} s")
     model.load_state_dict(state.best_weights)
     model.eval()
     return state
@@ -136,13 +136,13 @@ def freeze(trunk: nn.Module, parts: Sequence[str], backbone: str) -> None:
     What lies below the lowest trained part needs no gradients: with the stem and the first stages of MobileNetV2, where its maps
     are largest, a step takes less than half the time.
     """
-    named = dict(trunk.named_parameters())
+    parameters = dict(trunk.named_parameters())
     for part in parts:
-        inside = [p for name, p in named.items() if f"{name}.".startswith(f"{part}.")]
+        inside = [p for name, p in parameters.items() if f"{name}.".startswith(f"{part}.")]
         if not inside:
-            known = ", ".join(dict.fromkeys(name.partition(".")[0] for name in named))
+            names = ", ".join(dict.fromkeys(name.partition(".")[0] for name in parameters))
             raise UserError(
-                f"params.yaml: train.frozen: {backbone} has no part '{part}' with parameters. Its parts are {known};"
+                f"params.yaml: train.frozen: {backbone} has no part '{part}' with parameters. Its parts are {names};"
                 " parts inside of these are named with dots."
             )
         for parameter in inside:
@@ -171,8 +171,8 @@ def make_optimizer(method: BaseMethod, settings: Train) -> torch.optim.Optimizer
         {"params": list(method.model.embedder.parameters()), "lr": settings.embedder_lr or settings.lr},
     ]
     if class_weights := list(method.base_loss.parameters()):
-        own = method.task.loss_lr if method.task else None
-        groups.append({"params": class_weights, "lr": own or settings.lr})
+        rate = method.task.loss_lr if method.task else None
+        groups.append({"params": class_weights, "lr": rate or settings.lr})
     groups += method.own_parameters(settings.lr)
     shared = {"lr": settings.lr, "weight_decay": settings.weight_decay}
     if settings.optimizer in ("rmsprop", "sgd"):
@@ -196,8 +196,8 @@ def train_epoch(
         module.train()
     losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], method.lr_key)
     with full_precision() if method.full_precision else nullcontext():
-        sent = prefetch(batches, device)
-        for batch in progress.track(sent, settings.iterations_per_epoch, f"epoch {epoch}"):
+        stream = prefetch(batches, device)
+        for batch in progress.track(stream, settings.iterations_per_epoch, f"epoch {epoch}"):
             with autocast(device, settings.precision):
                 parts = method.loss(batch)
             optimizer.zero_grad(set_to_none=True)
@@ -264,11 +264,11 @@ def _restore(path: Path, digest: str, method: BaseMethod, optimizer: torch.optim
         return None
     try:
         saved = torch.load(path, weights_only=True, map_location="cpu")
-        known = saved["digest"]
+        previous = saved["digest"]
     except Exception as error:  # torch raises many kinds for a damaged file
         progress.say(f"{path} is damaged ({error}); starting from the first epoch")
         return None
-    if known != digest:
+    if previous != digest:
         progress.say("the unfinished training found here had other settings; starting from the first epoch")
         return None
     for name, module in method.modules().items():

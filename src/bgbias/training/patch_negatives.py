@@ -47,13 +47,13 @@ def tile(photos: Tensor, windows: Sequence[int], tops: Sequence[Tensor], lefts: 
     ``windows``: a photo's side of a window; ``tops``, ``lefts``: the rows and columns that its windows begin at, int64 [n, n].
     """
     side = photos.shape[-1]
-    place = torch.arange(side)
+    position = torch.arange(side)
     rows, columns = [], []
     for window, top, left in zip(windows, tops, lefts, strict=True):
-        number, within = place // window, place % window
+        number, within = position // window, position % window
         rows.append(top[number[:, None], number] + within[:, None])
         columns.append(left[number[:, None], number] + within)
-    y, x = (torch.stack(found).to(photos.device) for found in (rows, columns))
+    y, x = (torch.stack(indices).to(photos.device) for indices in (rows, columns))
     flat = photos.flatten(2).gather(2, (y * side + x).flatten(1)[:, None].expand(-1, photos.shape[1], -1))
     return flat.view_as(photos)
 
@@ -77,28 +77,28 @@ def patches(photos: Tensor, smallest: int, largest: int, generator: torch.Genera
 def dilate(masks: Tensor) -> Tensor:
     """What is more object than not in masks [B, 1, S, S] of 0..1, and all around it that is near, float of 0 and 1."""
     reach = pixels(GROWN, masks.shape[-1])
-    place = torch.arange(-reach, reach + 1, device=masks.device)
-    disc = (place[:, None].square() + place.square() <= reach * reach).to(masks.dtype)
+    offsets = torch.arange(-reach, reach + 1, device=masks.device)
+    disc = (offsets[:, None].square() + offsets.square() <= reach * reach).to(masks.dtype)
     return (F.conv2d((masks > 0.5).to(masks.dtype), disc[None, None], padding=reach) > 0.5).to(masks.dtype)
 
 
 def boxes(masks: Tensor) -> Tensor:
     """The boxes around what is not 0 in masks [B, 1, S, S], float of 0 and 1."""
-    some = masks > 0
-    rows, columns = some.any(3, keepdim=True), some.any(2, keepdim=True)
-    between = [
+    inside = masks > 0
+    rows, columns = inside.any(3, keepdim=True), inside.any(2, keepdim=True)
+    spans = [
         line.cummax(axis).values & line.flip(axis).cummax(axis).values.flip(axis)
         for line, axis in ((rows, 2), (columns, 3))
     ]
-    return (between[0] & between[1]).to(masks.dtype)
+    return (spans[0] & spans[1]).to(masks.dtype)
 
 
 def blur(masks: Tensor) -> Tensor:
     """Masks [B, 1, S, S] with soft rims; what lies outside of a picture is like its rim."""
     sigma = BLUR * masks.shape[-1] / SIDE
     reach = max(1, round(3 * sigma))
-    place = torch.arange(-reach, reach + 1, device=masks.device, dtype=masks.dtype)
-    weights = (-place.square() / (2 * sigma * sigma)).exp()
+    offsets = torch.arange(-reach, reach + 1, device=masks.device, dtype=masks.dtype)
+    weights = (-offsets.square() / (2 * sigma * sigma)).exp()
     weights /= weights.sum()
     wide = F.pad(masks, (reach,) * 4, mode="replicate")
     return F.conv2d(F.conv2d(wide, weights.view(1, 1, 1, -1)), weights.view(1, 1, -1, 1))
@@ -119,26 +119,24 @@ def cover_objects(
     # Sums over all windows from the corner, in float64: on whole numbers they are exact.
     corners = F.pad(objects[:, 0].cpu().double().cumsum(1).cumsum(2), (1, 0, 1, 0))
     low, high, least = (min(pixels(length, side), side) for length in (smallest, largest, LEAST))
-    windows, tops, lefts, found = [], [], [], []
+    windows, tops, lefts, has_windows = [], [], [], []
     for sums in corners:
         window = int(torch.randint(low, high + 1, (), generator=generator))
-        places = _beside(sums, window)
-        while not len(places) and window > least:
+        while not len(places := _find_windows(sums, window)) and window > least:
             window = max(window // 2, least)
-            places = _beside(sums, window)
-        found.append(len(places) > 0 and bool(sums[-1, -1] > 0))
+        has_windows.append(len(places) > 0 and bool(sums[-1, -1] > 0))
         if not len(places):
             places = places.new_zeros(1, 2)  # what is made of it counts for nothing
-        drawn = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)
-        chosen = places[(drawn * len(places)).long()]
+        numbers = torch.rand((per_side(window, side),) * 2, generator=generator, dtype=torch.float64)
+        chosen = places[(numbers * len(places)).long()]
         windows.append(window)
         tops.append(chosen[..., 0])
         lefts.append(chosen[..., 1])
     texture = tile(photos, windows, tops, lefts)
-    return photos + cover * (texture - photos), torch.tensor(found, device=photos.device)
+    return photos + cover * (texture - photos), torch.tensor(has_windows, device=photos.device)
 
 
-def _beside(sums: Tensor, window: int) -> Tensor:
+def _find_windows(sums: Tensor, window: int) -> Tensor:
     """Rows and columns, int64 [K, 2], at which windows begin that hardly show the object, by its sums [S + 1, S + 1]."""
     inside = (
         sums[window:, window:] - sums[:-window, window:] - sums[window:, :-window] + sums[:-window, :-window]

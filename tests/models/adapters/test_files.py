@@ -54,7 +54,7 @@ def test_a_graph_that_is_wrong_from_the_third_picture_on_is_refused(tmp_path: Pa
 def test_graphs_that_are_no_image_encoders_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     several = load(graph(path, outputs=("map", "image_embeds")))
-    assert "output: 'image_embeds' of map, image_embeds" in several.told
+    assert "output: 'image_embeds' of map, image_embeds" in several.notes
     with pytest.raises(UserError, match=r"outputs map, other, none of which is called as vectors"):
         load(graph(path, outputs=("map", "other")))
     with pytest.raises(UserError, match=r"2 inputs \(pixels, words\); export the part that embeds images"):

@@ -38,8 +38,8 @@ def test_an_object_and_a_files_weights_give_the_vectors_of_the_folder(kind: str,
     at_hand = load(type(network).from_pretrained(tmp_path / "hers"), CPU)
     assert at_hand.look == by_name.look
     assert_equal(ours(at_hand), ours(by_name))
-    assert any(line.startswith("activation: ") for line in by_name.told)
-    assert ("projected" in by_name.told[1]) == (kind in ("clip", "clip_vision"))
+    assert any(line.startswith("activation: ") for line in by_name.notes)
+    assert ("projected" in by_name.notes[1]) == (kind in ("clip", "clip_vision"))
     # Another network's folder, from which only what it is and its preparation are read.
     weights = saved(network, tmp_path / "w.pth", "module.", ("state_dict",))
     saved_folder(kind, tmp_path / "other", 1)
@@ -48,7 +48,7 @@ def test_an_object_and_a_files_weights_give_the_vectors_of_the_folder(kind: str,
     assert_equal(ours(filled), ours(by_name), 1e-2)
     if kind == "clip":
         unprojected = load(f"transformers:{tmp_path / 'hers'}", Options(pooling="cls", device="cpu"))
-        assert "without CLIP's projection" in unprojected.told[1]
+        assert "without CLIP's projection" in unprojected.notes[1]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_a_folder_without_a_processor_says_what_was_assumed(copied: Path) -> Non
     (copied / "preprocessor_config.json").unlink()
     found = load(f"transformers:{copied}", CPU)
     assert found.look.size == 32
-    assert "ImageNet defaults, because the model specifies none" in found.told[0]
+    assert "ImageNet defaults, because the model specifies none" in found.notes[0]
     assert "give --mean, --std of its training" in found.guesses[0]
 
 

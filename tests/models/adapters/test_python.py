@@ -70,7 +70,7 @@ def test_a_network_sees_photos_as_usual_for_imagenet_and_its_map_is_averaged(cod
     found = load(f"{code}:network", Options(device="cpu"))
     assert_equal(ours(found), theirs(usual(224), lambda x: convolution()(x).mean((2, 3))))
     assert found.look == Look(224, 256), "the middle of a photo is that of the study (test_look.py)"
-    assert any("ImageNet defaults, because the model specifies none" in line for line in found.told)
+    assert any("ImageNet defaults, because the model specifies none" in line for line in found.notes)
     assert_gradients_reach_the_picture(found)
 
 
@@ -81,7 +81,9 @@ def test_options_say_what_a_network_does_not(code: Path) -> None:
     found = load(f"{code}:network", options)
     prepare = Compose([Resize((35, 35), 3), ToTensor(), Normalize((0.5,) * 3, (0.5,) * 3)])
     assert_equal(ours(found), theirs(prepare, lambda x: convolution()(x).mean((2, 3))))
-    assert "--size, --squash, --interpolation, --mean, --std" in found.told[0]
+    assert "--size, --squash, --interpolation, --mean, --std" in found.notes[0]
+    with pytest.deprecated_call(match="is called `notes`"):
+        assert found.told == found.notes
 
 
 @pytest.mark.parametrize(

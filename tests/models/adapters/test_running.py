@@ -85,7 +85,7 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
     network = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU(), nn.Flatten(), nn.Linear(200, 8))
     exact = load(network, Options(size=35, device="cpu"))
     rounded = load(network, Options(size=35, device="cpu", precision="bfloat16"))
-    assert "precision: bfloat16" in rounded.told
+    assert "precision: bfloat16" in rounded.notes
     difference = np.abs(ours(exact) - ours(rounded)).max()
     assert 0 < difference < 0.02 * np.abs(ours(exact)).max()
     with pytest.raises(UserError, match="--precision float16 is for GPUs"):

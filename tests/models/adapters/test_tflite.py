@@ -39,7 +39,7 @@ def test_the_pooled_features_are_the_embedding(
 ) -> None:
     found = load(folder / f"{name}.tflite", Options(device="cpu"))
     assert (found.look.size, found.dim, found.network) == (side, dim, None)
-    assert any(tensor in line for line in found.told)
+    assert any(tensor in line for line in found.notes)
     vectors = ours(found)
     assert vectors.min() >= 0, "they lie behind a ReLU"
     assert np.unique(vectors.round(4)).size > 10

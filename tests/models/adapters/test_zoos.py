@@ -43,8 +43,8 @@ def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
     weights = saved(network, tmp_path / "w.pth")
     found = load("timm:vit_xsmall_patch16_clip_224.tinyclip_yfcc15m", by(weights))
     assert found.dim == network.num_features
-    assert any("projection: left out; " in line and "open_clip:<model>/<tag>" in line for line in found.told)
-    assert "activation: GELU" in found.told
+    assert any("projection: left out; " in line and "open_clip:<model>/<tag>" in line for line in found.notes)
+    assert "activation: GELU" in found.notes
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_one_of_several_weights_brings_its_own_preparation(tmp_path: Path) -> No
         load(f"torchvision:{name}", by(weights)) for name in ("mobilenet_v2", "mobilenet_v2/IMAGENET1K_V1")
     )
     assert (newer.look.resize, older.look.resize) == (232, 256)
-    assert any("IMAGENET1K_V1" in line for line in older.told)
+    assert any("IMAGENET1K_V1" in line for line in older.notes)
 
 
 def test_a_network_without_a_linear_layer_is_reported(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_a_tag_brings_its_preparation_and_its_activation(open_clip: Any, tower: 
     other = open_clip.create_model("Small-8-quickgelu")
     other.load_state_dict(network.state_dict())
     assert_equal(ours(quick), encode_by_open_clip(other.eval()))
-    assert "activation: QuickGELU, as 'quick' was trained" in quick.told
+    assert "activation: QuickGELU, as 'quick' was trained" in quick.notes
     embedding = "encode_image(), the features that are compared with texts (tok pooling, projected)"
-    assert embedding in quick.told[1]
-    assert any("tensors of the file are not used" in line for line in quick.told), "those of the text tower"
+    assert embedding in quick.notes[1]
+    assert any("tensors of the file are not used" in line for line in quick.notes), "those of the text tower"
     with pytest.raises(UserError, match="trained without QuickGELU; name open_clip:Small-8/squashed"):
         load("open_clip:Small-8-quickgelu/squashed", Options(weights=weights))
 
@@ -144,7 +144,7 @@ def test_an_activation_that_weights_do_not_tell_is_a_guess(tower: tuple[Any, Pat
     network, weights = tower
     found = load("open_clip:Small-8", by(weights))
     assert_equal(ours(found), encode_by_open_clip(network))
-    assert "activation: GELU" in found.told
+    assert "activation: GELU" in found.notes
     (guess,) = found.guesses
     assert "w.pt does not tell its activation" in guess
     assert "open_clip:Small-8-quickgelu computes that" in guess

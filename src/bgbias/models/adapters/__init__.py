@@ -7,6 +7,7 @@ needs a library imports it inside (``_library.py``). Nothing is fetched where ``
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
@@ -86,14 +87,14 @@ class Options:
             if not self.weights.is_file():
                 raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
 
-    def given(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """The names of what is said of the model, not of how it runs."""
         names = (f.name for f in fields(self) if f.name not in RUNNING)
         return tuple(name for name in names if getattr(self, name) is not None)
 
     def only(self, allowed: frozenset[str], whose: str) -> None:
         """Refuse what means nothing to this model."""
-        if wrong := [name for name in self.given() if name not in allowed]:
+        if wrong := [name for name in self.list_names() if name not in allowed]:
             takes = ", ".join(f"--{name}" for name in sorted(allowed)) or "no options"
             raise UserError(f"--{wrong[0]} means nothing to {whose}, which takes {takes}. Leave it out.")
 
@@ -123,7 +124,7 @@ class Adapted:
     """A model as a function from what it sees to vectors.
 
     ``dim``: D, numbers in a vector. ``network``: the differentiable function from RGB grey levels 0..255, float [B, 3, S, S], to
-    [B, D]; None where there are no gradients. ``told``: what a reader of its numbers must know, a line each. ``guesses``:
+    [B, D]; None where there are no gradients. ``notes``: what a reader of its numbers must know, a line each. ``guesses``:
     sentences on what was guessed and may make all numbers wrong. ``alternatives``: ``vectors`` as they are by other options.
     ``module``: the network of torch, if it is at hand, for whoever looks into it. ``batch``, ``workers``, ``precision``: see
     ``Options``.
@@ -132,7 +133,7 @@ class Adapted:
     name: str
     look: Look
     dim: int
-    told: tuple[str, ...] = field(repr=False)
+    notes: tuple[str, ...] = field(repr=False)
     vectors: Vectors = field(repr=False)
     network: Callable[[Tensor], Tensor] | None = field(default=None, repr=False)
     device: str = "cpu"
@@ -143,6 +144,12 @@ class Adapted:
     workers: int | None = None
     precision: str = "float32"
     _check: AloneCheck = field(default_factory=AloneCheck, init=False, repr=False, compare=False)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """The former name of ``notes``, which will go."""
+        warnings.warn("the attribute `told` of a model is called `notes`", DeprecationWarning, stacklevel=2)
+        return self.notes
 
     def embed(self, views: np.ndarray) -> np.ndarray:
         """Vectors float32 [B, D], not brought to unit length, of views uint8 [B, S, S, 3]; what is no number, or depends on the
@@ -159,20 +166,20 @@ class Adapted:
         views = views[:count]
         on = f"{len(views)} pictures of {views.shape[1]} x {views.shape[2]} pixels"
         with failing(f"{self.name} fails on {on}"):
-            found = self._array(views)
-        if found.shape != (len(views), self.dim):
+            vectors = self._call(views)
+        if vectors.shape != (len(views), self.dim):
             raise UserError(
-                f"{self.name} gave {list(found.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."
+                f"{self.name} gave {list(vectors.shape)} for {len(views)} pictures, where [{len(views)}, {self.dim}] is expected."
             )
-        if not np.isfinite(found).all():
+        if not np.isfinite(vectors).all():
             raise UserError(
                 f"{self.name} gave numbers that are not finite; check its weights, and its precision (float32)."
             )
         same = SAME if self.precision == "float32" else SAME_ROUNDED
-        self._check(self.name, views, found, self._array, same)
-        return found
+        self._check(self.name, views, vectors, self._call, same)
+        return vectors
 
-    def _array(self, views: np.ndarray) -> np.ndarray:
+    def _call(self, views: np.ndarray) -> np.ndarray:
         with autocast(self.device, self.precision):
             return np.asarray(self.vectors(views), np.float32)
 
@@ -236,17 +243,17 @@ def _configure(model: Adapted, options: Options) -> Adapted:
             "--precision float16 is for GPUs, and the processor is slower with it than with float32:"
             " take bfloat16 or float32."
         )
-    told = model.told if precision == "float32" else (*model.told, f"precision: {precision}")
+    notes = model.notes if precision == "float32" else (*model.notes, f"precision: {precision}")
     batch = BatchSize(options.batch_size) if options.batch_size else model.batch
-    return replace(model, told=told, batch=batch, workers=options.workers, precision=precision)
+    return replace(model, notes=notes, batch=batch, workers=options.workers, precision=precision)
 
 
 def _split(spec: str) -> tuple[str, str]:
     """Kind, as its file is called, and what is behind the colon."""
-    left, colon, right = spec.partition(":")
+    kind, colon, which = spec.partition(":")
     kinds = plugins.names("adapters")
-    if colon and left.replace("-", "_") in kinds:
-        return left.replace("-", "_"), right
+    if colon and kind.replace("-", "_") in kinds:
+        return kind.replace("-", "_"), which
     file, _, _ = spec.rpartition(":")
     if file.endswith(".py") or plugins.load("adapters", "python").is_module(file):
         return "python", spec
@@ -264,7 +271,7 @@ def _split(spec: str) -> tuple[str, str]:
         raise UserError(
             f"'{spec}' does not say whose model it is: timm:{spec}, torchvision:{spec}, ... Kinds are {', '.join(kinds)}."
         )
-    return left, right
+    return kind, which
 
 
 def _try(model: Adapted) -> Adapted:
@@ -281,6 +288,6 @@ def _try(model: Adapted) -> Adapted:
     with suppress(RuntimeError, NotImplementedError), torch.enable_grad():
         model.network(grey).float().sum().backward()
     if grey.grad is None:
-        told = "gradients: none (they are switched off in its code), so that it is looked into by other means"
-        return replace(model, network=None, told=(*model.told, told))
+        note = "gradients: none (they are switched off in its code), so that it is looked into by other means"
+        return replace(model, network=None, notes=(*model.notes, note))
     return model

@@ -46,9 +46,9 @@ def import_extra(library: str, extra: str) -> Any:
         raise UserError(f"{library} is not installed: pip install 'bgbias[{extra}]'") from error
 
 
-def check_name(name: str, there: Iterable[str], what: str, command: str) -> None:
+def check_name(name: str, choices: Iterable[str], what: str, command: str) -> None:
     """Refuse a name that is not among those that are there; ``command`` lists them."""
-    lower = {known.lower(): known for known in there}
+    lower = {choice.lower(): choice for choice in choices}
     if name in lower.values():
         return
     near = [lower[key] for key in difflib.get_close_matches(name.lower(), lower, 3)]
@@ -79,7 +79,7 @@ def load_source(name: str, source: str, get: Callable[[], Any], offline: str = O
     except UserError:
         raise
     except Exception as error:  # of the hub's client, of the network or of the file
-        raise UserError(_why(name, source, error, offline)) from error
+        raise UserError(_explain(name, source, error, offline)) from error
 
 
 def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
@@ -102,9 +102,9 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads()
     # Without TF32, so that both devices compute the same.
-    chosen = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
+    choice = (provider, {"device_id": number or "0", "use_tf32": "0"}) if provider == GPU else provider
     session = load_source(
-        whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[chosen])
+        whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[choice])
     )
     # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
     if provider not in session.get_providers():
@@ -134,7 +134,7 @@ def silence() -> Iterator[None]:
             bars.enable_progress_bar()
 
 
-def _why(name: str, source: str, error: Exception, offline: str) -> str:
+def _explain(name: str, source: str, error: Exception, offline: str) -> str:
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:
         causes.append(cause)

@@ -41,7 +41,7 @@ def adapt_network(
     network: Any,
     preparation: Preparation,
     options: Options,
-    told: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
     embedding: str = "",
     batch: int | None = None,
     guesses: tuple[str, ...] = (),
@@ -65,29 +65,29 @@ def adapt_network(
         network.to(device)
         leaves = (m for m in network.modules() if not any(True for _ in m.children()))
         kinds = {str(getattr(leaf, "original_name", type(leaf).__name__)) for leaf in leaves}
-        computed = sorted(filter(ACTIVATIONS.search, kinds))
-        if computed and not any(line.startswith("activation: ") for line in told):
-            told = (f"activation: {', '.join(computed)}", *told)
+        activations = sorted(filter(ACTIVATIONS.search, kinds))
+        if activations and not any(line.startswith("activation: ") for line in notes):
+            notes = (f"activation: {', '.join(activations)}", *notes)
         # Input of another precision than its weights' would be refused.
         dtype = next((t.dtype for t in network.parameters() if t.is_floating_point()), dtype)
     how = None if embedding else options.pooling
 
-    def seen(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
+    def prepare(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
         return (x if normalise is None else normalise(x)).to(dtype)
 
     def embedded(x: Tensor, normalise: Preprocess | None = preparation.normalise) -> Tensor:
-        parts = [seen(x, normalise)] if batch is None else seen(x, normalise).split(1)
+        parts = [prepare(x, normalise)] if batch is None else prepare(x, normalise).split(1)
         return torch.cat([pool(run(part), how)[0] for part in parts]).float()
 
     def vectors(views: np.ndarray, normalise: Preprocess | None = preparation.normalise) -> np.ndarray:
         with torch.inference_mode():
-            return embedded(_batch(views, device), normalise).cpu().numpy()
+            return embedded(_to_batch(views, device), normalise).cpu().numpy()
 
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output, words = pool(attempt(name, side, lambda: run(seen(_batch(black, device)))), how)
-    lines = (preparation.told(), embedding or words, *told)
+        output, words = pool(attempt(name, side, lambda: run(prepare(_to_batch(black, device)))), how)
+    lines = (preparation.describe(), embedding or words, *notes)
     others = {
         options: partial(vectors, normalise=normalise)
         for options, normalise in preparation.alternatives().items()
@@ -106,7 +106,7 @@ def attempt(name: str, side: int, run: Callable[[], Any]) -> Any:
         return run()
 
 
-def _batch(views: np.ndarray, device: str) -> Tensor:
+def _to_batch(views: np.ndarray, device: str) -> Tensor:
     """Views uint8 [B, S, S, 3] as float32 [B, 3, S, S]."""
     return torch.from_numpy(np.ascontiguousarray(views)).to(device).permute(0, 3, 1, 2).float()
 
@@ -115,7 +115,7 @@ def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     """Vectors [B, D] of vectors, a map [B, D, h, w] (its mean) or tokens [B, N, D] (``how``: cls, the first, or mean); and what
     they are, in words.
     """
-    output = _tensor(output)
+    output = _find_tensor(output)
     shape = list(output.shape)
     match output.ndim, how:
         case 2, None:
@@ -137,15 +137,15 @@ def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     raise UserError(f"The network gives {fault}")
 
 
-def _tensor(output: Any) -> Tensor:
-    named = dict(output) if isinstance(output, Mapping) else {}
+def _find_tensor(output: Any) -> Tensor:
+    outputs = dict(output) if isinstance(output, Mapping) else {}
     if isinstance(output, (tuple, list)):
-        named = {str(place): part for place, part in enumerate(output)}
-    if len(named) == 1:
-        (output,) = named.values()
+        outputs = {str(number): part for number, part in enumerate(output)}
+    if len(outputs) == 1:
+        (output,) = outputs.values()
     if isinstance(output, torch.Tensor):
         return output
-    what = f"several things ({', '.join(map(str, named))})" if named else f"a {type(output).__name__}"
+    what = f"several things ({', '.join(map(str, outputs))})" if outputs else f"a {type(output).__name__}"
     raise UserError(
         f"The network gives {what}, where one tensor is expected. Wrap it: a file with a function that returns a network whose"
         " forward() gives the embedding alone, as --model file.py:function."
@@ -159,64 +159,62 @@ def fill(
 
     ``converted`` brings names of other libraries into the network's. A tensor that is missing or has another shape is an error.
     """
-    state, told = read(path, whose)
-    wanted = network.state_dict()
-    prefix, *others = _prefixes(wanted, state)
-    own = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
+    state, notes = read(path, whose)
+    expected = network.state_dict()
+    prefix, *others = _find_prefixes(expected, state)
+    inner = {name.removeprefix(prefix): tensor for name, tensor in state.items() if name.startswith(prefix)}
     over = [name for name in state if not name.startswith(prefix)]
     if prefix:
-        told.append(f"weights: '{prefix}' taken off the names{_not_taken(others)}")
-    state = converted(own)
-    for name, tensor in wanted.items():
+        notes.append(f"weights: '{prefix}' taken off the names{_format_others(others)}")
+    state = converted(inner)
+    for name, tensor in expected.items():
         # Counters of batches seen are no weights, and older files lack them.
         if name.endswith("num_batches_tracked"):
             state.setdefault(name, tensor)
-    kept = {name: tensor for name, tensor in state.items() if name in wanted}
-    if wrong := state_dicts.difference(wanted, kept, path):
+    weights = {name: tensor for name, tensor in state.items() if name in expected}
+    if wrong := state_dicts.difference(expected, weights, path):
         raise UserError(
             f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
         )
-    over += [name for name in state if name not in wanted]
+    over += [name for name in state if name not in expected]
     if over:
         first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")
-        told.append(f"weights: {len(over)} tensors of the file are not used ({first})")
-    network.load_state_dict(kept, strict=True)
-    return (f"weights: {path}", *told)
+        notes.append(f"weights: {len(over)} tensors of the file are not used ({first})")
+    network.load_state_dict(weights, strict=True)
+    return (f"weights: {path}", *notes)
 
 
 def read(path: Path, whose: str) -> tuple[State, list[str]]:
     """Tensors by name, and what they were taken out of."""
-    if path.suffix == ".safetensors":
-        return state_dicts.read_state_dict(path, whose), []
-    try:
-        held: Any = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception:  # it is read once more, for the words
-        return state_dicts.read_state_dict(path, whose), []
-    told = []
-    while not (isinstance(held, dict) and held and all(isinstance(t, torch.Tensor) for t in held.values())):
-        inside = [name for name in NESTED if isinstance(held, dict) and isinstance(held.get(name), dict)]
+    notes: list[str] = []
+    data: Any = None
+    if path.suffix != ".safetensors":
+        with suppress(Exception):  # it is read once more, for the words
+            data = torch.load(path, map_location="cpu", weights_only=True)
+    while not (isinstance(data, dict) and data and all(isinstance(t, torch.Tensor) for t in data.values())):
+        inside = [name for name in NESTED if isinstance(data, dict) and isinstance(data.get(name), dict)]
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
-        held = held[inside[0]]
-        told.append(f"weights: '{inside[0]}' of the checkpoint{_not_taken(inside[1:])}")
-    return {str(name): tensor for name, tensor in held.items()}, told
+        data = data[inside[0]]
+        notes.append(f"weights: '{inside[0]}' of the checkpoint{_format_others(inside[1:])}")
+    return {str(name): tensor for name, tensor in data.items()}, notes
 
 
-def _not_taken(others: list[str]) -> str:
+def _format_others(others: list[str]) -> str:
     return f" (not {', '.join(others)})" if others else ""
 
 
-def _prefixes(wanted: State, state: State) -> list[str]:
+def _find_prefixes(expected: State, state: State) -> list[str]:
     """What stands before the network's own names in the file: the beginnings that leave most of them, in the file's order."""
     parts = [name.split(".") for name in state]
-    tried = dict.fromkeys(
+    candidates = dict.fromkeys(
         ".".join([*p[:depth], ""]) for p in parts for depth in range(1, min(len(p), DEEPEST + 1))
     )
     fitting = {
         prefix: sum(
-            prefix + name in state and state[prefix + name].shape == t.shape for name, t in wanted.items()
+            prefix + name in state and state[prefix + name].shape == t.shape for name, t in expected.items()
         )
-        for prefix in ("", *tried)
+        for prefix in ("", *candidates)
     }
     most = max(fitting.values())
     return [prefix for prefix, count in fitting.items() if count == most] if most else [""]

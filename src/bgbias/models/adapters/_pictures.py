@@ -73,8 +73,8 @@ def sentence_transformer(model: Any, options: Options, name: str) -> Adapted:
             return model.encode(pillow(views), batch_size=len(views), show_progress_bar=False)
 
     preparation = read_processor(processor, name, Options())
-    told = f"embedding: its encode() ({', '.join(type(module).__name__ for module in model)})"
-    return adapt_pictures(name, embed, preparation, told, str(model.device))
+    embedding = f"embedding: its encode() ({', '.join(type(module).__name__ for module in model)})"
+    return adapt_pictures(name, embed, preparation, embedding, str(model.device))
 
 
 def adapt_mteb(which: str, options: Options) -> Adapted:
@@ -85,11 +85,11 @@ def adapt_mteb(which: str, options: Options) -> Adapted:
     """
     library = import_extra("mteb", "mteb")
     name, device = f"mteb:{which}", pick(options.device)
-    known = {meta.name: meta for meta in library.get_model_metas()}
-    check_name(which, known, "model of MTEB", LISTING)
-    if "image" not in known[which].modalities:
+    encoders = {meta.name: meta for meta in library.get_model_metas()}
+    check_name(which, encoders, "model of MTEB", LISTING)
+    if "image" not in encoders[which].modalities:
         raise UserError(
-            f"{name} embeds {' and '.join(known[which].modalities)}, no images. Those that do: {LISTING}"
+            f"{name} embeds {' and '.join(encoders[which].modalities)}, no images. Those that do: {LISTING}"
         )
     model = load_source(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE_CACHE)
     return mteb_encoder(model, replace(options, device="auto"), name)
@@ -102,10 +102,10 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
         task = import_extra("mteb", "mteb").get_task(TASK)
         ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
     processor = image_processor(model)
-    told = "embedding: its image embeddings"
+    embedding = "embedding: its image embeddings"
     if processor is None:
         preparation = usual(options, normalises_itself=True)
-        told += ", for which it prepares these pictures itself"
+        embedding += ", for which it prepares these pictures itself"
     else:
         options.only(frozenset(), f"{name}, whose processor says what is seen of a photo")
         preparation = read_processor(processor, name, options)
@@ -114,7 +114,7 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
         with normalising_alone(processor):
             return ask(_Batches([{"image": pillow(views)}]), show_progress_bar=False)
 
-    return adapt_pictures(name, embed, preparation, told)
+    return adapt_pictures(name, embed, preparation, embedding)
 
 
 class _Batches(list[dict[str, Any]]):
@@ -127,22 +127,22 @@ def adapt_pictures(
     name: str,
     embed: Callable[[list[np.ndarray]], Any],
     preparation: Preparation,
-    told: str,
+    embedding: str,
     device: str = "cpu",
 ) -> Adapted:
-    """``embed`` gives a vector for each of a list of pictures uint8 [S, S, 3]; ``told`` says what that is."""
+    """``embed`` gives a vector for each of a list of pictures uint8 [S, S, 3]; ``embedding`` says what that is."""
     side = preparation.look.size
 
     def vectors(views: np.ndarray) -> np.ndarray:
         return as_array(embed(list(views)))
 
-    found = attempt(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
-    if found.ndim != 2 or len(found) != 1:
+    output = attempt(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
+    if output.ndim != 2 or len(output) != 1:
         raise UserError(
-            f"{name} gave {list(found.shape)} for a list of one picture, not a vector of each: [1, D]."
+            f"{name} gave {list(output.shape)} for a list of one picture, not a vector of each: [1, D]."
         )
-    lines, guesses = (preparation.told(), told), preparation.guesses()
-    return Adapted(name, preparation.look, found.shape[1], lines, vectors, None, device, guesses)
+    lines, guesses = (preparation.describe(), embedding), preparation.guesses()
+    return Adapted(name, preparation.look, output.shape[1], lines, vectors, None, device, guesses)
 
 
 def pillow(views: list[np.ndarray]) -> list[Image.Image]:
@@ -176,7 +176,7 @@ def embed_whole(
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise UserError("The model gave a vector that is zero or not finite; it has no direction.")
-        check("The model", batch, vectors, lambda some: as_array(model(some)))
+        check("The model", batch, vectors, lambda pictures: as_array(model(pictures)))
         parts.append(vectors / lengths)
     if not parts:
         raise UserError("There are no photos to embed.")

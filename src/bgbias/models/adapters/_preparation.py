@@ -40,13 +40,13 @@ class Preparation:
     source: str
     guessed: tuple[str, ...] = ()
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """A line for people."""
-        seen = f"photos: {self.look}"
+        text = f"photos: {self.look}"
         if self.normalise is not None:
-            mean, std = (" ".join(f"{value:.4g}" for value in values) for values in _colours(self.normalise))
-            seen += f"; mean {mean}, std {std}"
-        return f"{seen} ({self.source})"
+            mean, std = (" ".join(f"{value:.4g}" for value in values) for values in _unscale(self.normalise))
+            text += f"; mean {mean}, std {std}"
+        return f"{text} ({self.source})"
 
     def guesses(self) -> tuple[str, ...]:
         """What a reader must know of what was guessed, and how to correct it."""
@@ -64,11 +64,11 @@ class Preparation:
         """Other usual ways to normalise, by the options that choose them; none where mean or std were given."""
         if not {"mean", "std"} <= {*self.guessed}:
             return {}
-        found = {}
+        others = {}
         for mean, std in OTHER_COLOURS:
             of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
-            found[f"--mean {of_mean} --std {of_std}"] = normalise_colours(mean, std)
-        return found
+            others[f"--mean {of_mean} --std {of_std}"] = normalise_colours(mean, std)
+        return others
 
 
 def normalise_colours(mean: tuple[float, ...], std: tuple[float, ...]) -> Preprocess:
@@ -77,7 +77,7 @@ def normalise_colours(mean: tuple[float, ...], std: tuple[float, ...]) -> Prepro
     return Preprocess(1 / 255, (r, g, b), (of_r, of_g, of_b))
 
 
-def _colours(normalise: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _unscale(normalise: Preprocess) -> tuple[tuple[float, ...], tuple[float, ...]]:
     scaled = 255 * normalise.scale
     return tuple(v / scaled for v in normalise.mean), tuple(v / scaled for v in normalise.std)
 
@@ -100,14 +100,14 @@ def usual(options: Options, size: int | None = None, normalises_itself: bool = F
     look = Look(side, side * 256 // 224)
     normalise = None if normalises_itself else IMAGENET
     unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
-    guessed = tuple(name for name in unsaid if name not in options.given())
+    guessed = tuple(name for name in unsaid if name not in options.list_names())
     source = "ImageNet defaults, because the model specifies none"
     return replace(apply_options(Preparation(look, normalise, source), options), guessed=guessed)
 
 
-def apply_options(own: Preparation, options: Options) -> Preparation:
+def apply_options(preparation: Preparation, options: Options) -> Preparation:
     """A preparation with what ``options`` say in its place; another size keeps the share of the photo that is seen."""
-    look, normalise = own.look, own.normalise
+    look, normalise = preparation.look, preparation.normalise
     size = options.size or look.size
     squash = look.squash if options.squash is None else options.squash
     share = size if squash and not look.squash else size * look.resize // look.size
@@ -119,11 +119,11 @@ def apply_options(own: Preparation, options: Options) -> Preparation:
         interpolation=options.interpolation or look.interpolation,
     )
     if normalise is not None and (options.mean or options.std):
-        mean, std = _colours(normalise)
-        chosen = normalise_colours(options.mean or mean, options.std or std)
-        normalise = replace(chosen, order=normalise.order)
-    changed = [f"--{name}" for name in options.given() if name in LOOKS | NORMALISES]
-    source = f"{own.source}; given: {', '.join(changed)}" if changed else own.source
+        mean, std = _unscale(normalise)
+        colours = normalise_colours(options.mean or mean, options.std or std)
+        normalise = replace(colours, order=normalise.order)
+    names = [f"--{name}" for name in options.list_names() if name in LOOKS | NORMALISES]
+    source = f"{preparation.source}; given: {', '.join(names)}" if names else preparation.source
     return Preparation(look, normalise, source)
 
 
@@ -133,10 +133,10 @@ def read_processor(processor: Any, name: str, options: Options) -> Preparation:
     A photo of noise goes through both: where they differ by more than rounding, which a look cannot express (borders, tiles,
     several sizes), that is an error.
     """
-    mean, std = (_three(processor, "image_mean", 0.0), _three(processor, "image_std", 1.0))
+    mean, std = (_read_three(processor, "image_mean", 0.0), _read_three(processor, "image_std", 1.0))
     scale = float(processor.rescale_factor) if getattr(processor, "do_rescale", True) else 1.0
     order = "bgr" if getattr(processor, "do_flip_channel_order", False) else "rgb"
-    look, normalise = _look(processor, name), Preprocess(scale, mean, std, order)
+    look, normalise = _read_look(processor, name), Preprocess(scale, mean, std, order)
     shape = (look.resize + 37, look.resize + 101, 3)
     photo = seeds.generator("image processor").integers(0, 256, shape, np.uint8)
     theirs = processor(images=Image.fromarray(photo), return_tensors="pt")["pixel_values"][0].float()
@@ -171,7 +171,7 @@ def normalising_alone(processor: Any) -> Iterator[None]:
             setattr(processor, name, before)
 
 
-def _three(processor: Any, key: str, neutral: float) -> tuple[float, float, float]:
+def _read_three(processor: Any, key: str, neutral: float) -> tuple[float, float, float]:
     values = getattr(processor, key, None)
     if not getattr(processor, "do_normalize", False) or values is None:
         return neutral, neutral, neutral
@@ -179,7 +179,7 @@ def _three(processor: Any, key: str, neutral: float) -> tuple[float, float, floa
     return r, g, b
 
 
-def _look(processor: Any, name: str) -> Look:
+def _read_look(processor: Any, name: str) -> Look:
     def side(where: Any, key: str) -> int | None:
         value = where.get(key) if isinstance(where, dict) else getattr(where, key, None)
         return None if value is None else int(value)

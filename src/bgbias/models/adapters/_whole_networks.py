@@ -35,7 +35,7 @@ def adapt_torchscript(which: str, options: Options) -> Adapted:
 
     It is given RGB [B, 3, S, S], normalised as the options say, or as usual for ImageNet.
     """
-    path = _present(which)
+    path = _check_file(which)
     kind = state_dicts.kind(path)
     if kind != "a network as TorchScript":
         raise UserError(
@@ -52,7 +52,7 @@ def adapt_exported(which: str, options: Options) -> Adapted:
 
     It is given RGB [B, 3, S, S] of the size that it was exported for, normalised as the options say, or as usual for ImageNet.
     """
-    path = _present(which)
+    path = _check_file(which)
     program: Any = load_source(f"exported:{which}", which, lambda: torch.export.load(path))
     entries = set(program.graph_signature.user_inputs)
     shapes = [n.meta["val"].shape for n in program.graph.nodes if n.op == "placeholder" and n.name in entries]
@@ -61,7 +61,7 @@ def adapt_exported(which: str, options: Options) -> Adapted:
             f"{which} takes {[list(map(str, s)) for s in shapes]}, not one tensor of pictures [B, 3, S, S]."
         )
     batch, _, *sides = (side if isinstance(side, int) else None for side in shapes[0])
-    preparation = usual(options, _side(sides, options, which))
+    preparation = usual(options, _find_side(sides, options, which))
     return adapt_network(which, program.module(), preparation, options, batch=batch)
 
 
@@ -73,7 +73,7 @@ def adapt_onnx(which: str, options: Options) -> Adapted:
     numbers are normalised as the options say, or as usual for ImageNet. It runs on the processor, or on a GPU where
     ONNX Runtime was built for one and it is asked for.
     """
-    _present(which)
+    _check_file(which)
     options.refuse_precision(which)
     session = load_graph(which, f"onnx:{which}", which, options.device)
     inputs = session.get_inputs()
@@ -89,21 +89,21 @@ def adapt_onnx(which: str, options: Options) -> Adapted:
             f"{which} takes {entry.type} {entry.shape}, not pictures [B, 3, S, S] of float32, float16 or uint8."
         )
     kind, is_last = KINDS[entry.type], shape[3] == 3 and shape[1] != 3
-    side = _side(shape[1:3] if is_last else shape[2:], options, which)
+    side = _find_side(shape[1:3] if is_last else shape[2:], options, which)
     if side is None and options.size is None:
         raise UserError(
             f"{which} takes pictures of any size; say which one it was trained with: --size 224, for example."
         )
     if takes_grey_levels := kind is np.uint8:
         options.only(OPTIONS - NORMALISES, f"{which}, which takes grey levels")
-    output, told = _output([one.name for one in session.get_outputs()], which)
+    output, notes = _choose_output([one.name for one in session.get_outputs()], which)
 
     def run(x: np.ndarray) -> np.ndarray:
         pixels = np.ascontiguousarray(x.transpose(0, 2, 3, 1) if is_last else x, kind)
         return session.run([output], {entry.name: pixels})[0]  # type: ignore[no-any-return]
 
     preparation = usual(options, side, takes_grey_levels)
-    return _without_gradients(which, run, preparation, options, told=told, batch=shape[0])
+    return _adapt_function(which, run, preparation, options, notes=notes, batch=shape[0])
 
 
 def adapt_tflite(which: str, options: Options) -> Adapted:
@@ -116,7 +116,7 @@ def adapt_tflite(which: str, options: Options) -> Adapted:
     """
     library = import_extra("ai_edge_litert.interpreter", "tflite")
     file, _, tensor = which.partition("#")
-    _present(file)
+    _check_file(file)
     options.refuse_precision(which)
 
     def read() -> Any:
@@ -137,7 +137,7 @@ def adapt_tflite(which: str, options: Options) -> Adapted:
     entry, kind = inputs[0]["index"], inputs[0]["dtype"]
     if takes_grey_levels := kind in GREY_LEVELS:
         options.only(LOOKS, f"{file}, which takes grey levels")
-    side = _side(shape[1:3], options, file)
+    side = _find_side(shape[1:3], options, file)
     layer = _find_layer(model, tensor, file)
     scale, zero = layer["quantization"]
 
@@ -150,16 +150,16 @@ def adapt_tflite(which: str, options: Options) -> Adapted:
         return real.reshape(1, -1, real.shape[-1]).mean(1)  # type: ignore[no-any-return]
 
     preparation, embedding = usual(options, side, takes_grey_levels), f"embedding: the tensor {layer['name']}"
-    return _without_gradients(which, run, preparation, options, embedding=embedding, batch=1)
+    return _adapt_function(which, run, preparation, options, embedding=embedding, batch=1)
 
 
-def _present(file: str) -> Path:
+def _check_file(file: str) -> Path:
     if not Path(file).is_file():
         raise UserError(f"The model {file} is missing; correct --model.")
     return Path(file)
 
 
-def _side(sides: list[int | None], options: Options, name: str) -> int | None:
+def _find_side(sides: list[int | None], options: Options, name: str) -> int | None:
     """The side of the pictures that a network takes, which options may repeat; None where it takes any."""
     height, width = sides
     side = square(height, width, name)
@@ -170,12 +170,12 @@ def _side(sides: list[int | None], options: Options, name: str) -> int | None:
     return side
 
 
-def _output(names: list[str], which: str) -> tuple[str, tuple[str, ...]]:
+def _choose_output(names: list[str], which: str) -> tuple[str, tuple[str, ...]]:
     if len(names) == 1:
         return names[0], ()
-    for known in VECTORS:
-        if known in names:
-            return known, (f"output: '{known}' of {', '.join(names)}",)
+    for name in VECTORS:
+        if name in names:
+            return name, (f"output: '{name}' of {', '.join(names)}",)
     raise UserError(
         f"{which} has the outputs {', '.join(names)}, none of which is called as vectors usually are ({', '.join(VECTORS)})."
         " Export it with the embedding alone."
@@ -198,7 +198,7 @@ def _find_layer(model: Any, tensor: str, file: str) -> dict[str, Any]:
     )
 
 
-def _without_gradients(
+def _adapt_function(
     name: str,
     run: Callable[[np.ndarray], np.ndarray],
     preparation: Preparation,

@@ -52,10 +52,10 @@ def adapt_timm(which: str, options: Options) -> Adapted:
         if options.weights is None and not published_config(which).has_weights:
             raise UserError(f"timm has no weights of {which}; name a file of them: --weights.")
     network = load_source(name, source, lambda: create(which, options.weights is None, **more))
-    told: tuple[str, ...] = (f"weights: as published ({source})",)
+    notes: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        told = fill(network, options.weights, name, lambda state: converted(network, state))
-    return _timm_adapted(network, options, name, told, guesses)
+        notes = fill(network, options.weights, name, lambda state: converted(network, state))
+    return _adapt_timm_network(network, options, name, notes, guesses)
 
 
 def timm_network(model: Any, options: Options, name: str) -> Adapted:
@@ -63,11 +63,11 @@ def timm_network(model: Any, options: Options, name: str) -> Adapted:
     options.only(LOOKS | NORMALISES, name)
     network = copy.deepcopy(model)
     network.reset_classifier(0)
-    return _timm_adapted(network, options, name, ())
+    return _adapt_timm_network(network, options, name, ())
 
 
-def _timm_adapted(
-    network: Any, options: Options, name: str, told: tuple[str, ...], guesses: tuple[str, ...] = ()
+def _adapt_timm_network(
+    network: Any, options: Options, name: str, notes: tuple[str, ...], guesses: tuple[str, ...] = ()
 ) -> Adapted:
     import timm
 
@@ -76,18 +76,18 @@ def _timm_adapted(
     colours, mode, size = (config["mean"], config["std"]), config["crop_mode"], options.size or sides[0]
     resize = math.floor(size / config["crop_pct"])
     look = Look(size, resize, mode == "squash", config["interpolation"], "even")
-    preparation = _prepared(
+    preparation = _prepare(
         name, options, "timm's configuration", sides, look, colours, has_borders=mode == "border"
     )
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
     embedding = f"embedding: timm's features before the classifier{how}"
-    known = network.pretrained_cfg
+    pretrained = network.pretrained_cfg
     # What timm calls the classifier is then the projection of a CLIP, and not of a fine-tuned one.
-    is_clip = "_clip" in str(known.get("architecture")) and bool(known.get("num_classes"))
-    if is_clip and "_ft_" not in str(known.get("tag")):
-        told = (*told, UNPROJECTED)
-    return adapt_network(name, network, preparation, options, told, embedding, guesses=guesses)
+    is_clip = "_clip" in str(pretrained.get("architecture")) and bool(pretrained.get("num_classes"))
+    if is_clip and "_ft_" not in str(pretrained.get("tag")):
+        notes = (*notes, UNPROJECTED)
+    return adapt_network(name, network, preparation, options, notes, embedding, guesses=guesses)
 
 
 def adapt_torchvision(which: str, options: Options) -> Adapted:
@@ -115,33 +115,33 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
             name, weights.url, lambda: weights.get_state_dict(progress=False, check_hash=True)
         )
         network.load_state_dict(state)
-        told: tuple[str, ...] = (f"weights: {weights}, as published ({weights.url})",)
-        _without_classifier(network, name)
+        notes: tuple[str, ...] = (f"weights: {weights}, as published ({weights.url})",)
+        _remove_classifier(network, name)
     else:
-        _without_classifier(network, name)
-        told = fill(network, options.weights, name)
+        _remove_classifier(network, name)
+        notes = fill(network, options.weights, name)
     transforms = weights.transforms()
     (size,), (resize,) = transforms.crop_size, transforms.resize_size
     look = Look(size, resize, interpolation=transforms.interpolation.value, rounding="even")
     source, colours = f"torchvision's transforms of {weights}", (transforms.mean, transforms.std)
-    preparation = _prepared(name, options, source, (size, size), look, colours)
+    preparation = _prepare(name, options, source, (size, size), look, colours)
     embedding = "embedding: what the last layer, the classifier, is given"
-    return adapt_network(name, network, preparation, options, told, embedding)
+    return adapt_network(name, network, preparation, options, notes, embedding)
 
 
-def _without_classifier(network: Any, name: str) -> None:
+def _remove_classifier(network: Any, name: str) -> None:
     linear = [
         path
         for path, module in network.named_modules()
         if isinstance(module, nn.Linear) and "aux" not in path.lower()
     ]
-    own = [path for path in linear if path.partition(".")[0] in ("fc", "classifier", "head", "heads")]
-    if not own:
+    heads = [path for path in linear if path.partition(".")[0] in ("fc", "classifier", "head", "heads")]
+    if not heads:
         raise UserError(
             f"{name} ends in no linear layer, so that it is not known which features are its embedding. Write a function that"
             " returns a network which gives them, and name it: --model file.py:function."
         )
-    network.set_submodule(own[-1], nn.Identity())
+    network.set_submodule(heads[-1], nn.Identity())
 
 
 def adapt_open_clip(which: str, options: Options) -> Adapted:
@@ -152,20 +152,20 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     """
     open_clip = import_extra("open_clip", "open-clip")
     name, is_published = f"open_clip:{which}", options.weights is None
-    place, tag = which, ""
-    told: tuple[str, ...] = ()
+    model_name, tag = which, ""
+    notes: tuple[str, ...] = ()
     guesses: tuple[str, ...] = ()
     more: dict[str, Any] = {}
     if which.startswith((HUB, FOLDER)):
         source = which.removeprefix(FOLDER) if which.startswith(FOLDER) else PAGE + which.removeprefix(HUB)
     else:
-        place, tag, source, told, more = _tower_of_tag(which, name, is_published)
+        model_name, tag, source, notes, more = _find_tower(which, name, is_published)
         quick = f"{which}-quickgelu"
         if options.weights is not None and quick in open_clip.list_models():
             guesses = (guess_activation(name, options.weights, f"open_clip:{quick}"),)
 
     def create() -> Any:
-        here = place
+        here = model_name
         if which.startswith(HUB) and not is_published:  # its configuration alone is fetched
             from huggingface_hub import hf_hub_download
 
@@ -185,11 +185,11 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
         model = load_source(name, source, create)
     loaded: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        loaded = fill(model.visual, options.weights, name, lambda state: _as_of_the_tower(model, state))
+        loaded = fill(model.visual, options.weights, name, lambda state: _convert(model, state))
 
     def run(x: Tensor) -> Any:
-        found = model.visual(x)
-        return found[0] if isinstance(found, tuple) else found  # CoCa's tower gives its tokens, too
+        output = model.visual(x)
+        return output[0] if isinstance(output, tuple) else output  # CoCa's tower gives its tokens, too
 
     config = model.visual.preprocess_cfg
     embedding = "embedding: encode_image(), the features that are compared with texts"
@@ -200,15 +200,15 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     sides = (size, size) if isinstance(size, int) else size
     interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     look = Look(sides[0], sides[0], mode == "squash", interpolation, "even")
-    preparation = _prepared(
+    preparation = _prepare(
         name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
     )
     return adapt_network(
-        name, model.visual, preparation, options, (*loaded, *told), embedding, guesses=guesses, run=run
+        name, model.visual, preparation, options, (*loaded, *notes), embedding, guesses=guesses, run=run
     )
 
 
-def _tower_of_tag(
+def _find_tower(
     which: str, name: str, is_published: bool
 ) -> tuple[str, str, str, tuple[str, ...], dict[str, Any]]:
     """Architecture and tag, where the weights come from, what was settled on the way, and options of OpenCLIP that it needs."""
@@ -224,22 +224,22 @@ def _tower_of_tag(
             f"{name} does not say which weights: open_clip:{architecture}/<tag> of {' '.join(tags) or 'none'}."
         )
     published = open_clip.get_pretrained_cfg(architecture, tag) if tag else {}
-    quick = bool(published.get("quick_gelu"))
-    own = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
-    told = (f"activation: QuickGELU, as '{tag}' was trained",) if quick else ()
-    if tag and own and not quick:
+    is_quick = bool(published.get("quick_gelu"))
+    is_quick_model = bool(open_clip.get_model_config(architecture).get("quick_gelu"))
+    notes = (f"activation: QuickGELU, as '{tag}' was trained",) if is_quick else ()
+    if tag and is_quick_model and not is_quick:
         raise UserError(
             f"'{tag}' was trained without QuickGELU; name open_clip:{architecture.removesuffix('-quickgelu')}/{tag}."
         )
-    kept = {
+    config = {
         key: published[key] for key in ("mean", "std", "interpolation", "resize_mode") if key in published
     }
     hub = published.get("hf_hub", "").strip("/")
     source = f"{PAGE}{hub}" if hub else published.get("url", "")
-    return architecture, tag, source, told, {"force_quick_gelu": quick, "force_preprocess_cfg": kept}
+    return architecture, tag, source, notes, {"force_quick_gelu": is_quick, "force_preprocess_cfg": config}
 
 
-def _as_of_the_tower(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _convert(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Names without ``visual.`` and positions of another size as this model's, as far as OpenCLIP knows how."""
     from open_clip.model import resize_pos_embed
 
@@ -248,7 +248,7 @@ def _as_of_the_tower(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix("visual."): tensor for name, tensor in whole.items()}
 
 
-def _prepared(
+def _prepare(
     name: str,
     options: Options,
     source: str,

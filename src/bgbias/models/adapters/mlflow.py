@@ -27,21 +27,21 @@ EXPORTED = "data/model.pt2"
 def adapt(which: str, options: Options) -> Adapted:
     """The model by the kind that MLflow saved it as; where it is fetched to a folder, that is gone afterwards."""
     library = import_extra("mlflow", "workflow")
-    with tempfile.TemporaryDirectory() as fetched:
+    with tempfile.TemporaryDirectory() as target:
         folder = Path(which)
         if not folder.is_dir():
-            get = partial(library.artifacts.download_artifacts, artifact_uri=which, dst_path=fetched)
+            get = partial(library.artifacts.download_artifacts, artifact_uri=which, dst_path=target)
             folder = Path(load_source(f"mlflow:{which}", which, get, STORE))
-        return replace(_adapted(library, folder, which, options), name=f"mlflow:{which}")
+        return replace(_adapt(library, folder, which, options), name=f"mlflow:{which}")
 
 
-def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapted:
-    described = folder / "MLmodel"
-    if not described.is_file():
+def _adapt(library: Any, folder: Path, which: str, options: Options) -> Adapted:
+    description = folder / "MLmodel"
+    if not description.is_file():
         raise UserError(
             f"mlflow:{which} holds no model (no file MLmodel); name the folder or address of one."
         )
-    flavors: dict[str, Any] = yaml.safe_load(described.read_text(encoding="utf-8"))["flavors"]
+    flavors: dict[str, Any] = yaml.safe_load(description.read_text(encoding="utf-8"))["flavors"]
     generic = flavors.get("python_function", {})
     if generic.get("loader_module") == BGBIAS:
         kind, file = "run", generic["data"]
@@ -55,8 +55,7 @@ def _adapted(library: Any, folder: Path, which: str, options: Options) -> Adapte
         network = load_source(
             f"mlflow:{which}", which, lambda: library.pytorch.load_model(str(folder), map_location="cpu")
         )
-        adapted: Adapted = plugins.load("adapters", "python").of_object(network, options, f"mlflow:{which}")
-        return adapted
+        return plugins.load("adapters", "python").of_object(network, options, f"mlflow:{which}")  # type: ignore[no-any-return]
     else:
         raise UserError(
             f"mlflow:{which} was saved as {', '.join(flavors)}, which is not taken here. Write a function that loads it and"

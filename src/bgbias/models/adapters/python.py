@@ -31,24 +31,24 @@ OPTIONS = LOOKS | NORMALISES | {"weights", "pooling"}
 
 def adapt(which: str, options: Options) -> Adapted:
     """What the code makes; the file is executed once, with its own folder on the path of modules while it runs."""
-    place, _, name = which.rpartition(":")
-    if not place or not name.isidentifier():
+    origin, _, name = which.rpartition(":")
+    if not origin or not name.isidentifier():
         raise UserError(f"'{which}' names no function; write {TAKES}.")
-    file = Path(place).resolve() if place.endswith(".py") else None
+    file = Path(origin).resolve() if origin.endswith(".py") else None
     folder = file.parent if file else Path.cwd()
     with _import_from(folder):
         code = (
-            _load_file(Path(place))
+            _load_file(Path(origin))
             if file
-            else _call_user_code(place, lambda: importlib.import_module(place))
+            else _call_user_code(origin, lambda: importlib.import_module(origin))
         )
         public = [n for n in vars(code) if not n.startswith("_") and callable(getattr(code, n))]
         if not hasattr(code, name):
-            check_name(name, public, f"function in {place}:", ", ".join(public) or "none")
-        made = _make(getattr(code, name), which)
-        if inspect.isfunction(made):
-            made = _import_from(folder)(made)  # it may import what lies beside it when it is called
-        return of_object(made, options, which)
+            check_name(name, public, f"function in {origin}:", ", ".join(public) or "none")
+        model = _make(getattr(code, name), which)
+        if inspect.isfunction(model):
+            model = _import_from(folder)(model)  # it may import what lies beside it when it is called
+        return of_object(model, options, which)
 
 
 def is_module(name: str) -> bool:
@@ -64,16 +64,16 @@ def of_object(model: Any, options: Options, name: str = "") -> Adapted:
     """A network, an object with ``encode`` or a function; one of a library that is known by how that library prepares photos."""
     name = name or getattr(model, "__name__", type(model).__name__)
     adapters = [plugins.load("adapters", kind) for kind in plugins.names("adapters")]
-    known = {adapter.OF: adapter for adapter in adapters if hasattr(adapter, "OF")}
+    by_library = {adapter.OF: adapter for adapter in adapters if hasattr(adapter, "OF")}
     for kind in type(model).__mro__:
-        if adapter := known.get(kind.__module__.partition(".")[0]):
+        if adapter := by_library.get(kind.__module__.partition(".")[0]):
             options.only(adapter.OPTIONS, name)
             return adapter.of_object(model, options, name)
     if isinstance(model, torch.nn.Module):
         # Not hers: it changes its device and its mode.
         network = copy.deepcopy(model)
-        told = () if options.weights is None else _network.fill(network, options.weights, name)
-        return _network.adapt_network(name, network, usual(options), options, told)
+        notes = () if options.weights is None else _network.fill(network, options.weights, name)
+        return _network.adapt_network(name, network, usual(options), options, notes)
     # Texts have an encode() of their own.
     encode = None if isinstance(model, str) else getattr(model, "encode", None)
     if callable(encode) and "task_metadata" in inspect.signature(encode).parameters:
@@ -107,10 +107,10 @@ def _make(thing: Any, which: str) -> Any:
         if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     if not required:
-        made = _call_user_code(which, thing)
-        if made is None:
+        model = _call_user_code(which, thing)
+        if model is None:
             raise UserError(f"{which} returns nothing; it must return the model.")
-        return made
+        return model
     if len(required) > 1 or inspect.isclass(thing):
         raise UserError(
             f"{which} wants {', '.join(required)}. Write a function without arguments that returns the model, or one with one"

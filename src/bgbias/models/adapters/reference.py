@@ -29,7 +29,7 @@ def adapt(which: str, options: Options) -> Adapted:
     kind, _, spec = which.partition(":")
     if which == COLOURS:
         looks = {field: getattr(options, field) for field in LOOKS}
-        histogram = plugins.load("adapters", "python").of_object(_histograms, Options(**looks), name)
+        histogram = plugins.load("adapters", "python").of_object(_compute_histograms, Options(**looks), name)
         return replace(histogram, guesses=(), alternatives={})
     if kind != SHUFFLED or not spec:
         raise UserError(f"There is no {name}; references are {TAKES}.")
@@ -53,7 +53,7 @@ def list_references(spec: str, model: Adapted) -> list[str]:
     return [f"reference:{COLOURS}", *shuffled]
 
 
-def _histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
+def _compute_histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
     """Square roots of the shares of 64 colours, float32 [N, 64], whose products are Bhattacharyya's."""
     vectors = []
     for picture in pictures:

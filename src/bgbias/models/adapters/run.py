@@ -29,7 +29,7 @@ def adapt(which: str, options: Options) -> Adapted:
     from bgbias.models.model import load
 
     device = pick(options.device)
-    return _adapted(load(Path(which), device), which, device)
+    return _adapt(load(Path(which), device), which, device)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
@@ -37,10 +37,10 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
     network = getattr(model, "model", model)
     device = str(network.embedder.weight.device)
     options.at_home(device, name)
-    return _adapted(network, str(getattr(model, "weights", name)), device)
+    return _adapt(network, str(getattr(model, "weights", name)), device)
 
 
-def _adapted(model: EmbeddingModel, name: str, device: str) -> Adapted:
+def _adapt(model: EmbeddingModel, name: str, device: str) -> Adapted:
     from bgbias.models.inference import embed_views, for_inference
 
     quick = for_inference(model)
@@ -52,8 +52,8 @@ def _adapted(model: EmbeddingModel, name: str, device: str) -> Adapted:
         return quick(quick.preprocess(x))
 
     look = Look(model.input_size, model.resize)
-    told = (
+    notes = (
         f"photos: {look} (the model's file)",
         f"embedding: of a model that bgbias trained ({model.backbone})",
     )
-    return Adapted(name, look, model.dim, told, vectors, network, device, module=quick)
+    return Adapted(name, look, model.dim, notes, vectors, network, device, module=quick)

@@ -35,9 +35,9 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"transformers:{which}"
     source = folder_or_page(which)
     with silence():
-        network, told = load_source(name, source, lambda: _created(which, name, options))
-        told = told or (f"weights: as published ({source})",)
-        return _adapted(network, _preparation(which, network, name, options), name, options, told)
+        network, notes = load_source(name, source, lambda: _create(which, name, options))
+        notes = notes or (f"weights: as published ({source})",)
+        return _adapt(network, _prepare(which, network, name, options), name, options, notes)
 
 
 def of_object(model: Any, options: Options, name: str) -> Adapted:
@@ -47,13 +47,13 @@ def of_object(model: Any, options: Options, name: str) -> Adapted:
     if "ImageClassification" in type(model).__name__:
         network = network.base_model
     _drop_untrained_pooler(network)
-    place = getattr(model, "name_or_path", "")
+    page = getattr(model, "name_or_path", "")
     with silence():
-        known = _preparation(place, network, name, options) if place else usual(options, _side(network))
-        return _adapted(network, known, name, options, ())
+        preparation = _prepare(page, network, name, options) if page else usual(options, _find_side(network))
+        return _adapt(network, preparation, name, options, ())
 
 
-def _created(which: str, name: str, options: Options) -> tuple[Any, tuple[str, ...]]:
+def _create(which: str, name: str, options: Options) -> tuple[Any, tuple[str, ...]]:
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(which)
@@ -84,72 +84,72 @@ def _drop_untrained_pooler(network: Any) -> bool:
     return False
 
 
-def _preparation(which: str, network: Any, name: str, options: Options) -> Preparation:
+def _prepare(which: str, network: Any, name: str, options: Options) -> Preparation:
     import transformers
 
     folder = Path(which)
     if folder.is_dir() and not any((folder / file).is_file() for file in PROCESSORS):
-        return usual(options, _side(network))
+        return usual(options, _find_side(network))
     get = partial(transformers.AutoImageProcessor.from_pretrained, which, backend="pil")
     try:
         processor = load_source(f"The image processor of {name}", folder_or_page(which), get, OFFLINE)
     except UserError:
-        if {"size", "mean", "std"} <= set(options.given()):
+        if {"size", "mean", "std"} <= set(options.list_names()):
             return usual(options)
         raise
     return read_processor(processor, name, options)
 
 
-def _side(network: Any) -> int | None:
+def _find_side(network: Any) -> int | None:
     config = getattr(network.config, "vision_config", network.config)
     side = getattr(config, "image_size", None)
     return side if isinstance(side, int) else None
 
 
-def _adapted(
-    network: Any, preparation: Preparation, name: str, options: Options, told: tuple[str, ...]
+def _adapt(
+    network: Any, preparation: Preparation, name: str, options: Options, notes: tuple[str, ...]
 ) -> Adapted:
     side = preparation.look.size
     more = {}
-    asks = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
-    if side != _side(network) and "interpolate_pos_encoding" in asks:
+    parameters = inspect.signature(getattr(network, "get_image_features", network.forward)).parameters
+    if side != _find_side(network) and "interpolate_pos_encoding" in parameters:
         more["interpolate_pos_encoding"] = True
     network.eval()
-    run, embedding = attempt(name, side, lambda: _embedding(network, options.pooling, side, more))
+    run, embedding = attempt(name, side, lambda: _choose_embedding(network, options.pooling, side, more))
 
     return adapt_network(
-        name, network, preparation, options, told, embedding, run=lambda x: run(pixel_values=x, **more)
+        name, network, preparation, options, notes, embedding, run=lambda x: run(pixel_values=x, **more)
     )
 
 
-def _embedding(
+def _choose_embedding(
     network: Any, pooling: str | None, side: int, more: dict[str, bool]
 ) -> tuple[Callable[..., Tensor], str]:
     """From pixel values to vectors [B, D], and that in words; what kind of output there is, is seen from a black picture."""
     if pooling is None and hasattr(network, "get_image_features"):
         projected = " (projected)" if hasattr(network, "visual_projection") else ""
         words = f"embedding: its image features{projected}"
-        return lambda **given: _vectors(network.get_image_features(**given)), words
+        return lambda **inputs: _find_vectors(network.get_image_features(**inputs)), words
     tower = network if pooling is None else getattr(network, "vision_model", network)
     unprojected = ", without CLIP's projection" if hasattr(network.config, "projection_dim") else ""
     weight = next(network.parameters())
     with torch.inference_mode():
         output = tower(pixel_values=weight.new_zeros(1, 3, side, side), **more)
-    if pooling is None and _vectors(output) is not None:
+    if pooling is None and _find_vectors(output) is not None:
         is_projected = getattr(output, "image_embeds", None) is not None
         words = f"embedding: its pooled output{', projected' if is_projected else unprojected}"
-        return lambda **given: _vectors(tower(**given)), words
+        return lambda **inputs: _find_vectors(tower(**inputs)), words
     how = pooling
     if how is None and output.last_hidden_state.ndim == 3:
-        own = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
-        how = "cls" if own & CLASS_TOKENS else "mean"
+        parameters = {name.rpartition(".")[2] for name, _ in tower.named_parameters()}
+        how = "cls" if parameters & CLASS_TOKENS else "mean"
     _, words = pool(output.last_hidden_state, how)
-    return lambda **given: pool(tower(**given).last_hidden_state, how)[0], words + unprojected
+    return lambda **inputs: pool(tower(**inputs).last_hidden_state, how)[0], words + unprojected
 
 
-def _vectors(output: Any) -> Any:
+def _find_vectors(output: Any) -> Any:
     """Vectors [B, D] of an output that has them."""
     for key in ("image_embeds", "pooler_output"):
-        if (found := getattr(output, key, None)) is not None:
-            return found.flatten(1)
+        if (vectors := getattr(output, key, None)) is not None:
+            return vectors.flatten(1)
     return output if hasattr(output, "ndim") else None

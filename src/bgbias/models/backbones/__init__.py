@@ -95,20 +95,20 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
     which calls it ``origin``.
     """
     module, variant = plugins.load("backbones", backbone), plugins.variant(backbone)
-    found = state
+    original = state
     if variant:
         state = module.adapted(variant, trunk, state)
     prefix, head = getattr(module, "PREFIX", ""), getattr(module, "HEAD", "")
-    kept = {k.removeprefix(prefix): v for k, v in state.items() if not (head and k.startswith(head))}
-    wanted = trunk.state_dict()
-    for name, tensor in wanted.items():
+    weights = {k.removeprefix(prefix): v for k, v in state.items() if not (head and k.startswith(head))}
+    expected = trunk.state_dict()
+    for name, tensor in expected.items():
         # Counters of batches seen are no weights, and older files lack them; Caffe's vectors are [1, C].
         if name.endswith("num_batches_tracked"):
-            kept.setdefault(name, tensor)
-        elif name in kept and kept[name].shape == (1, *tensor.shape):
-            kept[name] = kept[name][0]
-    if wrong := state_dicts.difference(wanted, kept, origin, found):
-        if variant and _fits_as_trained(trunk, found, backbone, origin):
+            weights.setdefault(name, tensor)
+        elif name in weights and weights[name].shape == (1, *tensor.shape):
+            weights[name] = weights[name][0]
+    if wrong := state_dicts.difference(expected, weights, origin, original):
+        if variant and _check_usual_size(trunk, original, backbone, origin):
             raise UserError(
                 f"{origin} fits {backbone} at the size of photos that it was trained with, and not at another one: leave"
                 f" backbones.{backbone}.img_size in params.yaml out."
@@ -117,15 +117,15 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
             f"{origin} does not hold weights of {backbone}: {wrong}. Name the right file at"
             f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}."
         )
-    return kept
+    return weights
 
 
-def _fits_as_trained(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
+def _check_usual_size(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
     module = plugins.load("backbones", backbone)
     with torch.device("meta"):
         usual = module.build(plugins.variant(backbone), module.Params(weights=None))
-    shapes, own = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
-    if shapes == own:
+    usual_shapes, shapes = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
+    if usual_shapes == shapes:
         return False
     with suppress(UserError):
         fit_state(usual, state, backbone, origin)

@@ -38,14 +38,14 @@ def facts(variant: str, params: Params) -> Facts:
     config = published_config(variant)
     size = params.img_size or config.input_size[-1]
     mean, std = (tuple(map(float, values)) for values in (config.mean, config.std))
-    channels = _channels(variant, params.img_size)
+    channels = _count_channels(variant, params.img_size)
     return Facts(size, math.floor(size / config.crop_pct), Preprocess(1 / 255, mean, std, "rgb"), channels)  # type: ignore[arg-type]
 
 
 def likely_resize(variant: str, params: Params) -> int:
     """The short side of photos as far as names tell it, for whoever cannot wait until timm is loaded (seconds)."""
-    named = SIZE.findall(variant)
-    return math.floor((params.img_size or int(named[-1] if named else USUAL_SIZE)) / USUAL_CROP)
+    sizes = SIZE.findall(variant)
+    return math.floor((params.img_size or int(sizes[-1] if sizes else USUAL_SIZE)) / USUAL_CROP)
 
 
 def build(variant: str, params: Params) -> nn.Module:
@@ -58,16 +58,16 @@ def build(variant: str, params: Params) -> nn.Module:
 def adapted(variant: str, trunk: nn.Module, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A published state dict in the trunk's names and shapes, as far as timm knows how; without the classifier."""
     network: Any = trunk.net
-    own, state = network.state_dict(), converted(network, state)
+    expected, state = network.state_dict(), converted(network, state)
     heads = network.pretrained_cfg["classifier"] or ()
     heads = tuple(f"{head}." for head in ((heads,) if isinstance(heads, str) else heads))
-    return {f"net.{k}": v for k, v in state.items() if k in own or not k.startswith(heads)}
+    return {f"net.{k}": v for k, v in state.items() if k in expected or not k.startswith(heads)}
 
 
 def converted(network: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Another publisher's names and another size's positions as timm's own, as far as it knows how."""
-    own = network.state_dict()
-    if all(name in state and state[name].shape == tensor.shape for name, tensor in own.items()):
+    expected = network.state_dict()
+    if all(name in state and state[name].shape == tensor.shape for name, tensor in expected.items()):
         return state
     convert = getattr(sys.modules[type(network).__module__], "checkpoint_filter_fn", None)
     return convert(state, network) if convert else state
@@ -112,7 +112,7 @@ def sources(variant: str) -> list[str]:
     """The page and the address where timm looks for published weights, in this order, as far as it has them."""
     config = published_config(variant)
     page = f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else ""
-    return [place for place in (page, config.url) if place]
+    return [address for address in (page, config.url) if address]
 
 
 def create(name: str, pretrained: bool = False, **options: Any) -> Any:
@@ -122,8 +122,8 @@ def create(name: str, pretrained: bool = False, **options: Any) -> Any:
     try:
         return timm.create_model(name, pretrained, num_classes=0, **options)
     except (TypeError, AssertionError) as error:
-        given = ", ".join(f"{option} {value}" for option, value in options.items())
-        raise UserError(f"timm:{name} cannot be built with {given or 'its defaults'}: {error}") from error
+        text = ", ".join(f"{option} {value}" for option, value in options.items())
+        raise UserError(f"timm:{name} cannot be built with {text or 'its defaults'}: {error}") from error
 
 
 def input_size(variant: str, side: int | None) -> dict[str, Any]:
@@ -142,12 +142,12 @@ def published_config(variant: str) -> Any:
         name, timm.list_models(), "model of timm", 'python -c "import timm; print(*timm.list_models())"'
     )
     if tag:
-        tags = [known.partition(".")[2] for known in timm.list_pretrained(f"{name}.*")]
+        tags = [full_name.partition(".")[2] for full_name in timm.list_pretrained(f"{name}.*")]
         check_name(tag, tags, f"tag of {name}", " ".join(tags))
     return get_pretrained_cfg(variant)
 
 
 @cache
-def _channels(variant: str, img_size: int | None) -> int:
+def _count_channels(variant: str, img_size: int | None) -> int:
     with torch.device("meta"):  # no memory, no random numbers
         return int(create(variant, **input_size(variant, img_size)).num_features)

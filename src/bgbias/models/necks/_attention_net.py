@@ -29,15 +29,15 @@ class AttentionNet(nn.Module):
         with torch.autocast(features.device.type, enabled=False):
             features = features.to(next(self.parameters()).dtype)
             where = self.spatial(features.mean(1).reshape(batch, -1))
-            seen = features * where.reshape(batch, 1, height, width)
-            what = self.channel(seen.mean((2, 3)))
-            return seen * what[:, :, None, None]
+            attended = features * where.reshape(batch, 1, height, width)
+            what = self.channel(attended.mean((2, 3)))
+            return attended * what[:, :, None, None]
 
 
 def mean_weights(nets: Sequence[AttentionNet]) -> dict[str, Tensor]:
     """The nets' weights, averaged matrix by matrix."""
-    named = [dict(net.named_parameters()) for net in nets]
-    return {name: torch.stack([weights[name] for weights in named]).mean(0) for name in named[0]}
+    states = [dict(net.named_parameters()) for net in nets]
+    return {name: torch.stack([weights[name] for weights in states]).mean(0) for name in states[0]}
 
 
 def mean_attention(nets: Sequence[AttentionNet], features: Tensor) -> Tensor:

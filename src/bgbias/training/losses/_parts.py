@@ -137,9 +137,9 @@ class MinedMultiSimilarity(nn.Module):
         positive = positive & (cosines - self.epsilon < nearest)
         near = torch.where(positive, (-self.alpha * (cosines - self.base)).exp(), 0).sum(1).log1p()
         far = torch.where(negative, (self.beta * (cosines - self.base)).exp(), 0).sum(1).log1p()
-        kept = positive.any(1) & negative.any(1)
-        each = torch.where(kept, near / self.alpha + far / self.beta, 0)
-        return each.sum() / kept.sum().clamp(min=1)
+        has_both = positive.any(1) & negative.any(1)
+        each = torch.where(has_both, near / self.alpha + far / self.beta, 0)
+        return each.sum() / has_both.sum().clamp(min=1)
 
 
 class ClampedArcFace(nn.Module):
@@ -157,9 +157,9 @@ class ClampedArcFace(nn.Module):
         """Scalar loss of unit vectors [B, d] with labels [B]."""
         weights = F.normalize(self.W, dim=0).to(embeddings.dtype)
         cosines = (embeddings @ weights).clamp(1e-10, NEARLY_ONE)
-        own = cosines.gather(1, labels[:, None])
-        moved = (own.acos() + self.margin).cos() - own
-        chosen = F.one_hot(labels, cosines.shape[1]).bool()
+        target = cosines.gather(1, labels[:, None])
+        moved = (target.acos() + self.margin).cos() - target
+        is_target = F.one_hot(labels, cosines.shape[1]).bool()
         # The bug: all logits of a photo move alike, which cross-entropy does not see.
-        moves = moved.expand_as(cosines) if self.bug else torch.where(chosen, moved, 0)
+        moves = moved.expand_as(cosines) if self.bug else torch.where(is_target, moved, 0)
         return self.cross_entropy(self.scale * (cosines + moves), labels)  # type: ignore[no-any-return]

@@ -11,13 +11,10 @@ def class_logits(loss: nn.Module, embeddings: Tensor, labels: Tensor) -> Tensor:
     They are taken where the loss itself uses them. A loss over pairs has none; that is a programming error.
     """
     (cross_entropy,) = (m for m in loss.modules() if isinstance(m, nn.CrossEntropyLoss))
-    seen: list[Tensor] = []
-    watch = cross_entropy.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
+    logits: list[Tensor] = []
+    with cross_entropy.register_forward_pre_hook(lambda _, inputs: logits.append(inputs[0])):
         loss(embeddings, labels)
-    finally:
-        watch.remove()
-    return seen[0]
+    return logits[0]
 
 
 def mean_of_violations(excess: Tensor, counts: Tensor | int = 1) -> Tensor:

@@ -106,7 +106,7 @@ class BaseMethod:
 
         On a way back that gives no gradients of weights, three photos count as two.
         """
-        return batch_size, batch_size
+        return cls.batches_a_step * batch_size, cls.batches_a_step * batch_size
 
     @classmethod
     def photos_between_epochs(cls, params: Any, photos: int, epochs: int) -> int:

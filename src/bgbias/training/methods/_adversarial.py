@@ -65,8 +65,8 @@ class AttackParams(NormParams, Strength):
     @property
     def used(self) -> tuple[str, ...]:
         """The attacks that are made: STAX, or those of the options; none that change or count for nothing."""
-        named: tuple[str, ...] = getattr(self, "attacks", ("stax",))
-        return named if self.epsilon and self.kappa else ()
+        names: tuple[str, ...] = getattr(self, "attacks", ("stax",))
+        return names if self.epsilon and self.kappa else ()
 
 
 class StaxParams(AttackParams):
@@ -130,9 +130,9 @@ class Standard(BaseMethod):
             batch_norms(self.model)
         if self.params.batch_norm != "as_train":
             self.model.freeze_batch_norm = self.params.batch_norm == "frozen"
-        self.judge: Judge = self.judged
+        self.judge: Judge = self.judge_maps
 
-    def judged(self, features: Tensor, labels: Tensor) -> Tensor:
+    def judge_maps(self, features: Tensor, labels: Tensor) -> Tensor:
         """The base loss of the maps' embeddings."""
         return self.base_loss(self.model.embed_features(features), labels)  # type: ignore[no-any-return]
 
@@ -144,10 +144,6 @@ class TwiceTheBatch(Standard):
     """The base loss of twice as many photos, of twice as many classes."""
 
     batches_a_step = 2
-
-    @classmethod
-    def photos_a_step(cls, params: Any, batch_size: int) -> tuple[int, int]:
-        return 2 * batch_size, 2 * batch_size
 
 
 class Adversarial(Standard):
@@ -184,14 +180,14 @@ class Adversarial(Standard):
         if not self.attacks:
             return super().loss(batch)
         photos = self.grey_levels(batch)
-        attacked, rows = self.attacked(photos.float(), batch)
-        shown = [self.model.preprocess(p) for p in (photos, *attacked)]
+        attacked_photos, rows = self.attack_batch(photos.float(), batch)
+        views = [self.model.preprocess(p) for p in (photos, *attacked_photos)]
         labels = [batch.labels, *(batch.labels[chosen] for chosen in rows)]
         if self.norms is None:
-            maps = self.model.pooled_map(torch.cat(shown)).split([len(x) for x in shown])
+            maps = self.model.pooled_map(torch.cat(views)).split([len(x) for x in views])
         else:
-            maps = [self.model.pooled_map(shown[0])]
-            for name, photos in zip(self.attacks, shown[1:], strict=True):
+            maps = [self.model.pooled_map(views[0])]
+            for name, photos in zip(self.attacks, views[1:], strict=True):
                 with self.norms.using(name):
                     maps.append(self.model.pooled_map(photos))
         if self.params.losses == "joint_half":
@@ -200,42 +196,42 @@ class Adversarial(Standard):
         parts = {name.replace(":", "_"): loss for name, loss in zip(self.attacks, others, strict=True)}
         return {"loss": clean + self.params.kappa * torch.stack(others).sum(), "base_loss": clean, **parts}
 
-    def attacked(self, photos: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+    def attack_batch(self, photos: Tensor, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
         """Each attack's photos, grey levels [b, 3, S, S] in 0..255, and their rows in the batch, int64 [b].
 
         ``photos``: the batch's, float in 0..255. The network stands still meanwhile, in evaluation mode.
         """
-        everyone = torch.arange(len(photos), device=photos.device)
+        all_rows = torch.arange(len(photos), device=photos.device)
         whole = self.params.losses == "separate"
-        rows = [everyone] * len(self.attacks) if whole else list(everyone.tensor_split(len(self.attacks)))
-        found, everybody = [], None
+        rows = [all_rows] * len(self.attacks) if whole else list(all_rows.tensor_split(len(self.attacks)))
+        examples, embeddings = [], None
         for name, chosen in zip(self.attacks, rows, strict=True):
             with self.norms.using(name) if self.norms else nullcontext(), attacks.evaluating(self.model):
                 # Of one set of norms, targets are embedded once.
-                if everybody is None or self.norms:
+                if embeddings is None or self.norms:
                     with torch.no_grad():
-                        everybody = self._embedded(photos)
-                found.append(self._attacked(name, photos, chosen, everybody, batch))
-        return found, rows
+                        embeddings = self._embed(photos)
+                examples.append(self._attack(name, photos, chosen, embeddings, batch))
+        return examples, rows
 
     def modules(self) -> dict[str, nn.Module]:
         return {**super().modules(), **({"norms": self.norms} if self.norms else {})}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
-        trained = self.norms.trained() if self.norms else []
-        return [{"params": trained}] if trained else []
+        parameters = self.norms.list_trained() if self.norms else []
+        return [{"params": parameters}] if parameters else []
 
-    def _attacked(self, name: str, photos: Tensor, chosen: Tensor, everybody: Tensor, batch: Batch) -> Tensor:
+    def _attack(self, name: str, photos: Tensor, chosen: Tensor, embeddings: Tensor, batch: Batch) -> Tensor:
         # The photos of a batch are drawn by seed, epoch and step; they in turn say what is drawn for them.
         key = (name, *batch.index.tolist())
-        drawn = seeds.torch_generator("attack targets", *key)
-        aims = everybody[attacks.targets_of_batch(batch.labels, attacks.targets(name), drawn)[chosen]]
+        generator = seeds.torch_generator("attack targets", *key)
+        aims = embeddings[attacks.targets_of_batch(batch.labels, attacks.targets(name), generator)[chosen]]
         noise = seeds.torch_generator("attack noise", *key, device=str(photos.device))
-        shown = photos[chosen]
-        begin = attacks.start(shown, self.params.noise, attacks.uniform(shown, noise))
-        return attacks.attack(self._embedded, shown, aims, name, self.params, begin)
+        originals = photos[chosen]
+        begin = attacks.start(originals, self.params.noise, attacks.uniform(originals, noise))
+        return attacks.attack(self._embed, originals, aims, name, self.params, begin)
 
-    def _embedded(self, photos: Tensor) -> Tensor:
+    def _embed(self, photos: Tensor) -> Tensor:
         return self.model(self.model.preprocess(photos))  # type: ignore[no-any-return]
 
 

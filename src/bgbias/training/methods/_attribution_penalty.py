@@ -17,9 +17,9 @@ TRAINS = True
 TINY = 1e-12  # keeps a fraction of nothing finite
 
 
-def spread_rows(photos: int, wanted: int | None) -> list[int]:
+def spread_rows(photos: int, limit: int | None) -> list[int]:
     """Rows of so many photos of a batch (all if None), evenly: photos of a class stand side by side in it."""
-    count = min(wanted or photos, photos)
+    count = min(limit or photos, photos)
     return [n * photos // count for n in range(count)]
 
 
@@ -47,7 +47,7 @@ class AttributionPenalty(BaseMethod):
     """The base loss plus ``weight`` times a penalty on the photos' gradients; masks tell where the object is.
 
     Penalty: mean over photos of sum (1 - M) g^2 / sum g^2, g the gradient of the base loss with respect to the photo, unless
-    ``explained`` and ``penalty`` say another one.
+    ``explain`` and ``penalty`` say another one.
 
     The penalty has a pass of its own, in float32 whatever the training's precision, with batch norm as in evaluation: a photo's
     gradient must not depend on its neighbours' pixels. The base loss is that of ``plain``, so that a weight of 0 trains the
@@ -59,7 +59,7 @@ class AttributionPenalty(BaseMethod):
 
     params: PenaltyParams
     alone = False
-    """Whether ``explained`` compares no photos of a batch with each other, so that the others need no pass."""
+    """Whether ``explain`` compares no photos of a batch with each other, so that the others need no pass."""
 
     def prepare(self) -> None:
         """The second derivative is taken in training's backward pass. With no weight, the model is to be plain's."""
@@ -72,7 +72,7 @@ class AttributionPenalty(BaseMethod):
         penalised = min(params.photos or batch_size, batch_size)
         return batch_size + (penalised if cls.alone else batch_size), batch_size + penalised
 
-    def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def explain(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The scalar whose gradient with respect to the photos counts."""
         return self.base_loss(embeddings, labels)
 
@@ -92,7 +92,7 @@ class AttributionPenalty(BaseMethod):
         return {"loss": base + self.weight * penalty, "base_loss": base, "penalty": penalty}
 
     def gradients(self, photos: Tensor, labels: Tensor, rows: Sequence[int]) -> Tensor:
-        """Of ``explained`` with respect to these rows of the normalised photos [B, 3, S, S], like them.
+        """Of what ``explain`` gives with respect to these rows of the normalised photos [B, 3, S, S], like them.
 
         They can be differentiated again; the other photos' embeddings are constants.
         """
@@ -100,14 +100,14 @@ class AttributionPenalty(BaseMethod):
 
         others = [] if self.alone else [row for row in range(len(photos)) if row not in set(rows)]
         with differentiable_twice(self.model):
-            seen = photos[rows].detach().requires_grad_()
-            embeddings = self.model(seen)
+            inputs = photos[rows].detach().requires_grad_()
+            embeddings = self.model(inputs)
             if others:
                 with torch.no_grad():
                     constant = self.model(photos[others])
                 embeddings = torch.cat((embeddings, constant))
-            explained = self.explained(embeddings, labels[[*rows, *others]])
-            return torch.autograd.grad(explained, seen, create_graph=True)[0]
+            value = self.explain(embeddings, labels[[*rows, *others]])
+            return torch.autograd.grad(value, inputs, create_graph=True)[0]
 
 
 class OfLoss(AttributionPenalty):
@@ -133,7 +133,7 @@ class OfEmbedding(AttributionPenalty):
         forward, backward = super().photos_a_step(params, batch_size)
         return forward + 1, backward
 
-    def explained(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def explain(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         """The sum of the photos' cosines with the black photo, embedded by the model as it is now."""
         from bgbias.attribution.smoothgrad import reference_embedding
 

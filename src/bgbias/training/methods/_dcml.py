@@ -31,7 +31,7 @@ TRAINS = True
 CLASS_WEIGHTS = True
 
 
-def _map_size(model: EmbeddingModel) -> attention.Params:
+def _measure_map(model: EmbeddingModel) -> attention.Params:
     """The feature map's channels and positions, by an empty photo."""
     mode, size = model.training, model.input_size
     with torch.no_grad():
@@ -116,11 +116,11 @@ class Dcml(BaseMethod):
         self.nets: list[AttentionNet] = []
         self._empirical_net: AttentionNet | None = None  # of all photos alike, if not the nets' mean
         if params.attention:
-            self.map_size = _map_size(model)
+            self.map_size = _measure_map(model)
             model.add_neck("attention", self.map_size)
             self.nets = [self.fresh_net(number) for number in range(params.environments)]
             self.end_epoch()
-        self._own = nn.ModuleDict({"environments": self.environments, "nets": nn.ModuleList(self.nets)})
+        self._parts = nn.ModuleDict({"environments": self.environments, "nets": nn.ModuleList(self.nets)})
 
     @classmethod
     def photos_between_epochs(cls, params: Params, photos: int, epochs: int) -> int:
@@ -154,35 +154,35 @@ class Dcml(BaseMethod):
             if not self.params.environments:
                 return {"loss": empirical}
             terms = self._environment_terms(features, batch)
-        chosen = self.params
-        total = empirical + terms["environments"] + chosen.alpha * terms["irm"] + chosen.gamma * terms["task"]
+        params = self.params
+        total = empirical + terms["environments"] + params.alpha * terms["irm"] + params.gamma * terms["task"]
         if self.nets:
-            total = total + chosen.beta * terms["attention"]
+            total = total + params.beta * terms["attention"]
         return {"loss": total, "base_loss": empirical, **terms}
 
     def modules(self) -> dict[str, nn.Module]:
-        return {**super().modules(), "dcml": self._own}
+        return {**super().modules(), "dcml": self._parts}
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
         """The attention nets, which learn faster than the trunk, and the head's batch norm, which does not decay."""
-        nets = {"params": list(self._own.parameters()), "lr": self.params.attention_lr or 2 * lr}
+        nets = {"params": list(self._parts.parameters()), "lr": self.params.attention_lr or 2 * lr}
         norm = {"params": self.head_norm, "weight_decay": 0.0}
         return [group for group in (nets, norm) if group["params"]]
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:
         """Before the first epoch and every ``update_every`` later: new environments."""
-        chosen = self.params
+        params = self.params
         # One environment is all photos alike; there is nothing to learn.
-        if (epoch - 1) % chosen.update_every or chosen.environments < 2:
+        if (epoch - 1) % params.update_every or params.environments < 2:
             return
         self.environments.draw(seeds.torch_generator("environments", *self.task.key, epoch))
-        if chosen.weights == "random":
+        if params.weights == "random":
             return
         for module in self.modules().values():
             module.eval()
-        gradients = [partial(self._pass, passes, number) for number in range(chosen.passes)]
-        reached = self.environments.learn(gradients, chosen.environment_lr)
-        progress.say(f"environments for epoch {epoch}: {' '.join(f'{value:.4g}' for value in reached)}")
+        gradients = [partial(self._pass_over, passes, number) for number in range(params.passes)]
+        means = self.environments.learn(gradients, params.environment_lr)
+        progress.say(f"environments for epoch {epoch}: {' '.join(f'{value:.4g}' for value in means)}")
 
     def end_epoch(self) -> None:
         """The model attends with the mean of the nets' weights from now on."""
@@ -196,7 +196,7 @@ class Dcml(BaseMethod):
 
         labels, each = batch.labels, []
         for number, weights in enumerate(self.environments.weights(batch.index).unbind(1)):
-            attended = self._attended(number, features)
+            attended = self._attend(number, features)
             projected = self.model.projected(attended)
             logits = class_logits(self.environment_loss, F.normalize(projected, dim=1), labels)
             if self.RELEASED:
@@ -217,17 +217,17 @@ class Dcml(BaseMethod):
             terms["attention"] = distance(self.nets)
         return terms
 
-    def _attended(self, number: int, features: Tensor) -> Tensor:
+    def _attend(self, number: int, features: Tensor) -> Tensor:
         return self.nets[number](features) if self.nets else features
 
-    def _pass(self, passes: Passes, number: int) -> Iterator[Gradients]:
+    def _pass_over(self, passes: Passes, number: int) -> Iterator[Gradients]:
         size = self.params.environment_batch
         batches = passes(f"environments {number}", size)
         total = -(-len(self.task.labels) // size)
         for batch in progress.track(batches, total, f"environments, pass {number + 1}"):
-            yield batch.index, self._gradients(batch)
+            yield batch.index, self._compute_gradients(batch)
 
-    def _gradients(self, batch: Batch) -> list[list[Tensor]]:
+    def _compute_gradients(self, batch: Batch) -> list[list[Tensor]]:
         """Each environment's gradients by dummy class weights and dummy attention, photo by photo; the model stands still."""
         from bgbias.training.methods import _invariance as invariance
 
@@ -235,7 +235,7 @@ class Dcml(BaseMethod):
             features = self.model.features(self.photos(batch))
         gradients = []
         for number in range(self.params.environments):
-            attended = self._attended(number, features).detach().requires_grad_()
+            attended = self._attend(number, features).detach().requires_grad_()
             logits = class_logits(self.environment_loss, self.model.embed_features(attended), batch.labels)
             rows = [invariance.proxy_gradients(logits, batch.labels).detach()]
             if self.nets:
@@ -264,7 +264,7 @@ class DcmlCode(Dcml):
             self.base_loss = nn.ModuleList([self.empirical_loss, self.environment_loss])
         if self.nets:
             self._empirical_net = self.fresh_net(len(self.nets))
-            self._own["empirical_net"] = self._empirical_net
+            self._parts["empirical_net"] = self._empirical_net
 
 
 MEMBERS = {

@@ -54,7 +54,7 @@ class Environments(nn.Module):
         """
         logits = self.logits.clone().requires_grad_()
         optimizer = optimizers.Adam([logits], lr=lr, maximize=True)
-        reached: list[float] = []
+        means: list[float] = []
         for batches in passes:
             values = []
             for index, gradients in batches():
@@ -63,10 +63,10 @@ class Environments(nn.Module):
                 value.backward()
                 optimizer.step()
                 values.append(value.item())
-            reached.append(math.fsum(values) / len(values))
-            if reached[-1] == max(reached):
+            means.append(math.fsum(values) / len(values))
+            if means[-1] == max(means):
                 self.logits.copy_(logits.detach())
-        return reached
+        return means
 
 
 def objective(weights: Tensor, gradients: list[list[Tensor]]) -> Tensor:
@@ -116,7 +116,7 @@ def spread_around_class_means(embeddings: Tensor, labels: Tensor, weights: Tenso
 
     The means are those of the batch, without weights, and take no gradient.
     """
-    means, _ = _own_class_means(embeddings, labels)
+    means, _ = _average_classes(embeddings, labels)
     return weights @ (embeddings - means.detach()).square().sum(1)
 
 
@@ -126,13 +126,13 @@ def spread_between_pairs(features: Tensor, labels: Tensor) -> Tensor:
     Each pair counts once. Per class of n photos that is n times the sum of squared distances to the class's mean.
     """
     flat = features.flatten(1)
-    means, sizes = _own_class_means(flat, labels)
+    means, sizes = _average_classes(flat, labels)
     return sizes @ (flat - means).square().sum(1)
 
 
 def distance(nets: Sequence[AttentionNet]) -> Tensor:
     """The paper's attention penalty, a scalar: squared distance of each net's weights to the nets' mean, summed over nets."""
-    return torch.stack([(own - mean).square().sum() for own, mean in _beside_their_mean(nets)]).sum()
+    return torch.stack([(w - mean).square().sum() for w, mean in _pair_with_mean(nets)]).sum()
 
 
 def relative_distance(nets: Sequence[AttentionNet]) -> Tensor:
@@ -140,18 +140,16 @@ def relative_distance(nets: Sequence[AttentionNet]) -> Tensor:
 
     About 1.4e-4 for two nets with random weights, where the paper's is about 545: practically off.
     """
-    ratios = [
-        (own - mean).square().sum() / own.abs().sum().square() for own, mean in _beside_their_mean(nets)
-    ]
+    ratios = [(w - mean).square().sum() / w.abs().sum().square() for w, mean in _pair_with_mean(nets)]
     return torch.stack(ratios).mean()
 
 
-def _beside_their_mean(nets: Sequence[AttentionNet]) -> list[tuple[Tensor, Tensor]]:
+def _pair_with_mean(nets: Sequence[AttentionNet]) -> list[tuple[Tensor, Tensor]]:
     means = mean_weights(nets)
     return [(weights, means[name]) for net in nets for name, weights in net.named_parameters()]
 
 
-def _own_class_means(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def _average_classes(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """For each row [B, d] the mean of its class's rows, and how many those are [B]."""
     same = (labels[:, None] == labels[None, :]).to(rows.dtype)
     sizes = same.sum(1)

@@ -77,12 +77,12 @@ class WithNegatives(BaseMethod):
             further = self.model(pictures)
         labels = batch.labels
         with torch.autocast(embeddings.device.type, enabled=False):
-            own = self.params.scope == "own"
-            shown = further[:, None] if own else further.expand(len(further), -1, -1)
-            used = counts[:, None] if own else counts.expand(len(counts), -1)
-            made = Further(shown, used, self.params.kappa, self.params.alpha)
+            is_own = self.params.scope == "own"
+            vectors = further[:, None] if is_own else further.expand(len(further), -1, -1)
+            is_counted = counts[:, None] if is_own else counts.expand(len(counts), -1)
+            negatives = Further(vectors, is_counted, self.params.kappa, self.params.alpha)
             assert self.task.repelled is not None  # study/methods.py refuses a loss that says nothing of them
-            loss = self.task.repelled(self.base_loss, embeddings, labels, made)
+            loss = self.task.repelled(self.base_loss, embeddings, labels, negatives)
             return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 
@@ -101,8 +101,7 @@ class Textures(WithNegatives):
     """Textures that were quilted of the original photos, in their photos' crops."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        if batch.textures is None:
-            raise ValueError("textures as negatives need batches with textures")
+        assert batch.textures is not None  # NEEDS asks for them
         return self.model.preprocess(batch.textures), batch.labels >= 0
 
 
@@ -116,8 +115,7 @@ class Surroundings(WithNegatives):
     """Whether the box around the object is covered, or its outline."""
 
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        if batch.masks is None:
-            raise ValueError("negatives of background alone need batches with masks")
+        assert batch.masks is not None  # NEEDS asks for them
         if self.replaces_backgrounds:
             assert batch.backgrounds is not None
             inside = (batch.masks > 0.5).flatten(1)

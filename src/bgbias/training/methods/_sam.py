@@ -53,8 +53,8 @@ class SimilarityMining(BaseMethod):
     @classmethod
     def photos_a_step(cls, params: PairParams, batch_size: int) -> tuple[int, int]:
         tuples = min(params.anchors or batch_size, batch_size) if params.gamma else 0
-        seen = batch_size + tuples * (2 + cls.NEGATIVES)
-        return seen, seen
+        count = batch_size + tuples * (2 + cls.NEGATIVES)
+        return count, count
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, and beside it its parts ``base_loss`` and ``mining``, which is 0 for a batch without a tuple."""
@@ -66,11 +66,11 @@ class SimilarityMining(BaseMethod):
             return {"loss": base}
         # The photos of a batch are drawn by seed, epoch and step; they in turn say which tuples are.
         generator = seeds.torch_generator("similarity mining", *batch.index.tolist())
-        tuples = self._tuples(embeddings, batch.labels, generator)
-        mining = self._mining(photos, features, tuples) if len(tuples) else base.new_zeros(())
+        tuples = self._choose_tuples(embeddings, batch.labels, generator)
+        mining = self._compute_mining(photos, features, tuples) if len(tuples) else base.new_zeros(())
         return {"loss": base + self.params.gamma * mining, "base_loss": base, "mining": mining}
 
-    def _tuples(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
+    def _choose_tuples(self, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
         chosen = pairs(labels, generator)
         for _ in range(self.NEGATIVES):
             chosen = with_negatives(chosen, embeddings, labels, generator)
@@ -79,16 +79,16 @@ class SimilarityMining(BaseMethod):
         order = torch.randperm(len(chosen), generator=generator)[: self.params.anchors]
         return chosen[order.to(chosen.device)]
 
-    def _mining(self, photos: Tensor, features: Tensor, tuples: Tensor) -> Tensor:
+    def _compute_mining(self, photos: Tensor, features: Tensor, tuples: Tensor) -> Tensor:
         from bgbias.models.norms import learning_nothing
 
         settings, kind = self.params, self.model.embedder.weight.dtype
         # Maps and importances are small; mixed precision would only blur them.
         with torch.autocast(photos.device.type, enabled=False):
             maps = [features[rows].to(kind) for rows in tuples.T]
-            asked: dict[str, Any] = {"score": settings.score, "w_detach": settings.w_detach}
+            options: dict[str, Any] = {"score": settings.score, "w_detach": settings.w_detach}
             importances = attention.importances(
-                self.model.projected, maps, **asked, create_graph=not settings.first_order
+                self.model.projected, maps, **options, create_graph=not settings.first_order
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
@@ -103,9 +103,9 @@ class SimilarityMining(BaseMethod):
 
 def pairs(labels: Tensor, generator: torch.Generator) -> Tensor:
     """Each photo with a random other one of its class: [T, 2]. Photos without one are left out."""
-    candidates = _same(labels) & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    candidates = _compare_classes(labels) & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     anchors = candidates.any(1).nonzero()[:, 0]
-    return torch.stack((anchors, _random(candidates, generator)[anchors]), 1)
+    return torch.stack((anchors, _choose_random(candidates, generator)[anchors]), 1)
 
 
 def with_negatives(chosen: Tensor, embeddings: Tensor, labels: Tensor, generator: torch.Generator) -> Tensor:
@@ -118,11 +118,11 @@ def with_negatives(chosen: Tensor, embeddings: Tensor, labels: Tensor, generator
     # Not by way of a matrix product, in whose rounding close neighbours drown.
     z = embeddings.detach()
     distances = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
-    foreign = ~_same(labels)[chosen].any(1)
+    foreign = ~_compare_classes(labels)[chosen].any(1)
     from_anchor = distances[anchors]
     semi_hard = foreign & (from_anchor > distances[anchors, positives][:, None])
     nearest = from_anchor.masked_fill(~semi_hard, torch.inf).argmin(1)
-    negatives = torch.where(semi_hard.any(1), nearest, _random(foreign, generator))
+    negatives = torch.where(semi_hard.any(1), nearest, _choose_random(foreign, generator))
     return torch.cat((chosen, negatives[:, None]), 1)[foreign.any(1)]
 
 
@@ -145,17 +145,17 @@ def mining_loss(masked: Sequence[Tensor]) -> Tensor:
     return torch.stack([(to_positive - (anchor - n).norm(dim=1)).abs().mean() for n in negatives]).sum()
 
 
-def _same(labels: Tensor) -> Tensor:
+def _compare_classes(labels: Tensor) -> Tensor:
     return labels[:, None] == labels[None]
 
 
-def _random(candidates: Tensor, generator: torch.Generator) -> Tensor:
+def _choose_random(candidates: Tensor, generator: torch.Generator) -> Tensor:
     """One of each row's candidates (bool [T, B]), all alike; drawn on the CPU, so that every device draws the same."""
-    drawn = torch.rand(candidates.shape, generator=generator).to(candidates.device)
-    return drawn.masked_fill(~candidates, -1.0).argmax(1)
+    numbers = torch.rand(candidates.shape, generator=generator).to(candidates.device)
+    return numbers.masked_fill(~candidates, -1.0).argmax(1)
 
 
-def _mined(negatives: int) -> dict[str, Any]:
+def _define(negatives: int) -> dict[str, Any]:
     """Every photo with a random one of its class and semi-hard negatives of so many other classes."""
 
     class Method(SimilarityMining):
@@ -174,20 +174,20 @@ MEMBERS: dict[str, dict[str, Any]] = {
             "sam_siamese_8": "SAM, 8 pairs",
             "sam_siamese_magnitude": "SAM, pairs, by magnitudes",
         },
-        **_mined(0),
+        **_define(0),
     },
     "sam_triplet": {
         "__doc__": "SAM on triplets: wiped out, positive and negative shall be equally far.",
         "TITLE": "SAM, triplets",
         "PLACE": 4,
         "ENTRIES": {"sam_triplet_8": "SAM, 8 triplets"},
-        **_mined(1),
+        **_define(1),
     },
     "sam_quad": {
         "__doc__": "SAM on quadruplets: two triplets that share anchor and positive.",
         "TITLE": "SAM, quadruplets",
         "PLACE": 5,
         "ENTRIES": {"sam_quad_8": "SAM, 8 quadruplets"},
-        **_mined(2),
+        **_define(2),
     },
 }

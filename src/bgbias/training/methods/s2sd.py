@@ -51,43 +51,43 @@ class Params(plain.Params):
             raise ValueError("widths are 1 or more")
         if "images_per_class" in self.options:
             raise ValueError("images_per_class stands beside method, not in its options")
-        if not issubclass(_class(self.method), Standard):
+        if not issubclass(_find_class(self.method), Standard):
             raise ValueError(f"'{self.method}' cannot be distilled; plain, at, advprop_d and mdprop can")
         self.inner()
         return self
 
     def inner(self) -> Any:
         try:
-            return _params(self.method).model_validate(self.options)
+            return _find_params(self.method).model_validate(self.options)
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(map(str, ("options", *first["loc"])))
-            raise ValueError(f"{place}: {first['msg']}") from error
+            key = ".".join(map(str, ("options", *first["loc"])))
+            raise ValueError(f"{key}: {first['msg']}") from error
 
 
-def _class(method: str) -> Any:
+def _find_class(method: str) -> Any:
     return Standard if method == "plain" else getattr(plugins.load("methods", method), "Method", BaseMethod)
 
 
-def _params(method: str) -> Any:
+def _find_params(method: str) -> Any:
     return NormParams if method == "plain" else plugins.load("methods", method).Params
 
 
-def _method_fact(params: Params, fact: str, default: Any) -> Any:
+def _read_fact(params: Params, fact: str, default: Any) -> Any:
     tell = getattr(plugins.load("methods", params.method), fact, None)
     return tell(params.inner()) if tell else default
 
 
 def uses(params: Params) -> list[tuple[str, str]]:
-    return [("methods", params.method), *_method_fact(params, "uses", ())]
+    return [("methods", params.method), *_read_fact(params, "uses", ())]
 
 
 def classes(params: Params) -> int:
-    return int(_method_fact(params, "classes", 1))
+    return int(_read_fact(params, "classes", 1))
 
 
 def needs_batch_norm(params: Params) -> bool:
-    return bool(_method_fact(params, "needs_batch_norm", False))
+    return bool(_read_fact(params, "needs_batch_norm", False))
 
 
 class Method(BaseMethod):
@@ -99,65 +99,65 @@ class Method(BaseMethod):
         """The method, whose judge is this one, and the heads of the wider embeddings."""
         from bgbias.models.model import linear
 
-        chosen, model, task = self.params, self.model, self.task
-        self.inner: Standard = _class(chosen.method)(model, self.base_loss, chosen.inner(), task)
+        params, model, task = self.params, self.model, self.task
+        self.inner: Standard = _find_class(params.method)(model, self.base_loss, params.inner(), task)
         self.batches_a_step = self.inner.batches_a_step
         self.heads: nn.ModuleList | None = None
         self.losses = nn.ModuleList()
-        if chosen.kappa:
-            drawn = seeds.torch_generator("s2sd", *(task.key if task else ()))
+        if params.kappa:
+            generator = seeds.torch_generator("s2sd", *(task.key if task else ()))
             channels = model.embedder.in_features
             self.heads = nn.ModuleList(
-                nn.Sequential(linear(channels, width, drawn), nn.ReLU(), linear(width, width, drawn))
-                for width in chosen.widths
+                nn.Sequential(linear(channels, width, generator), nn.ReLU(), linear(width, width, generator))
+                for width in params.widths
             )
             # Those of the training, so that a resumed one goes on.
             self.heads.register_buffer("steps", torch.zeros((), dtype=torch.int64))
-            self.losses = nn.ModuleList(_loss(self.base_loss, width, task) for width in chosen.widths)
-            self.inner.judge = self.judged
+            self.losses = nn.ModuleList(_build_loss(self.base_loss, width, task) for width in params.widths)
+            self.inner.judge = self.judge_maps
 
     @classmethod
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
-        return _class(params.method).photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
+        return _find_class(params.method).photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         self.inner.replaces_backgrounds = self.replaces_backgrounds
-        found = self.inner.loss(batch)
+        losses = self.inner.loss(batch)
         if self.heads is not None:
             self.heads.get_buffer("steps").add_(1)
-        return found
+        return losses
 
-    def judged(self, features: Tensor, labels: Tensor) -> Tensor:
+    def judge_maps(self, features: Tensor, labels: Tensor) -> Tensor:
         """The loss of feature maps [B, channels, h, w] with labels [B]."""
         assert self.heads is not None
-        chosen = self.params
+        params = self.params
         # Widths of thousands and divergences of small differences: only the trunk gains by mixed precision.
         with torch.autocast(features.device.type, enabled=False):
             embeddings = self.model.embed_features(features)
             features = features.to(embeddings.dtype)
             pooled = features.mean((2, 3)) + features.amax((2, 3))
             wider = [F.normalize(head(pooled), dim=1) for head in self.heads]
-            own = cosines(embeddings)
-            apart = [divergence(own, cosines(z), chosen.temperature) for z in wider]
+            similarities = cosines(embeddings)
+            apart = [divergence(similarities, cosines(z), params.temperature) for z in wider]
             losses = [loss(z, labels) for loss, z in zip(self.losses, wider, strict=True)]
             source = self.base_loss(embeddings, labels)
-            total = distilled(source, losses, apart, chosen.weight, chosen.kappa)
+            total = distilled(source, losses, apart, params.weight, params.kappa)
             # The step's number stays on the device: to ask for it would make a GPU wait.
-            if chosen.features_after is not None:
-                seen = cosines(F.normalize(pooled, dim=1))
-                late = (self.heads.get_buffer("steps") >= chosen.features_after).to(total.dtype)
-                apart_from_features = divergence(own, seen, chosen.temperature)
-                total = total + late * chosen.kappa * chosen.weight * apart_from_features
+            if params.features_after is not None:
+                teacher = cosines(F.normalize(pooled, dim=1))
+                late = (self.heads.get_buffer("steps") >= params.features_after).to(total.dtype)
+                apart_from_features = divergence(similarities, teacher, params.temperature)
+                total = total + late * params.kappa * params.weight * apart_from_features
         return total
 
     def modules(self) -> dict[str, nn.Module]:
         """Those of the method, the heads, and the class weights of their losses."""
-        found = self.inner.modules()
+        modules = self.inner.modules()
         if self.heads is not None:
-            found["s2sd"] = self.heads
+            modules["s2sd"] = self.heads
         if list(self.losses.parameters()):
-            found["s2sd_losses"] = self.losses
-        return found
+            modules["s2sd_losses"] = self.losses
+        return modules
 
     def own_parameters(self, lr: float) -> list[dict[str, Any]]:
         """Those of the method and the heads; class weights learn at their loss's rate."""
@@ -165,12 +165,12 @@ class Method(BaseMethod):
         if self.heads is not None:
             groups.append({"params": list(self.heads.parameters())})
         if weights := list(self.losses.parameters()):
-            own = self.task.loss_lr if self.task else None
-            groups.append({"params": weights, "lr": own or lr})
+            rate = self.task.loss_lr if self.task else None
+            groups.append({"params": weights, "lr": rate or lr})
         return groups
 
 
-def _loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
+def _build_loss(base_loss: nn.Module, width: int, task: Task | None) -> nn.Module:
     """The base loss for embeddings of another width: itself, if it has no class weights."""
     if not list(base_loss.parameters()):
         return base_loss
@@ -201,5 +201,5 @@ def distilled(
 
     ``kappa`` 1 is ``(source + mean of targets) / 2 + weight * mean of divergences``, 0 the source alone.
     """
-    beside = (torch.stack(list(targets)).mean() - source) / 2
-    return source + kappa * (beside + weight * torch.stack(list(divergences)).mean())
+    extra = (torch.stack(list(targets)).mean() - source) / 2
+    return source + kappa * (extra + weight * torch.stack(list(divergences)).mean())

@@ -176,29 +176,28 @@ class BasePretraining(BaseMethod):
         """
         # What is seen does not depend on what the network computes in.
         with torch.autocast(batch.images.device.type, enabled=False):
-            drawn = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+            random = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
             self._step += 1
-            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], drawn)
-            seen = self.model.preprocess(_colours.change_colours(batch.images, changes))
+            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], random)
+            views = self.model.preprocess(_colours.change_colours(batch.images, changes))
             kind = self.params.active_negatives
             if kind == "none":
-                return seen, None, None
-            asked = len(seen) // 2 * self.ASKS
+                return views, None, None
+            count = len(views) // 2 * self.ASKS
             if kind in ("surroundings", "boxes"):
-                if batch.masks is None:
-                    raise ValueError("negatives of background alone need batches with masks")
-                masks, box = batch.masks[:asked], kind == "boxes"
-                covered = patch_negatives.cover_objects(seen[:asked], masks, SMALLEST, LARGEST, box, drawn)
-                return seen, *covered
+                assert batch.masks is not None  # NEEDS asks for them
+                masks, box = batch.masks[:count], kind == "boxes"
+                covered = patch_negatives.cover_objects(views[:count], masks, SMALLEST, LARGEST, box, random)
+                return views, *covered
             if kind == "textures":
                 assert batch.textures is not None
                 # Seen as their photo is: what differs is what is shown.
-                pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:asked]
+                pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:count]
             else:
                 pictures = patch_negatives.patches(
-                    seen[:asked], self.params.smallest, self.params.largest, drawn
+                    views[:count], self.params.smallest, self.params.largest, random
                 )
-            return seen, pictures, torch.ones(asked, dtype=torch.bool, device=seen.device)
+            return views, pictures, torch.ones(count, dtype=torch.bool, device=views.device)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""
@@ -207,15 +206,15 @@ class BasePretraining(BaseMethod):
     def taught(self, photos: Tensor) -> Tensor:
         """What the teacher makes of them, to unit length, float32 [N, dim], without gradients."""
         with torch.no_grad():
-            made = self.teacher["head"](self.teacher["trunk"](photos).mean((2, 3)))
-            return F.normalize(made.float(), dim=1)
+            output = self.teacher["head"](self.teacher["trunk"](photos).mean((2, 3)))
+            return F.normalize(output.float(), dim=1)
 
     def follow(self, keep: float) -> None:
         """The teacher keeps a share of its weights and takes the network's for the rest, as a moving mean."""
-        ahead = [*self.model.trunk.parameters(), *self.heads["projector"].parameters()]
+        students = [*self.model.trunk.parameters(), *self.heads["projector"].parameters()]
         with torch.no_grad():
-            for own, other in zip(self.teacher.parameters(), ahead, strict=True):
-                own.mul_(keep).add_(other, alpha=1 - keep)
+            for weights, student in zip(self.teacher.parameters(), students, strict=True):
+                weights.mul_(keep).add_(student, alpha=1 - keep)
 
 
 def epoch_views(

@@ -55,25 +55,25 @@ def change_colours(photos: Tensor, changes: Changes) -> Tensor:
     x = photos.float() / 255
     factors, order = changes.factors.to(x.device), changes.order.to(x.device)
     jittered = changes.jittered.to(x.device)
-    for place in range(4):
+    for position in range(4):
         for kind, change in CHANGES.items():
-            rows = (jittered & (order[:, place] == kind)).nonzero()[:, 0]
+            rows = (jittered & (order[:, position] == kind)).nonzero()[:, 0]
             if len(rows):
                 x = x.index_copy(0, rows, change(x[rows], factors[rows, kind].view(-1, 1, 1, 1)))
     grey = changes.grey.to(x.device).view(-1, 1, 1, 1)
-    x = torch.where(grey, _grey(x).expand_as(x), x)
+    x = torch.where(grey, _to_grey(x).expand_as(x), x)
     rows = changes.blur.nonzero()[:, 0]
     if len(rows):
         x = x.index_copy(0, rows.to(x.device), blur(x[rows.to(x.device)], changes.blur[rows], changes.reach))
     return 255 * x
 
 
-def _grey(x: Tensor) -> Tensor:
-    red, green, blue = (weight * x[:, place : place + 1] for place, weight in enumerate(LUMA))
+def _to_grey(x: Tensor) -> Tensor:
+    red, green, blue = (weight * x[:, channel : channel + 1] for channel, weight in enumerate(LUMA))
     return red + green + blue
 
 
-def _between(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
+def _mix(x: Tensor, other: Tensor, factor: Tensor) -> Tensor:
     return (factor * x + (1 - factor) * other).clamp(0, 1)
 
 
@@ -81,8 +81,8 @@ def _turn_hue(x: Tensor, turn: Tensor) -> Tensor:
     """Another hue: of hue, saturation and value the first moves by ``turn``, 1 being once around."""
     most, least = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     spread = most - least
-    some = torch.where(spread > 0, spread, torch.ones_like(spread))
-    red, green, blue = ((most - part) / some for part in x.split(1, 1))
+    divisor = torch.where(spread > 0, spread, torch.ones_like(spread))
+    red, green, blue = ((most - part) / divisor for part in x.split(1, 1))
     r, g, _ = x.split(1, 1)
     hue = torch.where(r == most, blue - green, torch.where(g == most, 2 + red - blue, 4 + green - red))
     hue = (torch.where(spread > 0, hue, torch.zeros_like(hue)) / 6 + turn) % 1
@@ -93,9 +93,9 @@ def _turn_hue(x: Tensor, turn: Tensor) -> Tensor:
 
 
 CHANGES: dict[int, Callable[[Tensor, Tensor], Tensor]] = {
-    BRIGHTNESS: lambda x, factor: _between(x, torch.zeros_like(x), factor),
-    CONTRAST: lambda x, factor: _between(x, _grey(x).mean((1, 2, 3), keepdim=True), factor),
-    SATURATION: lambda x, factor: _between(x, _grey(x), factor),
+    BRIGHTNESS: lambda x, factor: _mix(x, torch.zeros_like(x), factor),
+    CONTRAST: lambda x, factor: _mix(x, _to_grey(x).mean((1, 2, 3), keepdim=True), factor),
+    SATURATION: lambda x, factor: _mix(x, _to_grey(x), factor),
     HUE: _turn_hue,
 }
 
@@ -103,8 +103,8 @@ CHANGES: dict[int, Callable[[Tensor, Tensor], Tensor]] = {
 def blur(x: Tensor, sigma: Tensor, reach: int) -> Tensor:
     """Photos [N, 3, S, S] blurred by deviations [N], by kernels of ``reach``; rims are mirrored."""
     count, channels, *_ = x.shape
-    place = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
-    weights = (-0.5 * (place / sigma.to(x)[:, None]).square()).exp()
+    offsets = torch.arange(-reach, reach + 1, device=x.device, dtype=x.dtype)
+    weights = (-0.5 * (offsets / sigma.to(x)[:, None]).square()).exp()
     weights = (weights / weights.sum(1, keepdim=True)).repeat_interleave(channels, 0)
     wide = F.pad(x, (reach,) * 4, mode="reflect").flatten(0, 1)[None]
     across = F.conv2d(wide, weights.view(count * channels, 1, 1, -1), groups=count * channels)

@@ -48,30 +48,30 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
-        seen, negatives, counts = self.views(batch)
+        views, negatives, counts = self.views(batch)
         step = self.heads.get_buffer("step")
-        self.follow(kept(self.params.keep, int(step), self.steps))
+        self.follow(raise_keep(self.params.keep, int(step), self.steps))
         step += 1
-        foretold = self.heads["predictor"](self.online(seen))
-        first, second = self.taught(seen).chunk(2)
+        predictions = self.heads["predictor"](self.online(views))
+        first, second = self.taught(views).chunk(2)
         further = None if negatives is None else self.taught(negatives)
-        with torch.autocast(foretold.device.type, enabled=False):
-            foretold = F.normalize(foretold.float(), dim=1)
-            alike = (foretold * torch.cat([second, first])).sum(1)
-            found = distance(alike)
+        with torch.autocast(predictions.device.type, enabled=False):
+            predictions = F.normalize(predictions.float(), dim=1)
+            cosines = (predictions * torch.cat([second, first])).sum(1)
+            distances = distance(cosines)
             if further is not None and counts is not None:
-                found = distance(alike, (foretold * further).sum(1), self.params.alpha * counts)
-        return {"loss": 2 * found.mean()}
+                distances = distance(cosines, (predictions * further).sum(1), self.params.alpha * counts)
+        return {"loss": 2 * distances.mean()}
 
 
-def kept(first: float, step: int, steps: int) -> float:
+def raise_keep(first: float, step: int, steps: int) -> float:
     """The share of its weights that the teacher keeps in a step (from 0) of so many, as in BYOL's paper."""
     return 1 - (1 - first) * (math.cos(math.pi * step / steps) + 1) / 2
 
 
-def distance(alike: Tensor, near: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
-    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``alike`` [N] of a view foretold and the other
-    one, ``near`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
+def distance(cosines: Tensor, negatives: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
+    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``cosines`` [N] of a view foretold and the other
+    one, ``negatives`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
     """
-    from_other = 2 - 2 * alike
-    return from_other if near is None else from_other - alpha * (2 - 2 * near)
+    from_other = 2 - 2 * cosines
+    return from_other if negatives is None else from_other - alpha * (2 - 2 * negatives)

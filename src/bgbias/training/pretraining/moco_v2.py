@@ -62,31 +62,31 @@ class Pretraining(BasePretraining):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """``loss``, the mean of ``info_nce``."""
-        seen, negatives, counts = self.views(batch)
-        first, second = seen.chunk(2)
-        asked = self.online(first)
+        views, negatives, counts = self.views(batch)
+        first, second = views.chunk(2)
+        queries = self.online(first)
         self.follow(self.params.keep)
-        others = self.taught(second)
+        keys = self.taught(second)
         further = None if negatives is None else self.taught(negatives)
-        with torch.autocast(asked.device.type, enabled=False):
-            asked = F.normalize(asked.float(), dim=1)
+        with torch.autocast(queries.device.type, enabled=False):
+            queries = F.normalize(queries.float(), dim=1)
             near = None
             if further is not None and counts is not None:
-                near = (asked * further).sum(1).where(counts, asked.new_tensor(-torch.inf))
-            alike, queued = (asked * others).sum(1), asked @ self._queued().T
-            loss = info_nce(alike, queued, self.params.temperature, near, self.params.alpha)
-        self._enter(others)
+                near = (queries * further).sum(1).where(counts, queries.new_tensor(-torch.inf))
+            positive, queued = (queries * keys).sum(1), queries @ self._read_queue().T
+            loss = info_nce(positive, queued, self.params.temperature, near, self.params.alpha)
+        self._enqueue(keys)
         return {"loss": loss.mean()}
 
-    def _queued(self) -> Tensor:
+    def _read_queue(self) -> Tensor:
         queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
         return queue[: int(entered)].clone()
 
-    def _enter(self, others: Tensor) -> None:
+    def _enqueue(self, keys: Tensor) -> None:
         queue, entered = (self.memory.get_buffer(name) for name in ("queue", "entered"))
-        rows = (entered + torch.arange(len(others), device=queue.device))[-len(queue) :] % len(queue)
-        queue[rows] = others[-len(queue) :].to(queue)
-        entered += len(others)
+        rows = (entered + torch.arange(len(keys), device=queue.device))[-len(queue) :] % len(queue)
+        queue[rows] = keys[-len(queue) :].to(queue)
+        entered += len(keys)
 
 
 def info_nce(

@@ -31,8 +31,8 @@ def triplet(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> 
 def multi_similarity(base: Any, embeddings: Tensor, labels: Tensor, further: Further) -> Tensor:
     """The loss, with kappa e^(beta (alpha s - base)) for each further negative in its anchor's sum of negatives."""
     beta, turn = base.loss.beta, base.loss.base
-    own = labels[:, None] == labels[None]
-    others = (beta * (embeddings @ embeddings.T - turn)).masked_fill(own, -torch.inf)
+    same = labels[:, None] == labels[None]
+    others = (beta * (embeddings @ embeddings.T - turn)).masked_fill(same, -torch.inf)
     without = torch.cat((others.new_zeros(len(others), 1), others), 1).logsumexp(1, keepdim=True)
     added = beta * (further.alpha * further.similarities(embeddings) - turn) + math.log(further.kappa)
     added = added.masked_fill(~further.counts, -torch.inf)
