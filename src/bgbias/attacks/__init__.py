@@ -93,12 +93,12 @@ def targets_of_photos(
         )
     drawn_rows = np.empty((len(labels), count), np.int64)
     for row, (key_set, item) in enumerate(keys):
-        left = labels != labels[row]
+        is_left = labels != labels[row]
         for number in range(count):
-            rows = np.flatnonzero(left)
+            rows = np.flatnonzero(is_left)
             drawn = seeds.number(seeds.key(key_set, "attack", draw, item, number))
             drawn_rows[row, number] = rows[drawn % len(rows)]
-            left &= labels != labels[drawn_rows[row, number]]
+            is_left &= labels != labels[drawn_rows[row, number]]
     return drawn_rows
 
 

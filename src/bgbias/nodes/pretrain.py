@@ -23,12 +23,14 @@ CURVE = "pretraining_history"  # grows while the node works
 
 
 def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, StepOutput]:
-    photos = inputs.album(study, dataset, _named(study, backbone).params().needs, backbone=backbone)
+    photos = inputs.album(
+        study, dataset, _find_pretraining(study, backbone).params().needs, backbone=backbone
+    )
     return photos | inputs.weights(plan.backbone(study, backbone))
 
 
 def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
-    pretraining = _named(study, backbone)
+    pretraining = _find_pretraining(study, backbone)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     return {
         "pretraining": {"kind": pretraining.kind, **pretraining.params().model_dump(exclude={"dataset"})},
@@ -38,11 +40,11 @@ def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
 
 
 def uses(study: Study, backbone: str, dataset: str, run: str) -> Modules:
-    return [plan.backbone(study, backbone).module, _named(study, backbone).module]
+    return [plan.backbone(study, backbone).module, _find_pretraining(study, backbone).module]
 
 
 def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:
-    pretraining = _named(study, backbone)
+    pretraining = _find_pretraining(study, backbone)
     params, (images, unknown) = pretraining.params(), photos_of(study, dataset, "train")
     if not unknown:
         params.check(images)
@@ -59,7 +61,7 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     from bgbias.training import loop
     from bgbias.training.pretraining import epoch_views
 
-    pretraining, (_, fold) = _named(study, backbone), seed_and_fold(run)
+    pretraining, (_, fold) = _find_pretraining(study, backbone), seed_and_fold(run)
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     with records.node(study, node) as record:
         device = record.on(device)
@@ -98,10 +100,10 @@ def pretrain(study: Study, backbone: str, dataset: str, run: str, device: str = 
     shutil.rmtree(checkpoint.parent, ignore_errors=True)
 
 
-def _named(study: Study, backbone: str) -> NamedEntry:
-    named = plan.pretraining(study, backbone)
-    if named is None:
+def _find_pretraining(study: Study, backbone: str) -> NamedEntry:
+    pretraining = plan.pretraining(study, backbone)
+    if pretraining is None:
         raise UserError(
             f"{backbone} is not pretrained here: backbones.{backbone} in params.yaml names no `pretraining`."
         )
-    return named
+    return pretraining

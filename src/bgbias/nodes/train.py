@@ -60,13 +60,13 @@ def cost(study: Study, cell: Cell) -> Cost:
     chosen, protocol = plan.method(study, cell), study.train
     method, params = chosen.module.Method, chosen.params()
     forward, backward = method.photos_a_step(params, protocol.batch_size)
-    seen, _ = photos_of(study, cell.dataset, "train")
+    of_training, _ = photos_of(study, cell.dataset, "train")
     validated, _ = photos_of(study, cell.dataset, "val")
     images, unknown = photos_of(study, cell.dataset, "train", "val")
     least, most = min(protocol.patience + 1, protocol.max_epochs), protocol.max_epochs
 
     def passes(epochs: int) -> int:
-        between: int = method.photos_between_epochs(params, seen, epochs)
+        between: int = method.photos_between_epochs(params, of_training, epochs)
         return epochs * (protocol.iterations_per_epoch * forward + validated) + between
 
     def returned(epochs: int) -> int:
