@@ -311,8 +311,8 @@ def explain(
     from bgbias.evaluation.embedder import Embedder
 
     settings = _check_options(**options)
-    source = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
-    return explanation.explain(source, list(decode_all(photos)), same, score)
+    loaded = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
+    return explanation.explain(loaded, list(decode_all(photos)), same, score)
 
 
 def _check_options(**options: Any) -> Options:

@@ -128,7 +128,7 @@ class _Place(NamedTuple):
 def _places(family: str, folders: tuple[Path, ...]) -> dict[str, _Place]:
     """Option to place; a name that is given twice is an error."""
     package = importlib.import_module(FAMILIES[family])
-    places = dict(_listed(FAMILIES[family], package.__path__))
+    places = dict(_list_modules(FAMILIES[family], package.__path__))
     for file, members in getattr(package, "SHARED", {}).items():
         label = f"{package.__path__[0]}/{file}.py"
         places |= {name: _Place(f"{FAMILIES[family]}.{file}", label, name) for name in members}
@@ -147,7 +147,7 @@ def _places(family: str, folders: tuple[Path, ...]) -> dict[str, _Place]:
     return places
 
 
-def _listed(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]]:
+def _list_modules(package: str, folders: Iterable[str]) -> Iterator[tuple[str, _Place]]:
     for finder, name, _ in pkgutil.iter_modules(folders):
         if not name.startswith("_"):
             yield name, _Place(f"{package}.{name}", f"{getattr(finder, 'path', package)}/{name}.py")
@@ -161,7 +161,7 @@ def _in_folders(family: str, folders: tuple[Path, ...]) -> Iterator[tuple[str, _
             spec = ModuleSpec(package, None, is_package=True)
             spec.submodule_search_locations = [str(folder)]
             sys.modules[package] = module_from_spec(spec)
-        yield from _listed(f"{package}.{family}", [str(folder / family)])
+        yield from _list_modules(f"{package}.{family}", [str(folder / family)])
 
 
 @lru_cache(maxsize=1)

@@ -64,11 +64,11 @@ def test_embeddings_that_were_saved_are_read_again_with_the_models_look(tmp_path
     found = exchange.read(clean, views, VIEWS, 3)
     for view in VIEWS:
         np.testing.assert_array_equal(found[view], vectors[view])
-    again = exchange.describe_model(Options(), clean)
+    again = exchange.make_stand_in(Options(), clean)
     assert (again.name, again.look) == (model.name, model.look)
     workdir.check_exported("question")
     with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
-        exchange.describe_model(Options(size=32), clean)
+        exchange.make_stand_in(Options(size=32), clean)
 
 
 def test_what_is_not_there_is_named(tmp_path: Path) -> None:

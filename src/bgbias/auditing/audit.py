@@ -127,7 +127,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
 def _prepare(
     question: Question, model: Adapted, work: Path, task: forecast.Work, shared: Path | None = None
 ) -> tuple[EvaluationPhotos, PreparedPhotos]:
-    """Photos, masks and backgrounds as the model sees them; what the whole takes is told first."""
+    """Photos, masks and backgrounds as the model sees them; what the whole takes is printed first."""
     at = workdir.locate_pixels(question, model, shared or work.parent)
     collection, config = question.collection, question.asked
     table = collection.table

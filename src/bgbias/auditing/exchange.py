@@ -23,7 +23,7 @@ NAME = "a model that runs elsewhere"
 MODEL = "model.json"  # beside saved embeddings
 
 
-def describe_model(options: Options, clean: Path | None = None) -> Adapted:
+def make_stand_in(options: Options, clean: Path | None = None) -> Adapted:
     """A model of which only is known how it looks at photos: as stands beside the embeddings
     ``clean`` that ``write`` saved, else as ``options`` say, else 224 pixels out of 256.
     """

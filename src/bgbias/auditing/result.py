@@ -212,6 +212,12 @@ class AuditResult:
         return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
 
     @property
+    def has_something_to_lose(self) -> bool:
+        """Whether classes are known, and the model finds more than by chance."""
+        is_known = self.findings is not None and not math.isnan(self.drop().value)
+        return is_known and not self.finds_hardly_more_than_chance
+
+    @property
     def largest_class(self) -> tuple[str, int, int] | None:
         """The class that most queries are of, if one is, how many, and how many queries there are."""
         sizes = self.labelled.classes.set_index("class_name")["queries"]

@@ -94,8 +94,8 @@ def name_another_audit(folder: Path, question: Question, model: Adapted) -> str:
     if not list_earlier_files(folder):
         return ""
     before = _read_json(folder / VERDICT)
-    subject = f"{before['model']['name']} on {before['photos']['name']}"
-    return "" if subject == f"{model.name} on {question.collection.name}" else subject
+    names = before["model"]["name"], before["photos"]["name"]
+    return "" if names == (model.name, question.collection.name) else " on ".join(names)
 
 
 def finish(folder: Path, digest: str, answers: np.ndarray) -> None:

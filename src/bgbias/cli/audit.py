@@ -137,7 +137,7 @@ def audit(
         workdir.check(folder, photos)
     looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
     options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
-    elsewhere = {exchange.NAME: partial(exchange.describe_model, options, embeddings and embeddings[0])}
+    elsewhere = {exchange.NAME: partial(exchange.make_stand_in, options, embeddings and embeddings[0])}
     most = (SAMPLE if sample is None else sample) or None
     question, loads = prepare(
         choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),

@@ -81,7 +81,9 @@ def reproduce(
         print(reproduction.format_comparisons(selected), end="\n\n")
     print(reproduction.sentence(comparisons))
     origin, birth = published.origin, publication.birth(again)
-    print(f"Published: {_name(origin)}, commit {origin['commit'][:12]}. Now: {_name(birth)}; {steps}.")
+    print(
+        f"Published: {_format_machine(origin)}, commit {origin['commit'][:12]}. Now: {_format_machine(birth)}; {steps}."
+    )
     if sections := publication.changed_sections(published, study):
         print(f"params.yaml has changed since, in: {', '.join(sections)}.")
     if footnote := changed_source(origin["commit"]):
@@ -184,10 +186,10 @@ def _list_results() -> str:
     for kind, noted in publication.noted_tables().items():
         mentions = pages.pages_with(rf'evidence\("{kind}"')
         published += [(table, mentions, noted["command"], row) for table, row in noted["tables"].items()]
-    rows = [(*what, row["minutes"], row["commit"][:8], _name(row)) for *what, row in published]
+    rows = [(*what, row["minutes"], row["commit"][:8], _format_machine(row)) for *what, row in published]
     heads = ["results", "shown in", "made again by", "minutes", "commit", "machine"]
     return pd.DataFrame(rows, columns=heads).to_string(index=False)
 
 
-def _name(origin: dict[str, Any]) -> str:
+def _format_machine(origin: dict[str, Any]) -> str:
     return f"{origin['machine']}, {origin['cores']} cores"

@@ -143,7 +143,7 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
     folders = {place.split("/")[0] for place in by_place}
     if JOINT in mats and "car_ims" in folders:
         listed = _annotated(mats[JOINT], JOINT, "relative_im_path", "")
-        return f"layout car_ims with {JOINT}", _listed(listed, by_place, JOINT, name)
+        return f"layout car_ims with {JOINT}", _find_listed(listed, by_place, JOINT, name)
     if {"cars_train", "cars_test"} <= folders and TRAIN in mats:
         if TEST not in mats:
             raise UserError(
@@ -152,7 +152,7 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
             )
         listed = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
         listed |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
-        labels = _listed(listed, by_place, "the devkit", name)
+        labels = _find_listed(listed, by_place, "the devkit", name)
         return f"layout cars_train and cars_test with {TRAIN} and {TEST}", labels
     number_of = {_plain(n): number for number, n in enumerate(NAMES)}
     label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
@@ -185,7 +185,7 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
     return listed
 
 
-def _listed(
+def _find_listed(
     listed: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
 ) -> dict[Photo, int]:
     if absent := [place for place in listed if place not in by_place]:

@@ -99,7 +99,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
                     f" under datasets.{name}.options.source in params.yaml."
                 )
             else:
-                photos = _listed(_by_list(protocol.read_bytes(), protocol), boxes, archive)
+                photos = _find_listed(_by_list(protocol.read_bytes(), protocol), boxes, archive)
                 market1501.check_counts(photos, NEW[params.boxes], archive)
             pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
             yield from market1501.items_of(pictures, photos, params, KEY, name)
@@ -181,11 +181,13 @@ def _extracted(names: list[str], params: Params, archive: Path) -> dict[str, Per
             " names the file."
         )
     if params.protocol == "new":
-        return _listed(_by_list(listed, archive), names, archive)
+        return _find_listed(_by_list(listed, archive), names, archive)
     return _by_persons(_in_split(listed, params.split, archive), names)
 
 
-def _listed(by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path) -> dict[str, PersonPhoto]:
+def _find_listed(
+    by_file: dict[str, PersonPhoto], names: Iterable[str], archive: Path
+) -> dict[str, PersonPhoto]:
     """The photos that a list names, by their own names; one that is not there is an error."""
     member_of = {PurePosixPath(n).name: n for n in names}
     if absent := sorted(by_file.keys() - member_of.keys()):

@@ -69,12 +69,12 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     root = params.root or str(PurePosixPath(params.source).parent)
     if params.source.startswith("shared:") and params.root is None:
         root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
-    photos = Source(place=root, names=_files_named(places.source(params.source)))
+    photos = Source(place=root, names=_list_named_files(places.source(params.source)))
     return {"table": (Source(place=params.source),), "photos": (photos,)}
 
 
-def _files_named(table: Path) -> frozenset[str] | None:
-    """The files that a table names; None where it is not here, or is told to be wrong when it is read."""
+def _list_named_files(table: Path) -> frozenset[str] | None:
+    """The files that a table names; None where it is not here, or whose faults are reported when it is read."""
     if not table.is_file():
         return None
     stat = table.stat()

@@ -158,21 +158,21 @@ def _network_of(study: Study, node: Node) -> NamedEntry | None:
     return None
 
 
-def _check_backbone(network: NamedEntry, file: Path | None, frozen: tuple[str, ...]) -> None:
+def _check_backbone(entry: NamedEntry, file: Path | None, frozen: tuple[str, ...]) -> None:
     from bgbias.files import state_dicts
     from bgbias.training import loop
 
-    if network.variant:
-        backbones.facts(network.kind, network.params())  # an error if the library does not know it
+    if entry.variant:
+        backbones.facts(entry.kind, entry.params())  # an error if the library does not know it
     if file is None and not frozen:
         return
-    trunk = _without_weights(lambda: backbones.build(network.kind, network.params()))
-    loop.freeze(trunk, frozen, network.name)
+    trunk = _without_weights(lambda: backbones.build(entry.kind, entry.params()))
+    loop.freeze(trunk, frozen, entry.name)
     if file is not None:
         # timm's own conversions compute with values.
-        device = "cpu" if network.variant else "meta"
-        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{network.name}.weights", device)
-        backbones.fit_state(trunk, state, network.kind, str(file))
+        device = "cpu" if entry.variant else "meta"
+        state = state_dicts.read_state_dict(file, f"params.yaml: backbones.{entry.name}.weights", device)
+        backbones.fit_state(trunk, state, entry.kind, str(file))
 
 
 def _check_masker(name: str, module: Any, file: Path | None) -> None:

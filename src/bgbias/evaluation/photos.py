@@ -48,7 +48,8 @@ class EvaluationPhotos:
 
     def mask(self, image_id: str) -> np.ndarray:
         """The mask's centre crop, uint8 [S, S]; a mask of another size than its photo's is an error."""
-        assert self.masks is not None  # NEEDS says so
+        if self.masks is None:
+            raise ValueError("these photos were opened without masks")
         mask, photo = self.masks.get(image_id), self.photos.get(image_id)
         if mask.shape != photo.shape[:2]:
             raise UserError(

@@ -61,7 +61,7 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
         # "Range not satisfiable": all of it is here, or what is here belongs to another file.
         if error.code != 416:
             raise
-        if _parse(error.headers.get("Content-Range")) != have:
+        if _parse_length(error.headers.get("Content-Range")) != have:
             partial.unlink()
             raise ConnectionError("what was downloaded before is longer than the file") from error
         version.unlink(missing_ok=True)
@@ -72,7 +72,8 @@ def _go_on(url: str, partial: Path, label: str, size: int | None) -> None:
             partial.unlink()
             raise ConnectionError("the server went on at another place than was asked for")
         length = response.headers.get("Content-Length")
-        total = _parse(response.headers.get("Content-Range")) if is_rest else int(length) if length else None
+        stated = response.headers.get("Content-Range")
+        total = _parse_length(stated) if is_rest else int(length) if length else None
         if not is_rest and response.headers.get_content_type() == "text/html":
             raise NotHad("a web page came, not the file")
         if size is not None and total is not None and total != size:
@@ -137,7 +138,7 @@ def _version_path(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.version")
 
 
-def _parse(content_range: str | None) -> int | None:
+def _parse_length(content_range: str | None) -> int | None:
     """The file's length by a ``Content-Range`` header, where it says so."""
     length = re.search(r"/(\d+)$", content_range or "")
     return int(length[1]) if length else None

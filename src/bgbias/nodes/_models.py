@@ -84,7 +84,7 @@ def network(
     """A backbone, with its weights if it ``starts`` so, and a random embedding layer by ``key``."""
     from bgbias.models.model import build_model
 
-    network = plan.backbone(study, backbone)
-    weights = weights_file(study, network) if starts else None
-    drawn = seeds.torch_generator("model", *key)
-    return build_model(network.kind, network.params(), dim, drawn, freeze_batch_norm, weights)
+    entry = plan.backbone(study, backbone)
+    weights = weights_file(study, entry) if starts else None
+    generator = seeds.torch_generator("model", *key)
+    return build_model(entry.kind, entry.params(), dim, generator, freeze_batch_norm, weights)

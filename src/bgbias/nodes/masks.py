@@ -210,7 +210,7 @@ def _write(
 
 
 def _check_queries(study: Study, quality: pd.DataFrame, table: ImageTable, subject: str) -> None:
-    """Masks that leave a split without a query are told before anything is trained: of the test split they are an error."""
+    """Masks that leave a split without a query are reported before anything is trained: of the test split they are an error."""
     from bgbias.masks import policy
 
     usable = policy.usable(quality, study.mask_policy)

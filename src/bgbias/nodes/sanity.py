@@ -71,9 +71,9 @@ def sanity(study: Study, cell: Cell, device: str = "auto") -> None:
         networks = {"model": model} | {level: randomise(model, level) for level in LEVELS}
         frames, maps = [], {}
         for kind, network in networks.items():
-            frame, data = attribute_photos(network, photos, distance, settings, device, len(photos.table))
+            frame, arrays = attribute_photos(network, photos, distance, settings, device, len(photos.table))
             frames.append(frame[frame["variant"] == "ref"].assign(kind=kind))
-            maps[kind] = dict(zip(data["ids"].tolist(), data["ref"].astype(np.float64), strict=True))
+            maps[kind] = dict(zip(arrays["ids"].tolist(), arrays["ref"].astype(np.float64), strict=True))
         keys = dict(zip(photos.table.ids, photos.table.keys, strict=True))
         blind = {
             "centre": {name: centre(photos.size) for name in keys},
@@ -109,8 +109,8 @@ def _faithful(
         for kind, name in progress.track(names, len(names), "faithfulness"):
             photo = photos.clean(name)
             yield photo
-            random = seeds.generator("faithfulness", kind, name)
-            yield from removals(photo, judged[kind][name], random)
+            generator = seeds.generator("faithfulness", kind, name)
+            yield from removals(photo, judged[kind][name], generator)
 
     how = How(device, study.attribution.precision, study.evaluation.batch_size)
     vectors = embed_views(for_inference(model), views(), how)

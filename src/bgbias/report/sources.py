@@ -56,7 +56,9 @@ def table(study: Study, number: int) -> pd.DataFrame:
     return formats.read(study.files.at("table_csv", table=f"table{number}"))
 
 
-def draw_table(number: int, figure: Callable[[pd.DataFrame], Figure]) -> dict[str, Callable[[Study], Any]]:
+def make_figure_hooks(
+    number: int, figure: Callable[[pd.DataFrame], Figure]
+) -> dict[str, Callable[[Study], Any]]:
     """``reads`` and ``draw`` of a figure of one of the report's tables."""
     return {"reads": lambda _: list_tables(number), "draw": lambda study: figure(table(study, number))}
 

@@ -35,12 +35,12 @@ def _seeded(study: Study) -> frozenset[str]:
     has some, those with random weights, which they are compared with.
     """
     there = {name: backbone(study, name) for block in study.cells for name in block.backbones}
-    if not any(network.pretraining for network in there.values()):
+    if not any(entry.pretraining for entry in there.values()):
         return frozenset()
     return frozenset(
         name
-        for name, network in there.items()
-        if network.pretraining or getattr(network.params(), "weights", None) is None
+        for name, entry in there.items()
+        if entry.pretraining or getattr(entry.params(), "weights", None) is None
     )
 
 
@@ -62,7 +62,7 @@ def _cells(blocks: tuple[Block, ...], side_by_side: str, seeded: frozenset[str])
 
 def blocks_of(study: Study, models: Iterable[tuple[str, str, str, str]]) -> tuple[Block, ...]:
     """The grid as far as it is of some models, by dataset, backbone, loss and method, with all their seeds and folds."""
-    new: dict[Block, None] = {}
+    blocks: dict[Block, None] = {}
     for block, (dataset, backbone, loss, method) in product(study.cells, models):
         alone = method.removesuffix(_side_by_side(study))
         pair = {"datasets": (dataset,), "backbones": (backbone,)}
@@ -70,10 +70,11 @@ def blocks_of(study: Study, models: Iterable[tuple[str, str, str, str]]) -> tupl
             continue
         if method in (PRETRAINED, UNTRAINED) and block.pretrained:
             seeds = block.seeds if method == UNTRAINED or pretraining(study, backbone) else ()
-            new[Block(**pair, pretrained=True, seeds=seeds)] = None
+            blocks[Block(**pair, pretrained=True, seeds=seeds)] = None
         elif loss in block.losses and alone in block.methods:
-            new[Block(**pair, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)] = None
-    return tuple(new)
+            part = Block(**pair, losses=(loss,), methods=(alone,), seeds=block.seeds, folds=block.folds)
+            blocks[part] = None
+    return tuple(blocks)
 
 
 def networks(study: Study) -> tuple[Cell, ...]:
@@ -162,9 +163,9 @@ def fitted_cell(study: Study, cell: Cell) -> Cell:
     both are one network, so that it sees them once for all datasets that are asked; else the cell's.
     """
     fitted = study.datasets[cell.dataset].fit_probes_on
-    before, network = pretraining(study, cell.backbone), backbone(study, cell.backbone)
+    before, entry = pretraining(study, cell.backbone), backbone(study, cell.backbone)
     # Random weights are drawn for each dataset, and so is the embedding layer.
-    one = before.params().dataset if before else getattr(network.params(), "weights", None)
+    one = before.params().dataset if before else getattr(entry.params(), "weights", None)
     return replace(cell, dataset=fitted) if fitted and one and cell.method == PRETRAINED else cell
 
 

@@ -83,11 +83,11 @@ class PublishedWeights:
 
 def find_published(study: Study, owner: str) -> PublishedWeights:
     """What to fetch for a network; one that has nothing to fetch is an error."""
-    network = network_of(study, owner)
-    weights, module = network.weights, network.module
+    entry = network_of(study, owner)
+    weights, module = entry.weights, entry.module
     if "://" in weights:
-        source = Source(place=weights, sha256=getattr(network.params(), "sha256", None))
-        return PublishedWeights(network, (source,))
+        source = Source(place=weights, sha256=getattr(entry.params(), "sha256", None))
+        return PublishedWeights(entry, (source,))
     if weights != PUBLISHED:
         raise UserError(
             f"{owner} has nothing to fetch: params.yaml gives it"
@@ -99,14 +99,14 @@ def find_published(study: Study, owner: str) -> PublishedWeights:
             f"params.yaml: {owner.replace('/', '.')}: no `{PUBLISHED}` weights of it are known; name a file or a URL as its"
             " `weights`."
         )
-    return PublishedWeights(network, sources)
+    return PublishedWeights(entry, sources)
 
 
-def weights_file(study: Study, network: NamedEntry) -> Path | None:
+def weights_file(study: Study, entry: NamedEntry) -> Path | None:
     """The file that holds the network's weights, whether it is there or not; None where they are random."""
-    if network.is_fetched:
-        return study.files.at("weights", owner=network.owner)
-    return places.source(network.weights) if network.weights else None
+    if entry.is_fetched:
+        return study.files.at("weights", owner=entry.owner)
+    return places.source(entry.weights) if entry.weights else None
 
 
 def network_of(study: Study, owner: str) -> NamedEntry:
@@ -120,12 +120,12 @@ def network_of(study: Study, owner: str) -> NamedEntry:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def hash_weights(study: Study, network: NamedEntry, before: str = "") -> str:
+def hash_weights(study: Study, entry: NamedEntry, before: str = "") -> str:
     """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
 
     ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
     """
-    file = None if network.is_fetched else weights_file(study, network)
+    file = None if entry.is_fetched else weights_file(study, entry)
     return (content_id(file, study.files.at("known_files")) or before) if file else ""
 
 

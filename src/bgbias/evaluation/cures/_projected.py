@@ -46,7 +46,7 @@ def least_squares(crossed: np.ndarray) -> Erasure:
     moved = whiten @ (values.mean(axis=0) - values.mean(axis=(0, 1))).T
     vectors, sizes, _ = np.linalg.svd(moved, full_matrices=False)
     basis = vectors[:, sizes > LEAST * max(sizes.max(), 1.0)]
-    return _erase(values, whiten, colour, basis)
+    return _build_erasure(values, whiten, colour, basis)
 
 
 def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
@@ -59,7 +59,7 @@ def largest_within(crossed: np.ndarray, directions: int) -> Erasure:
     whiten, colour = _whitening(values)
     within = (values - values.mean(axis=1, keepdims=True)).reshape(-1, values.shape[2]) @ whiten.T
     vectors = np.linalg.eigh(within.T @ within)[1]
-    return _erase(values, whiten, colour, vectors[:, ::-1][:, :directions])
+    return _build_erasure(values, whiten, colour, vectors[:, ::-1][:, :directions])
 
 
 def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def _whitening(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return vectors * inverse @ vectors.T, vectors * (scales * positive) @ vectors.T
 
 
-def _erase(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np.ndarray) -> Erasure:
+def _build_erasure(values: np.ndarray, whiten: np.ndarray, colour: np.ndarray, basis: np.ndarray) -> Erasure:
     return Erasure(values.mean(axis=(0, 1)), colour @ basis @ basis.T @ whiten)
 
 

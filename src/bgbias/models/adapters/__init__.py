@@ -87,14 +87,14 @@ class Options:
             if not self.weights.is_file():
                 raise UserError(f"The weights file {self.weights} is missing; correct --weights.")
 
-    def list_names(self) -> tuple[str, ...]:
+    def list_given(self) -> tuple[str, ...]:
         """The names of what is said of the model, not of how it runs."""
         names = (f.name for f in fields(self) if f.name not in RUNNING)
         return tuple(name for name in names if getattr(self, name) is not None)
 
     def only(self, allowed: frozenset[str], whose: str) -> None:
         """Refuse what means nothing to this model."""
-        if wrong := [name for name in self.list_names() if name not in allowed]:
+        if wrong := [name for name in self.list_given() if name not in allowed]:
             takes = ", ".join(f"--{name}" for name in sorted(allowed)) or "no options"
             raise UserError(f"--{wrong[0]} means nothing to {whose}, which takes {takes}. Leave it out.")
 

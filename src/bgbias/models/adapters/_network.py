@@ -1,5 +1,5 @@
 """From a network of torch to an adapted model, with its own weights or those of a file, as trainings leave them: wrappings are
-taken off and told, nothing in it is executed.
+taken off and noted, nothing in it is executed.
 """
 
 from __future__ import annotations
@@ -187,17 +187,19 @@ def fill(
 def read(path: Path, whose: str) -> tuple[State, list[str]]:
     """Tensors by name, and what they were taken out of."""
     notes: list[str] = []
-    data: Any = None
+    state: Any = None
     if path.suffix != ".safetensors":
         with suppress(Exception):  # it is read once more, for the words
-            data = torch.load(path, map_location="cpu", weights_only=True)
-    while not (isinstance(data, dict) and data and all(isinstance(t, torch.Tensor) for t in data.values())):
-        inside = [name for name in NESTED if isinstance(data, dict) and isinstance(data.get(name), dict)]
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    while not (
+        isinstance(state, dict) and state and all(isinstance(t, torch.Tensor) for t in state.values())
+    ):
+        inside = [name for name in NESTED if isinstance(state, dict) and isinstance(state.get(name), dict)]
         if not inside:
             return state_dicts.read_state_dict(path, whose), []
-        data = data[inside[0]]
+        state = state[inside[0]]
         notes.append(f"weights: '{inside[0]}' of the checkpoint{_format_others(inside[1:])}")
-    return {str(name): tensor for name, tensor in data.items()}, notes
+    return {str(name): tensor for name, tensor in state.items()}, notes
 
 
 def _format_others(others: list[str]) -> str:

@@ -100,7 +100,7 @@ def usual(options: Options, size: int | None = None, normalises_itself: bool = F
     look = Look(side, side * 256 // 224)
     normalise = None if normalises_itself else IMAGENET
     unsaid = ("size",) * (size is None) + ("mean", "std") * (not normalises_itself)
-    guessed = tuple(name for name in unsaid if name not in options.list_names())
+    guessed = tuple(name for name in unsaid if name not in options.list_given())
     source = "ImageNet defaults, because the model specifies none"
     return replace(apply_options(Preparation(look, normalise, source), options), guessed=guessed)
 
@@ -122,7 +122,7 @@ def apply_options(preparation: Preparation, options: Options) -> Preparation:
         mean, std = _unscale(normalise)
         colours = normalise_colours(options.mean or mean, options.std or std)
         normalise = replace(colours, order=normalise.order)
-    names = [f"--{name}" for name in options.list_names() if name in LOOKS | NORMALISES]
+    names = [f"--{name}" for name in options.list_given() if name in LOOKS | NORMALISES]
     source = f"{preparation.source}; given: {', '.join(names)}" if names else preparation.source
     return Preparation(look, normalise, source)
 

@@ -185,7 +185,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
         model = load_source(name, source, create)
     loaded: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
-        loaded = fill(model.visual, options.weights, name, lambda state: _convert(model, state))
+        loaded = fill(model.visual, options.weights, name, lambda state: _fit_positions(model, state))
 
     def run(x: Tensor) -> Any:
         output = model.visual(x)
@@ -239,7 +239,7 @@ def _find_tower(
     return architecture, tag, source, notes, {"force_quick_gelu": is_quick, "force_preprocess_cfg": config}
 
 
-def _convert(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
+def _fit_positions(model: Any, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Names without ``visual.`` and positions of another size as this model's, as far as OpenCLIP knows how."""
     from open_clip.model import resize_pos_embed
 

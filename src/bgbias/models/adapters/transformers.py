@@ -94,7 +94,7 @@ def _prepare(which: str, network: Any, name: str, options: Options) -> Preparati
     try:
         processor = load_source(f"The image processor of {name}", folder_or_page(which), get, OFFLINE)
     except UserError:
-        if {"size", "mean", "std"} <= set(options.list_names()):
+        if {"size", "mean", "std"} <= set(options.list_given()):
             return usual(options)
         raise
     return read_processor(processor, name, options)

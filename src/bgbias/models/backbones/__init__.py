@@ -108,7 +108,7 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
         elif name in weights and weights[name].shape == (1, *tensor.shape):
             weights[name] = weights[name][0]
     if wrong := state_dicts.difference(expected, weights, origin, original):
-        if variant and _check_usual_size(trunk, original, backbone, origin):
+        if variant and _fits_usual_size(trunk, original, backbone, origin):
             raise UserError(
                 f"{origin} fits {backbone} at the size of photos that it was trained with, and not at another one: leave"
                 f" backbones.{backbone}.img_size in params.yaml out."
@@ -120,7 +120,7 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
     return weights
 
 
-def _check_usual_size(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
+def _fits_usual_size(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
     module = plugins.load("backbones", backbone)
     with torch.device("meta"):
         usual = module.build(plugins.variant(backbone), module.Params(weights=None))

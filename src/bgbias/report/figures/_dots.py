@@ -103,13 +103,13 @@ MEMBERS: dict[str, dict[str, Any]] = {
         classes to be tested. Good: filled points far to the right, and open ones not left of 0.""",
         "PLACE": 6,
         "wanted": _is_compared,
-        **sources.draw_table(1, figure_change),
+        **sources.make_figure_hooks(1, figure_change),
     },
     "models": {
         "__doc__": """MAP@R of models as they come, from original queries (open) to those on other backgrounds
         (filled), with the 95 % intervals of Table 15. Good: far to the right, and close together.""",
         "PLACE": 8,
         "wanted": models.wanted,
-        **sources.draw_table(models.NUMBER, figure_models),
+        **sources.make_figure_hooks(models.NUMBER, figure_models),
     },
 }

@@ -167,7 +167,7 @@ MEMBERS: dict[str, dict[str, Any]] = {
         After the backgrounds challenge's adversarial evaluation (Xiao et al. 2021).""",
         "PLACE": 9,
         "wanted": crossing.wanted,
-        **sources.draw_table(crossing.NUMBER, figure_worst_of),
+        **sources.make_figure_hooks(crossing.NUMBER, figure_worst_of),
     },
     "shape_share": {
         "__doc__": """The share of decisions by shape over alpha, how much negatives of no class count in pretraining.
@@ -178,6 +178,6 @@ MEMBERS: dict[str, dict[str, Any]] = {
         After Figure 6a of Ge et al. (2021).""",
         "PLACE": 10,
         "wanted": _has_alphas,
-        **sources.draw_table(shape_texture.NUMBER, figure_shape_share),
+        **sources.make_figure_hooks(shape_texture.NUMBER, figure_shape_share),
     },
 }

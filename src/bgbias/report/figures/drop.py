@@ -68,7 +68,7 @@ def figure_drop(table: pd.DataFrame) -> style.Figure:
     return figure
 
 
-reads, draw = sources.draw_table(1, figure_drop).values()
+reads, draw = sources.make_figure_hooks(1, figure_drop).values()
 
 
 def _draw_model(left: style.Axes, right: style.Axes, row: pd.Series, y: float) -> None:

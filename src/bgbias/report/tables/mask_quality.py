@@ -87,11 +87,13 @@ def table(queries: pd.DataFrame, masks: Mapping[str, pd.DataFrame]) -> pd.DataFr
     for model, model_rows in sources.models(queries):
         values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
         row = rows.heading(model_rows, values, "queries")
-        lines.append(row | _split(values, masks[model[0]].set_index("image_id").reindex(values.queries)))
+        lines.append(
+            row | _measure_thirds(values, masks[model[0]].set_index("image_id").reindex(values.queries))
+        )
     return rows.tabulate_models(lines, within=())
 
 
-def _split(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
+def _measure_thirds(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
     """What a row says of its thirds; ``masks``: a row a query of ``values``, in their order."""
     measure, third = None, np.full(len(masks), -1)
     for name in ("clarity", "iou"):  # the overlap with true masks where it is known
@@ -103,11 +105,13 @@ def _split(values: rows.Values, masks: pd.DataFrame) -> dict[str, Any]:
         ends = masks.loc[chosen, measure].agg(["min", "max"]) if measure else (np.nan, np.nan)
         row |= dict(zip((f"{name}_from", f"{name}_to"), map(float, ends), strict=True))
         for part, path in PARTS.items():
-            row |= rows.interval(f"{part}_{name}", _fall(values, path, [chosen]), 100)
-    return row | rows.tested("drop_more", _fall(values, PARTS["drop"], list(among.values())), 100)
+            row |= rows.interval(f"{part}_{name}", _estimate_fall(values, path, [chosen]), 100)
+    return row | rows.tested("drop_more", _estimate_fall(values, PARTS["drop"], list(among.values())), 100)
 
 
-def _fall(values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]) -> uncertainty.Estimate:
+def _estimate_fall(
+    values: rows.Values, path: tuple[str, str], among: Sequence[np.ndarray]
+) -> uncertainty.Estimate:
     """By how much the mean over some queries falls on the way; minus the same of others if ``among`` names two groups.
 
     A mean over some is the mean of their values over all queries by the share that they are.

@@ -180,7 +180,7 @@ class Dcml(BaseMethod):
             return
         for module in self.modules().values():
             module.eval()
-        gradients = [partial(self._pass_over, passes, number) for number in range(params.passes)]
+        gradients = [partial(self._run_pass, passes, number) for number in range(params.passes)]
         means = self.environments.learn(gradients, params.environment_lr)
         progress.say(f"environments for epoch {epoch}: {' '.join(f'{value:.4g}' for value in means)}")
 
@@ -220,7 +220,7 @@ class Dcml(BaseMethod):
     def _attend(self, number: int, features: Tensor) -> Tensor:
         return self.nets[number](features) if self.nets else features
 
-    def _pass_over(self, passes: Passes, number: int) -> Iterator[Gradients]:
+    def _run_pass(self, passes: Passes, number: int) -> Iterator[Gradients]:
         size = self.params.environment_batch
         batches = passes(f"environments {number}", size)
         total = -(-len(self.task.labels) // size)

@@ -79,8 +79,8 @@ class WithNegatives(BaseMethod):
         with torch.autocast(embeddings.device.type, enabled=False):
             is_own = self.params.scope == "own"
             vectors = further[:, None] if is_own else further.expand(len(further), -1, -1)
-            is_counted = counts[:, None] if is_own else counts.expand(len(counts), -1)
-            negatives = Further(vectors, is_counted, self.params.kappa, self.params.alpha)
+            counted = counts[:, None] if is_own else counts.expand(len(counts), -1)
+            negatives = Further(vectors, counted, self.params.kappa, self.params.alpha)
             assert self.task.repelled is not None  # study/methods.py refuses a loss that says nothing of them
             loss = self.task.repelled(self.base_loss, embeddings, labels, negatives)
             return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}

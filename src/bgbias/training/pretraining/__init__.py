@@ -176,9 +176,9 @@ class BasePretraining(BaseMethod):
         """
         # What is seen does not depend on what the network computes in.
         with torch.autocast(batch.images.device.type, enabled=False):
-            random = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
+            generator = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
             self._step += 1
-            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], random)
+            changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], generator)
             views = self.model.preprocess(_colours.change_colours(batch.images, changes))
             kind = self.params.active_negatives
             if kind == "none":
@@ -187,7 +187,9 @@ class BasePretraining(BaseMethod):
             if kind in ("surroundings", "boxes"):
                 assert batch.masks is not None  # NEEDS asks for them
                 masks, box = batch.masks[:count], kind == "boxes"
-                covered = patch_negatives.cover_objects(views[:count], masks, SMALLEST, LARGEST, box, random)
+                covered = patch_negatives.cover_objects(
+                    views[:count], masks, SMALLEST, LARGEST, box, generator
+                )
                 return views, *covered
             if kind == "textures":
                 assert batch.textures is not None
@@ -195,7 +197,7 @@ class BasePretraining(BaseMethod):
                 pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:count]
             else:
                 pictures = patch_negatives.patches(
-                    views[:count], self.params.smallest, self.params.largest, random
+                    views[:count], self.params.smallest, self.params.largest, generator
                 )
             return views, pictures, torch.ones(count, dtype=torch.bool, device=views.device)
 

@@ -50,7 +50,7 @@ class Pretraining(BasePretraining):
         """``loss``, the mean of ``distance`` over photos, of either view to the other together."""
         views, negatives, counts = self.views(batch)
         step = self.heads.get_buffer("step")
-        self.follow(raise_keep(self.params.keep, int(step), self.steps))
+        self.follow(schedule_keep(self.params.keep, int(step), self.steps))
         step += 1
         predictions = self.heads["predictor"](self.online(views))
         first, second = self.taught(views).chunk(2)
@@ -64,14 +64,14 @@ class Pretraining(BasePretraining):
         return {"loss": 2 * distances.mean()}
 
 
-def raise_keep(first: float, step: int, steps: int) -> float:
+def schedule_keep(first: float, step: int, steps: int) -> float:
     """The share of its weights that the teacher keeps in a step (from 0) of so many, as in BYOL's paper."""
     return 1 - (1 - first) * (math.cos(math.pi * step / steps) + 1) / 2
 
 
-def distance(cosines: Tensor, negatives: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
-    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``cosines`` [N] of a view foretold and the other
-    one, ``negatives`` [N] of it and a negative (Ge et al. 2021, equation 2, whose norms are squared though not written so).
+def distance(cosines: Tensor, negative_cosines: Tensor | None = None, alpha: Tensor | float = 0.0) -> Tensor:
+    """``|z - p|^2 - alpha |z - n|^2`` of unit vectors, [N], from their cosines: ``cosines`` [N] of a predicted view and the other
+    one, ``negative_cosines`` [N] of it and a negative (Ge et al. 2021, equation 2; its norms are squared).
     """
     from_other = 2 - 2 * cosines
-    return from_other if negatives is None else from_other - alpha * (2 - 2 * negatives)
+    return from_other if negative_cosines is None else from_other - alpha * (2 - 2 * negative_cosines)
