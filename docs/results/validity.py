@@ -32,6 +32,7 @@ RUNS = {
     "other_draws": "other draws of photos and backgrounds",
 }
 PICTURE = TABLES / "validity.png"
+PICTURE_OF_SHARES = TABLES / "shares.png"
 MODELS = {
     "pretrained": "backbone alone",
     "plain": "trained",
@@ -176,7 +177,9 @@ def more_than(of: Sums, composite: str) -> Estimate:
 STATISTICS = {
     "rank correlation over networks": over_networks,
     "median rank correlation over products": over_products,
-    "natural less composite drop, points of %": lambda of, composite: scaled(more_than(of, composite), 100),
+    "natural minus composite drop, percentage points": lambda of, composite: scaled(
+        more_than(of, composite), 100
+    ),
 }
 
 
@@ -209,7 +212,7 @@ def law() -> pd.DataFrame:
         for title, column in (
             ("composite drop (a)", "a"),
             ("natural drop", "natural"),
-            ("grey wins", "grey"),
+            ("gain from grey", "grey"),
         ):
             found = spearmanr(table[share], table[column])
             p = permuted(table[share], table[column])
@@ -244,9 +247,8 @@ def statistics() -> pd.DataFrame:
         add("slope on the composite drop (b)", printed(slope(of, "b")))
         add("the same on (a), not planned", printed(slope(of, "a")))
         add("carried by the background, %", printed(scaled(carried(of), 100), 0))
-        by_cost = carried(of, path="here")
-        if np.isfinite(by_cost.value):  # of the main run
-            add("the same by what it costs at its own visit, not planned", printed(scaled(by_cost, 100), 0))
+        by_cost = scaled(carried(of, path="here"), 100)
+        add("the same by what it costs at its own visit, not planned", printed(by_cost, 0))
     order = sorted(rows, key=lambda name: (name.startswith("p of"), list(rows).index(name)))
     return pd.DataFrame([{"statistic": name, **rows[name]} for name in order]).fillna("–")
 
@@ -308,6 +310,25 @@ def draw() -> None:
             axes.set(xlim=(-5, 100), ylim=(-5, 100), xlabel=f"composite drop, %: {title}")
         panels[0].set_ylabel("natural drop, %: gallery of the other visit")
     figure.savefig(ROOT / PICTURE)
+
+
+def draw_shares() -> None:
+    """Both drops and what grey backgrounds win, against each share of variance: a dot a network."""
+    table = shares()
+    with style.style():
+        figure = style.blank(style.WIDTH, 2.6, layout="constrained")
+        panels = figure.subplots(1, 3, sharey=True)
+        for axes, share in zip(panels, ("object", "background", "interaction"), strict=True):
+            for number, (column, title) in enumerate(
+                {"a": "composite drop (a)", "natural": "natural drop", "grey": "gain from grey"}.items()
+            ):
+                axes.scatter(
+                    table[share], table[column], s=18, color=style.PALETTE[number], linewidths=0, label=title
+                )
+            axes.set_xlabel(f"share of the {share}, %")
+        panels[0].set_ylabel("% (drops), points (grey)")
+        panels[-1].legend(loc="upper right", frameon=False, fontsize="small")
+    figure.savefig(ROOT / PICTURE_OF_SHARES)
 
 
 def tables() -> Mapping[str, str]:

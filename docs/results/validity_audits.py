@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from public_models import ISNET, WITH_OTHER_MASKS, models
-from validity import COLUMNS, ROOT, RUNS, TABLES, draw
+from validity import COLUMNS, ROOT, RUNS, TABLES, draw, draw_shares
 
 import bgbias
 from bgbias import seeds
@@ -153,6 +153,7 @@ def main(shared: Path, runs: Sequence[str]) -> None:
     if list(runs) != ["picture"]:
         note_tables("validity", "make docs-validity", audited(shared, runs or list(RUNS)))
     draw()
+    draw_shares()
 
 
 if __name__ == "__main__":
