@@ -8,6 +8,8 @@ import sys
 import time
 from contextlib import closing, suppress
 
+import psutil
+
 from bgbias.errors import UserError
 from bgbias.progress import say
 from bgbias.tracking import entries, store
@@ -54,7 +56,12 @@ def serve(uri: str, port: int, address: str) -> None:
     except KeyboardInterrupt:
         return
     finally:
-        server.terminate()
+        # Its workers hear nothing for as long as they import, and have nothing to lose.
+        workers = psutil.Process(server.pid).children(recursive=True) if server.poll() is None else []
+        server.kill()
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
         server.wait()
     raise UserError(
         f"MLflow's server has ended (exit status {status}). Put right what it says above, and run the same command again."
