@@ -46,7 +46,7 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
     _refuse()
     # In its place, not below: Ctrl-C must reach Snakemake and nothing else. Cores, and where, come from the profile.
     screen = [] if "--logger" in arguments else ["--logger", "bgbias"]
-    os.execv(sys.executable, [*base, *screen, "--rerun-incomplete", *arguments, *chosen])
+    os.execv(sys.executable, [*base, *screen, "--ignore-incomplete", *arguments, *chosen])
 
 
 def hold_folder() -> None:
