@@ -95,6 +95,24 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert not (run.folder / HISTORY).exists()
 
 
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_what_depends_on_a_job_that_outlived_snakemake_is_made_by_resuming(interrupted: Project) -> None:
+    """Snakemake's mark of an unfinished job forces it again, and hides all jobs that read its products."""
+    run = interrupted
+    snakemake = _until_epoch(run, run.start(*TARGET), 2)
+    orphan = _at_work(run)
+    snakemake.kill()
+    snakemake.wait()
+    wait_for(lambda: not orphan.is_running(), "the end of the orphan")
+    assert (run.folder / MODEL).exists()
+    assert not (run.folder / SCORES).exists()
+
+    run.bgbias("resume", "--grid", "smoke", "--", SCORES)
+    assert (run.folder / SCORES).exists()
+    assert "Nothing to be done" in run.snakemake("-n", *TARGET)
+
+
 @pytest.mark.workflow
 def test_of_two_snakemakes_one_works_and_the_other_names_it(tmp_path: Path) -> None:
     run = fresh(tmp_path / "project")
