@@ -93,7 +93,7 @@ def leave_out_unsure(queries: pd.DataFrame) -> LeftOut | None:
 
 def leave_out_small(queries: pd.DataFrame, thirds: Sequence[Third]) -> Iterator[LeftOut]:
     """What is lost without the third of the queries whose masks are smallest, where that third (of ``thirds``) loses more than
-    the one at the other end beyond chance: such a mask may have taken a part of the object for the whole.
+    the one at the other end significantly: such a mask may have taken a part of the object for the whole.
     """
     parts = [third for third in thirds if third.prop == "area"]
     if parts and parts[0].lost.low > parts[-1].lost.high:

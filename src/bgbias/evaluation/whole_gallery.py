@@ -82,7 +82,7 @@ def rank_photos(
     """Each photo's first neighbours, as ``first_ranks`` has them, and each metric of its whole ranking, float64 [N].
 
     ``queries`` and ``gallery`` [N, d] show the same photos. Of those that are not ``counted`` [N] (queries that can be used)
-    nothing is told: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the
+    nothing is known: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the
     average precision of others.
     """
     rows, nearest = np.flatnonzero(counted), _make_room(len(labels), labels, split)
@@ -130,7 +130,7 @@ def _keep(nearest: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:
 
 def _average_precision_without(ranking: WholeRanking, class_of: np.ndarray, number: int) -> np.ndarray:
     """By how much the average precisions of these queries would change in sum without each of so many classes in the gallery,
-    float64 [number]; of the query's own nothing is told. ``class_of`` [N]: the class of each photo.
+    float64 [number]; of the query's own nothing is known. ``class_of`` [N]: the class of each photo.
     """
     change = np.zeros(number)
     for same, indices in zip(ranking.same_label, ranking.indices, strict=True):

@@ -34,7 +34,7 @@ class Leak:
 
     @property
     def found(self) -> bool:
-        """Whether backgrounds tell the class, beyond chance; False where that cannot be tested, too."""
+        """Whether backgrounds tell the class significantly; False where that cannot be tested, too."""
         return self.more.low > 0
 
 
