@@ -69,14 +69,6 @@ def test_variants_of_a_backbone_are_names_too(tmp_path: Path, raw: dict[str, Any
         load(tmp_path, raw)
 
 
-def test_a_dataset_does_not_take_the_folder_of_prepared_backgrounds(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    raw["datasets"]["backgrounds"] = raw["datasets"]["squares"]
-    with pytest.raises(UserError, match=r"'datasets\.backgrounds' cannot be a name: a folder of ours"):
-        load(tmp_path, raw)
-
-
 @pytest.mark.parametrize("field", ["datasets", "backbones", "losses", "methods"])
 def test_cells_name_only_what_was_checked(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
     for name in SOME:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bgbias import progress
-from bgbias.engine import graph, inputs, records
+from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
 from bgbias.engine.node import Modules, Settings, StepOutput, step
 from bgbias.errors import UserError
@@ -60,8 +60,6 @@ def index(study: Study, dataset: str) -> None:
     entry = study.dataset(dataset)
     module, params = entry.module, entry.params()
     parts = {p: study.files.at("part", dataset=dataset, part=p) for p in parts_of(study, dataset)}
-    for part in parts:
-        _check_is_planned(study, dataset, part)
     with records.node(study, step("index", dataset=dataset)) as record:
         rows: list[dict[str, object]] = []
         upright = getattr(params, "upright", False)
@@ -100,16 +98,6 @@ def index(study: Study, dataset: str) -> None:
         for split, rest in frame.groupby("split"):
             record.metrics[f"photos_{split}"] = len(rest)
             record.metrics[f"classes_{split}"] = int(rest["label"].nunique())
-
-
-def _check_is_planned(study: Study, dataset: str, part: str) -> None:
-    """What was fetched before its source was changed would be read in silence by who types ``index`` alone."""
-    subject = {"dataset": dataset, "part": part}
-    record = study.files.at("fetch_record", **subject)
-    if record.exists() and records.read(record).get("digest") != graph.digest(study, "fetch", **subject):
-        raise UserError(
-            f"{dataset}: the source of '{part}' has changed since it was fetched; run: python -m bgbias fetch {dataset} {part}"
-        )
 
 
 def _not_read(study: Study, dataset: str, module: ModuleType, parts: dict[str, Path]) -> dict[str, str]:

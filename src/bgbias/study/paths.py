@@ -32,8 +32,6 @@ _RULE = (
     "it becomes part of paths and commands, so only unaccented letters, digits and _ - . can be in it"
     f" ({LONGEST_NAME} at most), and neither - nor . comes first"
 )
-# Prepared pictures of backgrounds lie beside those of datasets.
-_TAKEN = {"datasets": ("backgrounds",)}
 
 
 def check_names(path: Path, sections: Mapping[str, Collection[str]]) -> None:
@@ -41,15 +39,13 @@ def check_names(path: Path, sections: Mapping[str, Collection[str]]) -> None:
     for section, names in sections.items():
         rule = _WITH_VARIANT if section == "backbones" else NAME
         for name in names:
-            why = "" if rule.fullmatch(name) and len(name) <= LONGEST_NAME else _RULE
-            if name in _TAKEN.get(section, ()):
-                why = "a folder of ours is called so"
-            if why:
-                # ascii: a letter of another alphabet looks like one of ours, a line break like nothing.
-                printable = ascii(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")[1:-1]
-                added = " '+bgaugment' is added where a grid names a method."
-                hint = added if section == "methods" and "+" in name else ""
-                raise UserError(f"{path}: '{section}.{printable}' cannot be a name: {why}.{hint}")
+            if rule.fullmatch(name) and len(name) <= LONGEST_NAME:
+                continue
+            # ascii: a letter of another alphabet looks like one of ours, a line break like nothing.
+            printable = ascii(name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}...")[1:-1]
+            added = " '+bgaugment' is added where a grid names a method."
+            hint = added if section == "methods" and "+" in name else ""
+            raise UserError(f"{path}: '{section}.{printable}' cannot be a name: {_RULE}.{hint}")
 
 
 class Roots(Strict):
