@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -81,7 +82,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(
 
 
 def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(port: int, tmp_path: Path) -> None:
-    hooks = huggingface_hub.get_session().event_hooks
+    hooks = deepcopy(huggingface_hub.get_session().event_hooks)
 
     def fetched() -> bytes:
         def get() -> str:
@@ -102,7 +103,7 @@ def test_nothing_is_left_in_the_client_of_two_that_overlap(
 ) -> None:
     """One of before hooks, as that of huggingface_hub before 1.0, is left alone."""
     client = huggingface_hub.get_session()
-    before = client.event_hooks["request"]
+    before = list(client.event_hooks["request"])
     one, other = reached_or_offline(), reached_or_offline()
     with ExitStack() as stack:
         one.__enter__()

@@ -48,21 +48,20 @@ def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "option", "typed"),
+    ("name", "option", "said"),
     [
-        ("levit_128s", {"size": 256}, "--size 256"),
-        ("test_vit.r160_in1k", {"size": 4}, "--size 4"),
-        ("test_resnet.r160_in1k", {"pooling": "cls"}, "--pooling cls"),
-        ("test_resnet.r160_in1k", {"pooling": "cls", "size": 96}, "--pooling cls"),
+        ("levit_128s", {"size": 256}, "or the --size that it was trained for"),
+        ("test_vit.r160_in1k", {"size": 4}, "cannot be fitted to .*or the --size that it was trained for"),
+        ("test_resnet.r160_in1k", {"pooling": "cls"}, "cannot be built with global_pool token"),
+        ("test_resnet.r160_in1k", {"pooling": "cls", "size": 96}, "cannot be built with global_pool token"),
     ],
 )
-def test_an_option_that_a_network_cannot_follow_is_blamed_and_not_its_weights(
-    name: str, option: dict[str, Any], typed: str, tmp_path: Path
+def test_an_option_that_a_network_cannot_follow_is_named(
+    name: str, option: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     weights = saved(randomised(timm.create_model(name)), tmp_path / "w.pth")
-    with pytest.raises(UserError, match=f"^timm:{name} works without {typed}, and not with it") as told:
+    with pytest.raises(UserError, match=said):
         load(f"timm:{name}", by(weights, **option))
-    assert "Name the right file" not in str(told.value)
 
 
 def test_wrong_weights_are_blamed_whatever_the_options(tmp_path: Path) -> None:

@@ -197,29 +197,9 @@ def embed_unit(model: Adapted, views: np.ndarray) -> np.ndarray:
 def load(model: object, options: Options | None = None) -> Adapted:
     """The model behind ``<kind>:<which>``, a file's name or an object of Python's, tried out on two pictures.
 
-    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError. One that comes
-    of ``size`` or ``pooling``, without which the model works, says so.
+    A misspelt name, a missing library or file, weights that do not fit, and vectors that are none are a UserError.
     """
     options = options or Options()
-    try:
-        return _load(model, options)
-    except Exception as error:  # of somebody else's code: any kind
-        why = str(error).partition(". ")[0]
-        for name in ("size", "pooling"):
-            value = getattr(options, name)
-            if value is None or f"--{name}" in why:
-                continue
-            with suppress(Exception):
-                which = _load(model, replace(options, **{name: None})).name  # type: ignore[arg-type]
-                break
-        else:
-            raise
-        raise UserError(
-            f"{which} works without --{name} {value}, and not with it: {why}. Leave it out, or choose another model."
-        ) from error
-
-
-def _load(model: object, options: Options) -> Adapted:
     if isinstance(model, Adapted):
         if options != Options():
             raise UserError(f"{model.name} was loaded with its options before; leave others out.")

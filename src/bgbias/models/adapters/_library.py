@@ -165,10 +165,7 @@ def reached_or_offline() -> Iterator[None]:
     """Who asks the hub inside for the first time connects to it before. If nobody answers there,
     the client works offline: it takes the copies that are here, or says at once that there are none.
     """
-    try:
-        client = importlib.import_module("huggingface_hub").get_session()
-    except (ModuleNotFoundError, AttributeError):
-        client = None
+    client = importlib.import_module("huggingface_hub").get_session()
     # Behind a proxy, the proxy finds the hub; clients before version 1.0 have no hooks.
     if not hasattr(client, "event_hooks") or getproxies().keys() & {"http", "https", "all"}:
         yield
@@ -189,12 +186,9 @@ def reached_or_offline() -> Iterator[None]:
         if error := why_not(url.host, url.port or {"http": 80}.get(url.scheme, 443)):
             raise OfflineModeIsEnabled(f"{url.host}: {error}") from error
 
-    def hooks(change: Callable[[list[Any]], list[Any]]) -> None:
-        before = client.event_hooks
-        client.event_hooks = before | {"request": change(before["request"])}
-
-    hooks(lambda before: [*before, check])
+    hooks = client.event_hooks["request"]
+    hooks.append(check)
     try:
         yield
     finally:
-        hooks(lambda before: [hook for hook in before if hook is not check])
+        hooks.remove(check)

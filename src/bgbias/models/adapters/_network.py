@@ -166,16 +166,16 @@ def fill(
     over = [name for name in state if not name.startswith(prefix)]
     if prefix:
         notes.append(f"weights: '{prefix}' taken off the names{_format_others(others)}")
-    state = converted(inner)
+    remedy = "Name the right file, the right network, or the --size that it was trained for."
+    with failing(f"{path} cannot be fitted to {whose}", f" {remedy}"):
+        state = converted(inner)
     for name, tensor in expected.items():
         # Counters of batches seen are no weights, and older files lack them.
         if name.endswith("num_batches_tracked"):
             state.setdefault(name, tensor)
     weights = {name: tensor for name, tensor in state.items() if name in expected}
     if wrong := state_dicts.difference(expected, weights, path):
-        raise UserError(
-            f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
-        )
+        raise UserError(f"{path} does not hold weights of {whose}: {wrong}. {remedy}")
     over += [name for name in state if name not in expected]
     if over:
         first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")

@@ -123,7 +123,9 @@ def create(name: str, pretrained: bool = False, **options: Any) -> Any:
         return timm.create_model(name, pretrained, num_classes=0, **options)
     except (TypeError, AssertionError) as error:
         text = ", ".join(f"{option} {value}" for option, value in options.items())
-        raise UserError(f"timm:{name} cannot be built with {text or 'its defaults'}: {error}") from error
+        raise UserError(
+            f"timm:{name} cannot be built with {text or 'its defaults'}: {error}. Choose other values, or another network."
+        ) from error
 
 
 def input_size(variant: str, side: int | None) -> dict[str, Any]:
