@@ -11,7 +11,7 @@ import pytest
 from handmade_records import Project
 
 from bgbias.errors import UserError
-from bgbias.tracking import store_errors, watch
+from bgbias.tracking import store, watch
 
 
 @pytest.fixture
@@ -86,6 +86,6 @@ def test_a_database_of_another_mlflow(project: Project) -> None:
 
 
 def test_passwords_are_not_told(project: Project) -> None:
-    said = str(store_errors.fault("postgresql://me:secret@host/db", OSError("refused")))
+    said = str(store._fault("postgresql://me:secret@host/db", OSError("refused")))
     assert "secret" not in said
     assert "postgresql://me:***@host/db" in said

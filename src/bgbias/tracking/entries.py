@@ -26,7 +26,6 @@ CELL_PARAMS = ("dataset", "backbone", "loss", "method", "seed")
 NOTE, COLOUR = "mlflow.note.content", "mlflow.runColor"
 # The mark of a description of ours: one that somebody has edited is left alone.
 WRITTEN = "bgbias.note"
-CURRENT = "bgbias.superseded"
 _PAGES = yaml.safe_load(Path(__file__).with_name("views.yaml").read_text(encoding="utf-8"))
 SYSTEM: dict[str, str] = _PAGES["system"]
 # As MLflow's table calls them.

@@ -1,4 +1,5 @@
-"""The one door to MLflow: a grid's experiment, prepared once and written by one process at a time.
+"""The one door to MLflow: a grid's experiment, prepared once and written by one process at a time; and why a store did not take
+the records, in a line that says what to do.
 
 A run is found again by two tags, the step's key and its digest. Writing an entry twice changes nothing; one
 whose settings have changed gets a run of its own, and the old one is marked as superseded.
@@ -9,16 +10,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from bgbias.errors import UserError
 from bgbias.files.code import hash_text
 from bgbias.files.locks import hold_lock
-from bgbias.tracking import entries, registry, store_errors
+from bgbias.tracking import entries, registry
 from bgbias.tracking.entries import Entry, Point, mark
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ PARAMS_PER_CALL, METRICS_PER_CALL, RUNS_PER_PAGE = 100, 900, 1000
 # As many runs are asked for one by one; for more, all are read.
 FEW = 8
 KEY, DIGEST, FINGERPRINT = "bgbias.key", "bgbias.digest", "bgbias.fingerprint"
-SUPERSEDED = entries.CURRENT
+SUPERSEDED = "bgbias.superseded"
 # How much of its curve a run has: the number of points, and a mark of them.
 EPOCHS = "bgbias.epochs"
 # A server that does not answer must not hold up a workflow's end; whoever sets these otherwise is obeyed.
@@ -44,8 +47,26 @@ ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
 }
 
-
+SERVERS = ("http", "https")
+SCHEMES = ("sqlite", "postgresql", "mysql", "mssql", *SERVERS, "databricks", "databricks-uc", "uc")
+# What MLflow says of a server, and what is behind it.
+SERVER_FAULTS = {
+    "error code 40[13]|UNAUTHENTICATED": (
+        "the server asks for a login; set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    ),
+    "error code 404|valid JSON format": "what answers there is no MLflow server, or one of another version",
+    "failed with (timeout )?exception(?!.*ResponseError)": "nobody answers there; is the server running, and the address right?",
+}
+# How MLflow and the databases behind it tell that somebody else has just written the same, or deleted one of two runs of a step.
+CONFLICT = re.compile(
+    "RESOURCE_ALREADY_EXISTS|UniqueViolation|UNIQUE constraint|IntegrityError|Duplicate entry"
+    "|Current state is deleted"
+)
 _opened: set[str] = set()  # by this process, whose connections MLflow keeps
+
+
+class Conflict(UserError):
+    """Two machines wrote to one store at the same moment; whoever tries again finds what the other one wrote."""
 
 
 @contextmanager
@@ -54,7 +75,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
     A store that cannot be reached, read or written is a ``UserError``; a ``Conflict`` where another machine was faster.
     """
-    store_errors.check_uri(uri)
+    check_uri(uri)
     os.environ.update(ENVIRONMENT | os.environ)
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
     for noisy in ("mlflow", "alembic", "urllib3"):
@@ -75,7 +96,7 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     except UserError:
         raise
     except Exception as error:  # of MLflow, of the database behind it, of its driver, of the disk
-        raise store_errors.fault(uri, error) from error
+        raise _fault(uri, error) from error
 
 
 class Experiment:
@@ -222,7 +243,7 @@ def _dataset(read: entries.Collection, use: str) -> DatasetInput:
 
 def grids(uri: str) -> dict[str, str]:
     """The experiment's id of each grid that a store has, the one that ran last first."""
-    store_errors.check_uri(uri)
+    check_uri(uri)
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=uri)
@@ -256,3 +277,33 @@ def _identity(client: MlflowClient, uri: str, name: str) -> str:
         if experiment.tags.get(key) != value:
             client.set_experiment_tag(identity, key, value)
     return identity
+
+
+def check_uri(uri: str) -> None:
+    """Refuse what is no address of a store."""
+    scheme = urlsplit(uri).scheme.partition("+")[0] or uri
+    if scheme not in SCHEMES or (scheme == "sqlite" and not uri.startswith("sqlite:///")):
+        raise UserError(
+            f"'{uri}' is no address of an MLflow store. Give --uri or $MLFLOW_TRACKING_URI as sqlite:///<file> (three slashes),"
+            " http://<server>:<port> or postgresql://<user>@<host>/<database>; unset, it is mlflow.db in the project's folder."
+        )
+
+
+def _fault(uri: str, error: Exception) -> UserError:
+    """What to raise for an error that writing to a store gave."""
+    kind = Conflict if CONFLICT.search(str(error)) else UserError
+    message = (
+        f"MLflow's store {uri} did not take the records: {_reason(uri, error)}. The records are safe;"
+        " show them later with: python -m bgbias track"
+    )
+    # Addresses without their passwords.
+    return kind(re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:***@", message))
+
+
+def _reason(uri: str, error: Exception) -> str:
+    if isinstance(error, ImportError):
+        return f"MLflow cannot be imported ({error}); `make setup` installs it, `make cluster` PostgreSQL's driver"
+    text = f"{type(error).__name__}: {error}"
+    first_line = text.splitlines()[0][:300].rstrip(". ")
+    fault = next((fault for pattern, fault in SERVER_FAULTS.items() if re.search(pattern, text)), None)
+    return f"{fault} ({first_line})" if fault and urlsplit(uri).scheme in SERVERS else first_line

@@ -33,7 +33,6 @@ from bgbias.tracking.entries import (
     entry_of,
     named_metrics,
 )
-from bgbias.tracking.store_errors import Conflict
 
 # After a look it rests, so many times as long as the look took: very many records, or a slow store, take little of a core.
 REST, LONGEST_PAUSE = 20, 10.0
@@ -128,7 +127,7 @@ def _write(entries: Sequence[Entry], uri: str, grid: str, tries: int = TRIES) ->
     try:
         with store.experiment(uri, grid) as experiment:
             return experiment.write(entries)
-    except Conflict:
+    except store.Conflict:
         if tries == 1:
             raise
     time.sleep(random.uniform(0, LONGEST_WAIT))  # so that the two do not meet again
