@@ -20,8 +20,8 @@ from table_inputs import SEEDS, STUDY, drops
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
+from bgbias.report import captions, formats
 from bgbias.report import figures as every_figure
-from bgbias.report import formats
 from bgbias.report import style as figures
 from bgbias.report.figures import _panels
 from bgbias.report.figures._dots import figure_change, figure_models
@@ -439,7 +439,7 @@ def test_models_have_a_panel_for_each_dataset_the_best_on_top() -> None:
         assert [label.get_text() for label in axes.get_yticklabels()] == ["resnet50", "vit", "mobilenet"]
         assert axes.yaxis_inverted()
     # Printed, too, the models of a dataset stand together.
-    text = formats.markdown(table, "table15", models.caption(STUDY, table, {}))
+    text = formats.markdown(table, "table15", captions.write(models, STUDY, table, {}))
     assert "every two models of a dataset" in text
     assert next(line for line in text.splitlines() if line.startswith("### ")).startswith("### birds")
     printed = [line.split(" | ")[0].strip("| ") for line in text.splitlines() if line.startswith("| ")]

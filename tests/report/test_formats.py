@@ -15,7 +15,7 @@ from caption_studies import selected
 from handmade_results import PLAIN, attribution, study
 
 from bgbias import plugins
-from bgbias.report import formats
+from bgbias.report import captions, formats
 from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
 from bgbias.results import published
@@ -46,7 +46,7 @@ def test_each_form_is_a_file_and_the_main_numbers_too(tmp_path: Path, known: pd.
 def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
     table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
     some = selected(attribution=SimpleNamespace(images=256))
-    caption = where_models_look.caption(some, table, {"cub200": 4, "sop": 0})
+    caption = captions.write(where_models_look, some, table, {"cub200": 4, "sop": 0})
     assert "keyed subset of at most 256 test photos" in caption
     assert "CUB200 4" in caption
     assert "SOP" not in caption
@@ -72,7 +72,7 @@ def _text(cell: ElementTree.Element) -> str:
 
 def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     table = retrieval.table(*study(), known)
-    text = formats.latex(table, "table1", retrieval.caption(selected("published"), table, {}))
+    text = formats.latex(table, "table1", captions.write(retrieval, selected("published"), table, {}))
     assert r"bn\_inception" in text
     assert r"[low, high]: 95 \% over classes alone" in text
     assert r"4.17 $\pm$ 0.05" in text

@@ -18,7 +18,7 @@ from handmade_results import CURED, PLAIN, attribution, study
 from table_inputs import DRAWS, STUDY, drops, queries, results
 
 from bgbias import plugins
-from bgbias.report import formats, tables
+from bgbias.report import captions, formats, tables
 from bgbias.report.tables import (
     attacked,
     crossing,
@@ -112,7 +112,7 @@ def test_a_table_is_printed_as_somebody_has_read_it(
 ) -> None:
     monkeypatch.setattr(probes, "_on_training", lambda _: {})
     name, table = what.partition(",")[0], MADE[what]()
-    caption = tables.load(name).caption(STUDY, table, {"toy": 3} if "," not in what else {})
+    caption = captions.write(tables.load(name), STUDY, table, {"toy": 3} if "," not in what else {})
     written = formats.write(table, tmp_path, name, caption)
     pd.testing.assert_frame_equal(formats.read(written["csv"]), table, check_exact=True, check_dtype=False)
     shown = {}
@@ -129,7 +129,7 @@ def test_a_table_is_printed_as_somebody_has_read_it(
 
 def test_a_caption_says_what_probes_were_fitted_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probes, "_on_training", lambda _: {"toy": "other"})
-    fitted = probes.caption(STUDY, probes.table(examples.probed()), {})
+    fitted = captions.write(probes, STUDY, probes.table(examples.probed()), {})
     assert (
         "fitted on clean photos of these classes: photos of toy by those of training photos of other."
         in fitted

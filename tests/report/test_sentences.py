@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import golden
@@ -15,11 +16,10 @@ import pandas as pd
 import pytest
 from table_inputs import STUDY
 
+from bgbias.report import captions, comparisons, grid_photos, prose
 from bgbias.report import columns as words
-from bgbias.report import comparisons, grid_photos, prose
 from bgbias.report.columns import Row
 from bgbias.report.comparisons import LossBlock
-from bgbias.report.tables import _captions as captions
 from bgbias.results.background_baseline import Leak
 from bgbias.results.rows import MODEL
 from bgbias.results.uncertainty import Estimate
@@ -164,7 +164,7 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def filled(line: str, of: pd.DataFrame, columns: tuple[words.Column, ...] = ()) -> str:
         name = f"{len(list(tmp_path.iterdir()))}.j2"
         (tmp_path / name).write_text(line)
-        return captions.from_template(name, columns)(STUDY, of, {})
+        return captions.write(SimpleNamespace(CAPTION=name, COLUMNS=columns), STUDY, of, {})
 
     yield filled
     prose._environment.cache_clear()

@@ -16,7 +16,7 @@ from bgbias.errors import UserError
 from bgbias.nodes import backgrounds, collect, fetch, figure, index, masks, pretrain
 from bgbias.nodes import table as table_node
 from bgbias.photos.table import read_table
-from bgbias.report import costs, figures, formats, tables
+from bgbias.report import captions, costs, figures, formats, tables
 from bgbias.report.tables import places, pretrainings, shape_texture
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -229,7 +229,7 @@ def test_a_study_says_what_another_place_costs(two_visits: Study) -> None:
     assert row["natural_low"] > 0
     assert row["natural"] == pytest.approx(100 * (1 - row["there"] / row["here"]))
     assert row["carried_low"] < row["carried"] < row["carried_high"]
-    printed = formats.markdown(table, "table16", places.caption(STUDY, table, {}))
+    printed = formats.markdown(table, "table16", captions.write(places, STUDY, table, {}))
     assert "What another place costs" in printed
     with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
         places.table(queries[~queries["setting"].str.contains("place")])

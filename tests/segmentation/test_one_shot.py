@@ -33,7 +33,7 @@ from bgbias.masks.grabcut import brightest
 from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes import table as report
 from bgbias.nodes.segment import segment
-from bgbias.report import formats
+from bgbias.report import captions, formats
 from bgbias.report.tables import segmentation as table4
 from bgbias.segmentation.episodes import SHOTS, TASKS
 from bgbias.segmentation.one_shot import attention_maps
@@ -294,7 +294,7 @@ def test_folds_are_no_further_seeds(of_boxes: Any) -> None:
         ["plain", 1, 4],
     ]
     assert table["two_way_1"][2] == pytest.approx(100 * (0.35 + 0.4) / 2)
-    caption = table4.caption(of_boxes, table, {})
+    caption = captions.write(table4, of_boxes, table, {})
     assert " 1 training seed; " in caption
     assert "4 folds: as many models, each validated on other classes" in caption
 
@@ -326,7 +326,7 @@ def test_table_4_in_words(tmp_path: Path, of_boxes: Any) -> None:
     table = table4.table(
         values({("plain", 0): [0.2, 0.4] * 3, ("bgaugment", 0): [0.4, 0.5] * 3}, centre=[0.3, 0.4] * 3)
     )
-    caption = table4.caption(of_boxes, table, {})
+    caption = captions.write(table4, of_boxes, table, {})
     written = formats.write(table, tmp_path, "table4", caption)
     text = written["md"].read_text(encoding="utf-8")
     assert "CUB50 by boxes" in text

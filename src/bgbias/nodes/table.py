@@ -32,7 +32,7 @@ def reads(study: Study, table: str) -> dict[str, StepOutput]:
 
 def settings(study: Study, table: str) -> Settings:
     """What else its numbers and its caption depend on, and how it prints names."""
-    return tables.load(table).settings(study) | names.settings(study)
+    return tables.read_settings(tables.load(table), study) | names.settings(study)
 
 
 def uses(study: Study, table: str) -> Modules:
@@ -41,13 +41,13 @@ def uses(study: Study, table: str) -> Modules:
 
 def table(study: Study, table: str) -> None:
     """Write a table as CSV, Markdown, LaTeX and HTML. Its main numbers go into a YAML file."""
-    from bgbias.report import formats, sources
+    from bgbias.report import captions, formats, sources
 
     with records.node(study, step("table", table=table)) as record:
         declared = tables.load(table)
         numbers = declared.make(study)
         excluded = sources.excluded(study, declared.reads(study))
-        caption = declared.caption(study, numbers, excluded)
+        caption = captions.write(declared, study, numbers, excluded)
         formats.write(numbers, record.outputs["table_csv"].parent, table, caption)
 
 

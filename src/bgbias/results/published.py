@@ -46,9 +46,9 @@ def files(folder: Path | None = None) -> list[Path]:
     return sorted((folder or project_root() / PUBLISHED).glob("*.csv"))
 
 
-def checksums() -> dict[str, str]:
-    """What these files hold, told by name: a table beside them is another one when they are others."""
-    return {path.name: sha256(path) for path in files()}
+def settings(_study: object) -> dict[str, Any]:
+    """Settings of a table beside published numbers, which is another one when the files are others: what they hold, by name."""
+    return {"published": {path.name: sha256(path) for path in files()}}
 
 
 def read(folder: Path | None = None) -> pd.DataFrame:

@@ -9,11 +9,13 @@ A file says of its table
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
 ``reads(study)``           role to ``StepOutput``: the files that it is made from, and their nodes (``report.sources``);
-``settings(study)``        what else its numbers and its caption depend on;
+``settings(study)``        what else its numbers and its caption depend on; without this function: on nothing else;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
 ``caption(study, table, excluded)``
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
-                           ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none.
+                           ``excluded`` is what ``sources.excluded`` gives of the ``mask_report``, or nothing if it reads none;
+``CAPTION``                instead of this function, as in ours: the caption's template beside the file (``retrieval.j2``). It may
+                           name the ``study``, the ``table``, macros of ``captions.j2`` and what ``facts(study, table)`` gives.
 
 Behind the four names of ``MODEL`` stand how many ``seeds`` there are, ``folds`` (if the grid has some), ``queries``, images
 or the like, and of how many ``classes`` these are. A number of ``COLUMNS`` stands there in full precision; the ends of its
@@ -21,13 +23,11 @@ interval are in ``_low`` and ``_high`` (``uncertainty.estimate``), and a differe
 ``_p_holm``, corrected for what is compared with the same model. What is not known is NaN, and a model that lacks a value a
 query is a UserError.
 
-The words of our captions are templates, ``<table>.j2`` beside a table's file and ``_captions.j2`` for what they share; a
-template may name the ``study`` and the ``table`` (``_captions.from_template``).
-
 Planning imports every file: what is slow to import, and is no pandas, is imported by the function that needs it.
 """
 
 from types import ModuleType
+from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -66,3 +66,9 @@ def _by_name() -> dict[str, ModuleType]:
             raise UserError(f"{files} have the same NUMBER, {table.NUMBER}; give one of them another.")
         by_name[name] = table
     return by_name
+
+
+def read_settings(file: ModuleType, study: Study) -> dict[str, Any]:
+    """What a table's numbers and caption depend on beside its files; captions of ours tell the rule of selection."""
+    own = file.settings(study) if hasattr(file, "settings") else {}
+    return own | ({"selection": study.train.selection} if hasattr(file, "CAPTION") else {})

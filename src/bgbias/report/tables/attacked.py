@@ -16,13 +16,13 @@ from bgbias.photos.folds import seed_and_fold
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, against_plain, interval, number, published_number
 from bgbias.report.costs import passes
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.results.rows import CLEAN, CORRUPTED, MAP_AT_R, MODEL, OTHERS, PRECISION_AT_1
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 9
+CAPTION = "attacked.j2"
 RECALL_AT_4 = "recall_at_4"
 DIFFERENCES = ("map_at_r_difference", "query_map_at_r_difference")  # from plain training
 OF_ALL = {"nmi": 100, "pi_ratio": 1}
@@ -54,9 +54,9 @@ reads = sources.make_reads(
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """Papers' numbers, the rule of selection, what attacks are called, and what training by each method takes."""
+    """Papers' numbers, what attacks are called, and what training by each method takes."""
     titles = {name: names.attack(name) for name in study.attacked.attacks}
-    return sentences.protocol(study) | {"attacks": titles, "costs": passes(study)}
+    return published.settings(study) | {"attacks": titles, "costs": passes(study)}
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -122,7 +122,8 @@ def table(
     return rows.tabulate_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
 
 
-def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:
+def facts(study: Study, table: pd.DataFrame) -> dict[str, Any]:
+    """What the caption says of attacks."""
     attacked = study.attacked
     return {
         "attacks": [names.attack(name) for name in attacked.attacks],
@@ -130,6 +131,3 @@ def _attacks(study: Study, table: pd.DataFrame) -> dict[str, Any]:
         "epsilons": [f"{epsilon:g}" for epsilon in attacked.epsilon],
         "has_differences": table[list(DIFFERENCES)].notna().any(axis=None),
     }
-
-
-caption = sentences.from_template("attacked.j2", facts=_attacks)

@@ -13,12 +13,12 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.report import sources
 from bgbias.report.columns import Column, Row, interval, number, published_number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 2
+CAPTION = "attribution.j2"
 SCORES, ON_REQUEST = ("ref", "robust"), "similarity"
 
 
@@ -45,7 +45,7 @@ COLUMNS = (
     Column("Δ", number("difference_ref", 3, sign=True), known=("published_ref",)),
 )
 HEADLINE = {"ref": "attribution score"}
-settings = sentences.protocol
+settings = published.settings
 wanted = plan.attributed_models
 reads = sources.make_reads("all_attribution", "mask_report")
 
@@ -102,6 +102,3 @@ def _measure_spread(variant: str, scores: np.ndarray) -> dict[str, Any]:
         f"{variant}_sd_seeds": uncertainty.sd_over_seeds(by_seed),
         f"{variant}_negative": 100 * uncertainty.mean(negative),
     }
-
-
-caption = sentences.from_template("attribution.j2", COLUMNS)

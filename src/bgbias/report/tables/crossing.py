@@ -11,12 +11,12 @@ import pandas as pd
 
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import correlation, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 6
+CAPTION = "crossing.j2"
 TRIES = (1, 5, 20)
 ALL = "all"
 SHARES = ("object", "background", "interaction")
@@ -32,7 +32,6 @@ COLUMNS = (
     Column("Interaction, %", number("interaction", 1)),
 )
 HEADLINE = {f"worst_{ALL}": "MAP@R with the worst background", "background": "share of the background"}
-settings = sentences.selection
 wanted = plan.crosses
 reads = sources.make_reads("results", cells=(plan.networks, "cross", "crossed_queries", "shares"))
 
@@ -94,6 +93,3 @@ def table(queries: pd.DataFrame, shares: pd.DataFrame, levels: pd.DataFrame) -> 
         lines.append(row)
     not_objects = 1 - shares.groupby([*rows.MODEL, "seed"], sort=False)["object"].mean()
     return correlation.add_correlations(rows.tabulate_models(lines), not_objects, levels)
-
-
-caption = sentences.from_template("crossing.j2")

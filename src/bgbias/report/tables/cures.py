@@ -14,12 +14,12 @@ import pandas as pd
 from bgbias.evaluation.across_places import OTHER_PLACE
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval, number, significant
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import places, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 7
+CAPTION = "cures.j2"
 INDEX = {"again": "made again", "mapped": "multiplied once"}
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]"),
@@ -46,7 +46,6 @@ VIEWS = {
 }
 ACROSS = {"other_place": (OTHER_PLACE, rows.CLEAN)}
 MEASURED = ["removed", "weight", "bytes", "ms"]
-settings = sentences.selection
 wanted = plan.cures
 reads = sources.make_reads("all_queries", "mask_report", cells=(plan.networks, "cure", "cured", "cures"))
 
@@ -117,6 +116,3 @@ def _row(values: rows.Values) -> dict[str, Any]:
         row |= rows.interval(name, values.estimate([name]), 100)
     drop = values.estimate(["clean", "corrupted"], uncertainty.relative_drop)
     return row | rows.interval("relative_drop", drop, 100)
-
-
-caption = sentences.from_template("cures.j2")

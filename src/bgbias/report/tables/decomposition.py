@@ -12,12 +12,12 @@ import pandas as pd
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.results.decomposition import GAP, OF_QUERIES, PATH, chance_levels, matched_values, steps
 from bgbias.study.params import Study
 
 NUMBER = 5
+CAPTION = "decomposition.j2"
 ALONE = ("only_fg", "no_fg", "only_bg")
 # What is lost from the object where it stood, on its own background, to the object placed otherwise on the same one.
 OF_PLACING = {"position": "moved", "size": "scaled"}
@@ -40,7 +40,6 @@ COLUMNS = (
     Column("Cue conflict, %", interval("cue_conflict", 1), known=("cue_conflict",)),
 )
 HEADLINE = {"pasting": "drop by pasting", "class_background": "drop by the class's backgrounds"}
-settings = sentences.selection
 reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
@@ -95,6 +94,3 @@ def table(
             row["chance"] = 100 * float(np.nanmean([chance[model[0]][c] for c in values.classes]))
         lines.append(row)
     return rows.tabulate_models(lines)
-
-
-caption = sentences.from_template("decomposition.j2")

@@ -16,7 +16,6 @@ from bgbias.engine import inputs
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, against_plain, interval
-from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import decomposition
 from bgbias.results import rows, uncertainty
 from bgbias.results.decomposition import OF_QUERIES, PATH, STEPS, matched_values
@@ -25,6 +24,7 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 10
+CAPTION = "mask_quality.j2"
 # Columns of the table of masks, the first that says something: overlap with true masks, or how clear they are; earlier tables
 # of results have the masker's confidence.
 MEASURES = {"iou": "IoU", "clarity": "clarity", "confidence": "confidence"}
@@ -54,7 +54,6 @@ COLUMNS = (
     ),
 )
 HEADLINE = {"drop_best": "drop of the upper third of masks"}
-settings = sentences.selection
 
 
 def wanted(study: Study) -> bool:
@@ -133,6 +132,3 @@ def _estimate_fall(
         return first - second[0] if second else first
 
     return uncertainty.estimate(columns, values.classes, lost, of_others)
-
-
-caption = sentences.from_template("mask_quality.j2")

@@ -16,7 +16,6 @@ import pandas as pd
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, against_plain, number
 from bgbias.report.costs import passes
-from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables.retrieval import DIFFERENCES
 from bgbias.results.rows import MODEL, Model, correct_p_values, name_columns, retrieval_values, tested
 from bgbias.study import plan
@@ -25,6 +24,7 @@ from bgbias.study.methods import ON_REPLACED
 from bgbias.study.params import Study
 
 NUMBER = 3
+CAPTION = "methods.j2"
 LEVELS = ("corrupted", "clean")
 OVER = "_over_bgaugment"
 COLUMNS = (
@@ -56,8 +56,8 @@ FROM_TABLE_2 = ["ref", "ref_low", "ref_high", *(f"ref_gain{end}" for end in TEST
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """The rule of selection, and what training by each method takes."""
-    return sentences.selection(study) | {"costs": passes(study)}
+    """What training by each method takes."""
+    return {"costs": passes(study)}
 
 
 def reads(study: Study) -> sources.Sources:
@@ -106,6 +106,3 @@ def _over_bgaugment(rows: pd.DataFrame, queries: pd.DataFrame) -> Iterator[dict[
             for name in LEVELS:
                 row |= tested(f"{name}{OVER}", mixed.against(replaced, [name]), 100)
             yield row
-
-
-caption = sentences.from_template("methods.j2", COLUMNS)

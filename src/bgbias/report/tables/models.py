@@ -10,13 +10,13 @@ import pandas as pd
 
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain, interval
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import comparison, decomposition, rows
 from bgbias.study import plan
 from bgbias.study.cell import PRETRAINED
 from bgbias.study.params import Study
 
 NUMBER = 15
+CAPTION = "models.j2"
 COLUMNS = (
     Column("Elsewhere", interval("changed", 1), "Elsewhere"),
     Column("Original", interval("clean", 1), "Original"),
@@ -28,7 +28,6 @@ COLUMNS = (
     Column("Class's backgrounds", interval("class_background", 1), known=("class_background",)),
 )
 HEADLINE = {"changed": "on other backgrounds"}
-settings = sentences.selection
 reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
@@ -70,6 +69,3 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
             line["against_best_p_holm"] = difference.p
             lines.append(line)
     return pd.DataFrame(lines)
-
-
-caption = sentences.from_template("models.j2")

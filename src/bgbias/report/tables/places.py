@@ -8,11 +8,11 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain, interval
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import places, rows
 from bgbias.study.params import Study
 
 NUMBER = 16
+CAPTION = "places.j2"
 ESTIMATES = ("here", "there", "natural", "composite", "on_composites", "carried")
 COLUMNS = (
     Column("Another place, %", interval("natural", 1), "Another place, %"),
@@ -24,7 +24,6 @@ COLUMNS = (
     Column("Random backgrounds", interval("composite", 1)),
 )
 HEADLINE = {"natural": "drop from another place"}
-settings = sentences.selection
 reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
@@ -57,6 +56,3 @@ def table(queries: pd.DataFrame) -> pd.DataFrame:
             " dataset of kind table, or take class_here and class_there out of evaluation.conditions in params.yaml."
         )
     return rows.tabulate_models(lines)
-
-
-caption = sentences.from_template("places.j2")

@@ -15,7 +15,6 @@ import pandas as pd
 from bgbias.engine import inputs
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain
-from bgbias.report.tables import _captions as sentences
 from bgbias.report.tables import attribution, probes
 from bgbias.results import rows, uncertainty
 from bgbias.results.uncertainty import Statistic, difference
@@ -23,6 +22,7 @@ from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 13
+CAPTION = "pretrainings.j2"
 # Names of differences: what they are called, whose values, of which columns, what is made of them, and by how much they are
 # multiplied.
 DIFFERENCES: dict[str, tuple[str, str, tuple[str, ...], Statistic, float]] = {
@@ -59,10 +59,8 @@ wanted = plan.compared_backbones
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """The rule of selection, and who is compared with whom."""
-    return sentences.selection(study) | {
-        "against": {"/".join(model): other for model, other in plan.compared_backbones(study).items()}
-    }
+    """Who is compared with whom."""
+    return {"against": {"/".join(model): other for model, other in plan.compared_backbones(study).items()}}
 
 
 def reads(study: Study) -> sources.Sources:
@@ -112,6 +110,3 @@ def table(
             row |= rows.tested(name, more, scale)
         lines.append(row)
     return rows.tabulate_models(lines, within=("dataset", "loss", "method"))
-
-
-caption = sentences.from_template("pretrainings.j2", COLUMNS)

@@ -11,12 +11,12 @@ import pandas as pd
 from bgbias.evaluation.probes import NEIGHBOURS, PROBES, TEMPERATURE
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 12
+CAPTION = "probes.j2"
 HEADS = {"linear": "Linear", "nearest": "Neighbours"}
 VIEWS = {"clean": rows.CLEAN, "corrupted": rows.CORRUPTED}
 COLUMNS = tuple(
@@ -34,9 +34,9 @@ reads = sources.make_reads("mask_report", cells=(plan.cells, "probe", "probed"))
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """The rule of selection, and whose training photos probes were fitted on, where they were."""
+    """Whose training photos probes were fitted on, where they were."""
     fitted = _on_training(study)
-    return sentences.selection(study) | ({"fit_probes_on": fitted} if fitted else {})
+    return {"fit_probes_on": fitted} if fitted else {}
 
 
 def make(study: Study) -> pd.DataFrame:
@@ -74,7 +74,8 @@ def probe_values(part: pd.DataFrame, model: rows.Model, probe: str) -> rows.Valu
     return rows.Values.from_parts(model, parts, probe)
 
 
-def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:
+def facts(study: Study, table: pd.DataFrame) -> dict[str, Any]:
+    """What the caption says of how probes were fitted."""
     on_training = _on_training(study)
     return {
         "neighbours": NEIGHBOURS,
@@ -82,6 +83,3 @@ def _fitting(study: Study, table: pd.DataFrame) -> dict[str, Any]:
         "in_parts": bool(set(table["dataset"]) - set(on_training)),
         "on_training": on_training,
     }
-
-
-caption = sentences.from_template("probes.j2", facts=_fitting)

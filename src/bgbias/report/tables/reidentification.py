@@ -12,12 +12,12 @@ import pandas as pd
 from bgbias.evaluation.metrics import AP_OTHERS
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number, published_number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 11
+CAPTION = "reidentification.j2"
 AP = "average_precision"
 CMC = ("cmc_1", "cmc_5", "cmc_10")
 SINGLE_SHOT = tuple(f"single_shot_{name}" for name in CMC)
@@ -35,7 +35,7 @@ COLUMNS = (
 )
 VIEWS = rows.views_in(rows.SYMMETRIC, (rows.CLEAN, rows.CORRUPTED))
 HEADLINE = {"map": "mAP", "cmc_1": "CMC@1"}
-settings = sentences.protocol
+settings = published.settings
 wanted = plan.someone_given
 reads = sources.make_reads("all_queries", "mask_report")
 
@@ -76,6 +76,3 @@ def table(queries: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.DataF
             row |= published.paper_columns(name, row, papers, model, metric, rows.CLEAN)
         lines.append(row)
     return rows.tabulate_models(lines)
-
-
-caption = sentences.from_template("reidentification.j2")

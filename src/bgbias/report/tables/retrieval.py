@@ -13,12 +13,12 @@ import pandas as pd
 from bgbias.errors import UserError
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number, published_number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import published, rows, uncertainty
 from bgbias.study.cell import side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
+CAPTION = "retrieval.j2"
 COMPARED = ("published_clean", "published_corrupted")
 COLUMNS = (
     Column("Corrupted", interval("corrupted", 1), "Corrupted [95 %]", gain="corrupted_difference"),
@@ -41,7 +41,7 @@ COLUMNS = (
 )
 DIFFERENCES = ("relative_drop_change", "corrupted_difference", "clean_difference")  # from plain
 HEADLINE = {"clean": "MAP@R clean", "corrupted": "MAP@R corrupted", "relative_drop": "relative drop"}
-settings = sentences.protocol
+settings = published.settings
 reads = sources.make_reads("results", "all_queries", "mask_report")
 
 
@@ -122,6 +122,3 @@ def _estimates(values: rows.Values, plain: rows.Values | None) -> dict[str, Any]
     for level in ("corrupted", "clean"):
         row |= rows.tested(f"{level}_difference", values.against(plain, [level]), 100)
     return row
-
-
-caption = sentences.from_template("retrieval.j2", COLUMNS)

@@ -8,12 +8,12 @@ import pandas as pd
 
 from bgbias.report import sources
 from bgbias.report.columns import Column, against_plain, interval, number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import correlation, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 8
+CAPTION = "sanity.j2"
 FORGOT, BLIND = ("embedder", "upper_half", "all"), ("centre", "noise")
 KINDS = ("model", *FORGOT, *BLIND)
 JUDGED = ("model", "all", *BLIND)
@@ -32,7 +32,6 @@ COLUMNS = (
     Column("Noise's", number("faithful_noise", 3)),
 )
 HEADLINE = {"over_all": "score over that of a network that forgot"}
-settings = sentences.selection
 reads = sources.make_reads("results", cells=(plan.trained_models, "sanity", "sanity"))
 
 
@@ -67,6 +66,3 @@ def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
         lines.append(row)
     own_scores = values[values["kind"] == "model"].groupby([*rows.MODEL, "seed"])["score"].mean()
     return correlation.add_correlations(rows.tabulate_models(lines, within=()), own_scores, levels)
-
-
-caption = sentences.from_template("sanity.j2")

@@ -5,11 +5,12 @@ The paper's protocol with this project's photos, one object each (docs/methods.m
 Percentages are 0..100.
 """
 
+from typing import Any
+
 import pandas as pd
 
 from bgbias.report import names, sources
 from bgbias.report.columns import Column, interval, number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import rows, uncertainty
 from bgbias.segmentation.episodes import CENTRE, TASKS
 from bgbias.study import plan
@@ -17,6 +18,7 @@ from bgbias.study.cell import NO_LOSS
 from bgbias.study.params import Study
 
 NUMBER = 4
+CAPTION = "segmentation.j2"
 HEADS = (("1-way 1-shot", "1-1"), ("2-way 1-shot", "2-1"), ("2-way 5-shot", "2-5"))
 COLUMNS = tuple(
     column
@@ -29,7 +31,6 @@ COLUMNS = tuple(
         Column("Over centre", interval(f"{task}_over_centre", 1), "Over centre" * (task == TASKS[-1])),
     )
 )
-settings = sentences.selection
 wanted = plan.segments
 HEADLINE = {task: f"IoU {name}" for task, (name, _) in zip(TASKS, HEADS, strict=True)}
 reads = sources.make_reads(cells=(plan.networks, "segment", "segmentation"))
@@ -70,10 +71,6 @@ def table(values: pd.DataFrame) -> pd.DataFrame:
     return rows.tabulate_models(lines, names=[f"{task}_gain" for task in TASKS])
 
 
-caption = sentences.from_template(
-    "segmentation.j2",
-    COLUMNS,
-    lambda study, _: {
-        "truths": [f"{names.dataset(d)} by {plan.truth(study, d)}" for d in plan.datasets(study)]
-    },
-)
+def facts(study: Study, _table: pd.DataFrame) -> dict[str, Any]:
+    """By what the caption says that objects' true places are known."""
+    return {"truths": [f"{names.dataset(d)} by {plan.truth(study, d)}" for d in plan.datasets(study)]}

@@ -15,12 +15,12 @@ import pandas as pd
 from bgbias.evaluation.metrics import OF_DONOR
 from bgbias.report import sources
 from bgbias.report.columns import NOTHING, Column, interval, number
-from bgbias.report.tables import _captions as sentences
 from bgbias.results import conflict, rows, uncertainty
 from bgbias.study import plan
 from bgbias.study.params import Study
 
 NUMBER = 14
+CAPTION = "shape_texture.j2"
 CONDITION = "cue_conflict"
 SEED = "shape_share_seed_"
 NONE = "none"
@@ -38,8 +38,8 @@ reads = sources.make_reads("all_queries", "mask_report", photos=True)
 
 
 def settings(study: Study) -> dict[str, Any]:
-    """The rule of selection, and which negatives backbones were kept away from as they learned without labels."""
-    return sentences.selection(study) | {"learned": pretraining_columns(study)}
+    """Which negatives backbones were kept away from as they learned without labels."""
+    return {"learned": pretraining_columns(study)}
 
 
 def wanted(study: Study) -> bool:
@@ -118,6 +118,3 @@ def table(
             row[f"{SEED}{seed}"] = 100 * uncertainty.estimate(of_seed, values.classes, conflict.share).value
         lines.append(row)
     return rows.tabulate_models(lines)
-
-
-caption = sentences.from_template("shape_texture.j2", COLUMNS)
