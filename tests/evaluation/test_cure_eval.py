@@ -16,10 +16,9 @@ from small_study import data_nodes, described, load, record, run
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.evaluation import cure_eval, embeddings
+from bgbias.evaluation import conditions, cure_eval, embeddings
 from bgbias.evaluation.conditions import random_background
 from bgbias.evaluation.cures import _projected as erasure
-from bgbias.evaluation.masked_photos import masked_views, views_of
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
 from bgbias.masks.settings import MaskPolicy
@@ -40,6 +39,7 @@ PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 PRETRAINED = Cell("squares", "pixels", "none", "pretrained", 0)
 BOTH = pytest.mark.parametrize("cell", [PLAIN, PRETRAINED], ids=["trained", "pretrained"])
 CLEAN = ("clean", 0)
+VIEWS = conditions.views(("clean", "random_background"), 2)
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -68,7 +68,9 @@ class Cured(NamedTuple):
         return ImageStore(self.study.files.at("seen_masks", dataset="squares", backbone="pixels"))
 
     def see(self, view: tuple[str, int], policy: MaskPolicy | None = None) -> list[cure_eval.Seen]:
-        return list(masked_views(self.photos(), view, self.masks, policy or self.study.mask_policy))
+        return list(
+            cure_eval.with_found_masks(self.photos(), view, self.masks, policy or self.study.mask_policy)
+        )
 
     def model(self, cell: Cell) -> Any:
         return for_inference(model_of(self.study, cell))
@@ -119,7 +121,7 @@ def test_a_model_is_scored_with_every_cure(cured: Cured, cell: Cell) -> None:
     before = embeddings.read(files.at("embeddings", **cell.wildcards))
     for name in NAMES:
         of_cure = queries[queries["cure"] == name]
-        assert set(zip(of_cure["condition"], of_cure["draw"], strict=True)) == set(views_of(2))
+        assert set(zip(of_cure["condition"], of_cure["draw"], strict=True)) == set(VIEWS)
         assert set(of_cure["setting"]) == {"symmetric", "query"}
         assert len(of_cure) == 2 * 3 * before.usable.sum()
     again = cure_eval.embed(cured.model(cell), cured.see(CLEAN), None, How(pooled=cell == PRETRAINED))
@@ -212,7 +214,7 @@ def test_masks_are_found_in_the_pictures_that_models_see(tmp_path: Path) -> None
 
 def test_true_masks_are_those_that_pictures_were_made_with(cured: Cured) -> None:
     photos = cured.photos()
-    for view in views_of(2):
+    for view in VIEWS:
         for row, ((shown, mask), expected) in enumerate(
             zip(cured.see(view), photos.views([view]), strict=True)
         ):

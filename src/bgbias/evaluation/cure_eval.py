@@ -10,7 +10,12 @@ import numpy as np
 import torch
 
 from bgbias.compute.device import autocast
+from bgbias.evaluation.conditions import View
 from bgbias.evaluation.late_interaction import PatchSets
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import ImageStore
+from bgbias.masks import policy as masking
+from bgbias.masks.settings import MaskPolicy
 from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
@@ -18,6 +23,16 @@ from bgbias.models.settings import USUAL, How
 # A picture uint8 [S, S, 3] and its object's mask uint8 [S, S]; None where it is not trusted, and the picture stays as it is.
 Seen = tuple[np.ndarray, np.ndarray | None]
 TIMES = 3
+
+
+def with_found_masks(
+    photos: EvaluationPhotos, view: View, masks: ImageStore, policy: MaskPolicy
+) -> Iterator[Seen]:
+    """Each photo in a view with the mask that was found in it, as the policy uses it; without one outside its areas."""
+    for name, picture, _ in photos.with_masks([view]):
+        mask = masks.array(name, "L")
+        trusted = policy.keep_all or policy.min_area <= mask.mean() / 255 <= policy.max_area
+        yield picture, masking.as_used(mask, policy) if trusted else None
 
 
 def embed(

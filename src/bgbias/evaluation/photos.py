@@ -59,7 +59,7 @@ class EvaluationPhotos:
 
     def photo(self, row: int) -> Photo:
         """The photo in a row of the table."""
-        return Photo(self, row)
+        return Photo(self, row, *self._named[row])
 
     def views(
         self, views: Sequence[View], workers: int = 1, rows: Sequence[int] | None = None
@@ -90,6 +90,17 @@ class EvaluationPhotos:
             else forked(lambda number: of_photo(selected[number]), len(selected), shape, workers)
         )
         yield from itertools.chain.from_iterable(stream)
+
+    def with_masks(self, views: Sequence[View]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+        """Photo by photo, for each view: what a mask of it is called, the picture uint8 [S, S, 3], and the mask uint8 [S, S] that
+        it was made with; nothing is object where there is none.
+        """
+        stream = self.views(views)
+        for photo in map(self.photo, range(len(self.table))):
+            for condition, draw in views:
+                picture = next(stream)
+                mask = photo.mask if photo.trusted else np.zeros(picture.shape[:2], np.uint8)
+                yield f"{condition}/{draw}/{photo.image_id}", picture, mask
 
     def donors(self, views: Sequence[View]) -> dict[View, np.ndarray]:
         """Of the views with another photo's background: that photo's row, int64 [N]; a photo's own where it lends itself."""
@@ -127,29 +138,21 @@ class EvaluationPhotos:
         return {int(label): self.trusted[labels[self.trusted] == label] for label in np.unique(labels)}
 
     @cached_property
-    def _keyed_ids(self) -> list[tuple[str, tuple[str, str]]]:
-        return list(zip(self.table.ids, self.table.keys, strict=True))
+    def _named(self) -> list[tuple[str, tuple[str, str], int]]:
+        return list(zip(self.table.ids, self.table.keys, self.table.labels.tolist(), strict=True))
 
 
 @dataclass(frozen=True)
 class Photo:
-    """A photo as conditions get it; its pictures are read when they are asked for, and the split's others are at hand."""
+    """A photo as conditions get it; its pictures are read when they are asked for, and the split's others are at hand. ``key``
+    (key_set, key_item) names all that is drawn for it.
+    """
 
     split: EvaluationPhotos
     row: int
-
-    @property
-    def image_id(self) -> str:
-        return self.split._keyed_ids[self.row][0]
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """(key_set, key_item), which name all that is drawn for it."""
-        return self.split._keyed_ids[self.row][1]
-
-    @property
-    def label(self) -> int:
-        return int(self.split.table.labels[self.row])
+    image_id: str
+    key: tuple[str, str]
+    label: int
 
     @property
     def trusted(self) -> bool:
@@ -176,6 +179,12 @@ class Photo:
         """The view without its object: where that stood, what may have stood behind it, uint8 [S, S, 3]; needs ``inpainted``."""
         assert self.split.inpainted is not None  # NEEDS says so
         return pixels.centre_crop(self.split.inpainted.get(self.image_id), self.split.size)
+
+    def background(self, draw: int) -> np.ndarray:
+        """The background that its key and the number of a draw name, uint8 [S, S, 3]; needs ``backgrounds``."""
+        pool = self.split.backgrounds
+        assert pool is not None  # NEEDS says so
+        return pool.picture(pool.draw(self.key, draw), self.split.size)
 
     @cached_property
     def foreground(self) -> CutOut:

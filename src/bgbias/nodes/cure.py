@@ -15,7 +15,8 @@ from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
-from bgbias.evaluation.conditions import RANDOM_BACKGROUND
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.store import ImageStore
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
@@ -81,7 +82,6 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
 
     from bgbias.evaluation import cure_eval, embeddings, late_interaction, scores
     from bgbias.evaluation.late_interaction import similarity
-    from bgbias.evaluation.masked_photos import masked_views, views_of
     from bgbias.models.inference import for_inference
 
     names = plan.require_setting(study, "cures", "names", "names no cures")
@@ -94,12 +94,12 @@ def cure(study: Study, cell: Cell, device: str = "auto") -> None:
         remasked = step("remask", dataset=cell.dataset, backbone=cell.backbone)
         masks = ImageStore(remasked.file(study, "seen_masks"))
         before = embeddings.read(study.files.at("embeddings", **cell.wildcards))
-        views = views_of(study.cures.draws)
+        views = conditions.views((CLEAN, RANDOM_BACKGROUND), study.cures.draws)
         masker_ms = float(pd.read_csv(remasked.file(study, "remasking"))["masker_ms"].iloc[0])
         validation = CureFits(study, album, model, how)
 
         def show(view: View) -> Iterator[cure_eval.Seen]:
-            return masked_views(photos, view, masks, study.mask_policy)
+            return cure_eval.with_found_masks(photos, view, masks, study.mask_policy)
 
         def milliseconds(chosen: ModuleType | None, embed: Callable[..., object] = cure_eval.embed) -> float:
             timed = list(islice(show(views[-1]), TIMED))
@@ -181,9 +181,8 @@ class CureFits:
     def judge_beside(self, chosen: ModuleType) -> Callable[[Callable[..., np.ndarray]], float]:
         """The same of a cure that sees second pictures, made with the masks that objects were pasted by."""
         from bgbias.evaluation import cure_eval
-        from bgbias.evaluation.masked_photos import pictures
 
-        masked = ((picture, mask) for _, picture, mask in pictures(self.photos, [DRAWN]))
+        masked = ((picture, mask) for _, picture, mask in self.photos.with_masks([DRAWN]))
         seconds = cure_eval.embed(self.model, masked, chosen, self.how)
         return lambda cure: self._map_at_r(cure(self.before.views[DRAWN], seconds))
 

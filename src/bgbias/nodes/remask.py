@@ -12,6 +12,8 @@ from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
 from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.evaluation import conditions
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
@@ -62,18 +64,17 @@ def remask(study: Study, dataset: str, backbone: str, device: str = "auto") -> N
     """Mask test photos as a backbone sees them. Original ones, and ones on other backgrounds."""
     import pandas as pd
 
-    from bgbias.evaluation.masked_photos import pictures, views_of
     from bgbias.study.album import Album
 
     masker = study.datasets[dataset].masker
     with records.node(study, step("remask", dataset=dataset, backbone=backbone)) as record:
         album = Album.seen_by(study, dataset, backbone)
         photos = album.evaluation(album.table("test"), {"masks", "backgrounds"}, "test")
-        views = views_of(study.cures.draws)
+        views = conditions.views((CLEAN, RANDOM_BACKGROUND), study.cures.draws)
         predicts = study.masker(masker).module.PREDICTS
         make = find_predictor(study, masker, record.on(device)).build() if predicts else None
         count, seconds = len(photos.table) * len(views), 0.0
-        stream = progress.track(pictures(photos, views), count, f"masks of {dataset} as {backbone} sees it")
+        stream = progress.track(photos.with_masks(views), count, f"masks of {dataset} as {backbone} sees it")
         with writing(record.outputs["seen_masks"]) as store:
             while batch := list(islice(stream, PICTURES_AT_ONCE)):
                 start = time.perf_counter()

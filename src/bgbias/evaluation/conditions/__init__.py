@@ -18,7 +18,7 @@ SHARED = {
         *("class_here", "class_there", "others_here", "others_there"),
     ),
     "_placed": ("moved", "scaled"),
-    "_two_masks": ("either_mask", "both_masks"),
+    "random_background": ("either_mask", "both_masks"),
 }
 CLEAN, RANDOM_BACKGROUND = "clean", "random_background"
 SYMMETRIC, QUERY_ONLY = "symmetric", "query"

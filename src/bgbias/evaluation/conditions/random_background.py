@@ -2,15 +2,21 @@
 
 The picture of (dataset, split, draw, image) is a pure function of those names: the same for every model, batch size, worker count
 and input size, so that models are compared on the same pictures (docs/methods.md, section 2, golden G2c).
+
+On the same backgrounds, audits also put objects as two segmentation models together see them (section 17); a study has one mask
+of each photo.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bgbias.evaluation.conditions import QUERY_ONLY, SYMMETRIC
+from bgbias.images.composite import CutOut
 
 if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
@@ -22,12 +28,32 @@ SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
 def view(photo: Photo, draw: int) -> np.ndarray:
-    """The photo's object on ``background``, uint8 [S, S, 3]."""
-    return photo.foreground.before(background(photo, draw))
+    """The photo's object on the draw's background, uint8 [S, S, 3]."""
+    return photo.foreground.before(photo.background(draw))
 
 
-def background(photo: Photo, draw: int) -> np.ndarray:
-    """The one that the photo's key and ``draw`` name, uint8 [S, S, 3]."""
-    pool = photo.split.backgrounds
-    assert pool is not None  # NEEDS says so
-    return pool.picture(pool.draw(photo.key, draw), photo.split.size)
+def view_by_two(
+    photo: Photo, draw: int, together: Callable[[np.ndarray, np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """The object by both masks ``together``, on the draw's background, uint8 [S, S, 3]."""
+    cut_out = CutOut(photo.view, together(photo.mask, photo.second_mask))
+    return cut_out.before(photo.background(draw))
+
+
+BY_TWO: dict[str, Any] = {"NEEDS": NEEDS | {"second_masks"}, "SETTINGS": (QUERY_ONLY,)}
+MEMBERS = {
+    "either_mask": {
+        "__doc__": "What either segmentation model takes for the object, on random backgrounds:"
+        " what one of them saw is not cut off.",
+        "TITLE": "what either mask shows, on random backgrounds",
+        "view": partial(view_by_two, together=np.maximum),
+        **BY_TWO,
+    },
+    "both_masks": {
+        "__doc__": "What both segmentation models take for the object, on random backgrounds:"
+        " what one of them left out is gone.",
+        "TITLE": "what both masks show, on random backgrounds",
+        "view": partial(view_by_two, together=np.minimum),
+        **BY_TWO,
+    },
+}
