@@ -179,7 +179,7 @@ def test_figure_names_the_roles_and_how_far_apart_they_are() -> None:
     [
         (["model.safetensors", "a.png"], "of two, three or four photos, not 1"),
         (["model.safetensors", *NAMES], "of two, three or four photos, not 5"),
-        (["model.safetensors", "model.safetensors", "z.png"], "The photo z.png is missing"),
+        (["model.safetensors", "a.png", "z.png"], "the picture z.png is missing"),
         (["model.safetensors", "a.png", "model.safetensors"], "'model.safetensors' cannot be decoded"),
         (["model.safetensors", "a.png", "b.png", "c.png", "--different"], "give two, not 3"),
         (["none.safetensors", "a.png", "b.png"], "The model none.safetensors is missing"),

@@ -6,7 +6,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
 from bgbias.errors import UserError
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.models.look import Look
 from bgbias.models.model import EmbeddingModel
@@ -124,13 +122,3 @@ def _split_network(model: EmbeddingModel | Adapted, x: Tensor) -> tuple[Tensor, 
             return network(x[: len(maps)])
 
     return features, head
-
-
-def read_photos(paths: Sequence[Path]) -> list[np.ndarray]:
-    """The decoded photos of files; one that is missing or no picture is an error that names it."""
-    for path in paths:
-        if not path.is_file():
-            raise UserError(
-                f"The photo {path} is missing; give the names of two, three or four picture files."
-            )
-    return [pixels.decode(path.read_bytes(), str(path)) for path in paths]

@@ -168,13 +168,13 @@ def explain(
 ) -> None:
     """Draw by which places of two, three or four photos a model compares them (similarity attention)."""
     from bgbias import api
-    from bgbias.attribution.explanation import NOT_SHOWN, read_photos
+    from bgbias.attribution.explanation import NOT_SHOWN
     from bgbias.report import style as figures
     from bgbias.report.maps import figure_explanation
 
     if plugins:
         use(*plugins)
-    explanation = api.explain(model, read_photos(photos), not different, score, device=device)
+    explanation = api.explain(model, photos, not different, score, device=device)
     figures.write(figure_explanation(explanation), out)
     print(out)
     say(f"{NOT_SHOWN} To measure that: bgbias audit PHOTOS --model {model}")

@@ -57,8 +57,7 @@ def score_queries(
                 if condition in (*COMPARED, *LENDING[matched]):
                     values |= ranking.matched(condition, draw, matched)
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
-            table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
-            tables.append(table[embeddings.is_query])
+            tables.append(_tabulate(embeddings, view, values))
     return pd.concat(
         [*tables, *score_places(embeddings, model, embeddings.views[CLEAN, 0])], ignore_index=True
     )
@@ -75,15 +74,16 @@ def score_places(
             _score_first_ranks(ranked, labels, embeddings.is_query, places) for ranked in ranked_by_draw
         ]
         values = {name: np.mean([values[name] for values in by_draw], axis=0) for name in by_draw[0]}
-        view = {
-            **model,
-            "setting": setting,
-            "condition": condition,
-            "draw": draw,
-            PLACE: places.astype(np.float64),
-        }
-        table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": labels, **values})
-        yield table[embeddings.is_query]
+        view = {**model, "setting": setting, "condition": condition, "draw": draw}
+        yield _tabulate(embeddings, view | {PLACE: places.astype(np.float64)}, values)
+
+
+def _tabulate(
+    embeddings: Embeddings, view: Mapping[str, object], values: Mapping[str, np.ndarray]
+) -> pd.DataFrame:
+    """The rows of the queries, of values [N] in one view."""
+    table = pd.DataFrame({**view, "image_id": embeddings.ids, "label": embeddings.labels, **values})
+    return table[embeddings.is_query]
 
 
 def _score_first_ranks(

@@ -50,15 +50,24 @@ def rankings(
         searched = split.searched(shown_rows, labels)
         for lender, in_gallery in backgrounds:
             searched &= lender[shown_rows, None] != in_gallery
-        similarity = np.where(searched, rounded[block].astype(np.float64) @ candidates, -np.inf)
-        deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
-        indices = np.argsort(-similarity, axis=1, kind="stable")[:, :deepest]
-        there = np.take_along_axis(searched, indices, axis=1)
-        if missing := deepest - indices.shape[1]:
-            indices, there = (np.pad(a, ((0, 0), (0, missing))) for a in (indices, there))
-        classes = np.where(there, labels[indices], -1)
-        same = classes == labels[shown_rows, None]
-        yield block, WholeRanking(same, same.sum(1), np.where(there, indices, -1), classes)
+        similarity = rounded[block].astype(np.float64) @ candidates
+        yield block, rank_searched(similarity, searched, labels, shown_rows)
+
+
+def rank_searched(
+    similarity: np.ndarray, searched: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> WholeRanking:
+    """Rankings, by similarity [Q, N], of the photos with these ``labels`` [N] among which each query is asked, bool [Q, N];
+    queries are of the classes of the photos in ``rows`` [Q].
+    """
+    deepest = max(int(searched.sum(1).max(initial=0)), DEEPEST_CMC)
+    indices = np.argsort(-np.where(searched, similarity, -np.inf), axis=1, kind="stable")[:, :deepest]
+    there = np.take_along_axis(searched, indices, axis=1)
+    if missing := deepest - indices.shape[1]:
+        indices, there = (np.pad(a, ((0, 0), (0, missing))) for a in (indices, there))
+    classes = np.where(there, labels[indices], -1)
+    same = classes == labels[rows, None]
+    return WholeRanking(same, same.sum(1), np.where(there, indices, -1), classes)
 
 
 def first_ranks(
@@ -67,7 +76,7 @@ def first_ranks(
     """The neighbours of queries [Q, d], as ``rankings`` has them, deep enough for every metric of first ranks."""
     nearest = _make_room(len(rows), labels, split)
     for block, ranking in rankings(queries, rows, gallery, labels, split):
-        _keep(nearest, np.arange(len(rows))[block], ranking)
+        keep_first(nearest, np.arange(len(rows))[block], ranking)
     return nearest
 
 
@@ -94,7 +103,7 @@ def rank_photos(
         for name in names:
             values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
         change += _average_precision_without(ranking, class_of, len(classes))
-        _keep(nearest, rows[block], ranking)
+        keep_first(nearest, rows[block], ranking)
     sizes = np.bincount(class_of[rows], minlength=len(classes))
     shared = np.full(len(labels), np.nan)
     shared[rows] = (change / np.maximum(sizes, 1))[class_of[rows]]
@@ -110,7 +119,7 @@ def rank_among(
     if split is None:
         return neighbours(queries, labels, gallery, labels)
     rows, nearest = np.flatnonzero(split.query), _make_room(len(labels), labels, split)
-    _keep(nearest, rows, first_ranks(queries[rows], rows, gallery, labels, split))
+    keep_first(nearest, rows, first_ranks(queries[rows], rows, gallery, labels, split))
     return nearest
 
 
@@ -120,7 +129,7 @@ def _make_room(number: int, labels: np.ndarray, split: QueryGallerySplit) -> Nei
     return Neighbours.none(number, max(deep, DEEPEST_FIXED_RANK))
 
 
-def _keep(nearest: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:
+def keep_first(nearest: Neighbours, rows: np.ndarray, ranking: Neighbours) -> None:
     """Fill in the first neighbours of some queries; ranks that a small gallery has not stay missing."""
     deep = min(nearest.indices.shape[1], ranking.indices.shape[1])
     nearest.same_label[rows, :deep] = ranking.same_label[:, :deep]

@@ -85,14 +85,13 @@ class Truth(Protocol):
 
 
 class TrueMasks(Truth):
-    """Objects known by their pixels."""
+    """Objects known by their pixels, one by one."""
 
     def __init__(self, masks: Pictures, photos: Iterable[str], size: int) -> None:
         self._masks, self._size = masks, size
         self.ids: Collection[str] = {name for name in photos if name in masks and self.locate(name).any()}
 
     def iou(self, image_id: str, mask: np.ndarray) -> float:
-        """As ``Truth`` says, pixel by pixel."""
         return quality.iou(*(part.astype(np.uint8) * 255 for part in (mask, self.locate(image_id))))
 
     def locate(self, image_id: str) -> np.ndarray:
