@@ -139,13 +139,13 @@ def test_weights_that_are_not_published_for_this_network_are_refused(name: str, 
         plugin.published(name, plugin.Params(weights="published"))
 
 
-def test_a_size_of_photos_that_weights_are_not_for_is_blamed_and_not_the_weights(tmp_path: Path) -> None:
+def test_a_size_of_photos_that_weights_are_not_for_may_be_to_blame(tmp_path: Path) -> None:
     """A mixer's layers are made for a number of patches, which nobody resamples."""
     save_file(timm.create_model("mixer_s32_224").state_dict(), tmp_path / "right.safetensors")
     state = read_state_dict(tmp_path / "right.safetensors", "a test", "meta")
     with torch.device("meta"):
         trunk = build("mixer_s32_224", img_size=256)
-    with pytest.raises(UserError, match=r"right\.safetensors fits .*leave backbones\..*\.img_size .* out"):
+    with pytest.raises(UserError, match="or leave img_size out, if they are for another one"):
         backbones.fit_state(trunk, state, "timm:mixer_s32_224", "right.safetensors")
     other = {"stem.weight": state["stem.proj.weight"]}
     with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):

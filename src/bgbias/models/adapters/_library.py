@@ -155,7 +155,7 @@ def _explain(name: str, source: str, error: Exception, offline: str) -> str:
             f"{name} could not be fetched from {source}, and there is no copy of it here ({root}). {offline}"
         )
     if source.startswith("http"):
-        return f"{name} could not be loaded: {words}."
+        return f"{name} could not be loaded from {source}: {words}."
     step = offline if ":/" in source else f"Make or copy {source} again."  # an address, or a file
     return f"{name} could not be loaded: {words}. {step}"
 

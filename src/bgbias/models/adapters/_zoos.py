@@ -17,9 +17,9 @@ from bgbias.models.adapters._preparation import Preparation, apply_options, norm
 from bgbias.models.backbones.timm import (
     converted,
     create,
+    find_page,
     input_size,
     published_config,
-    sources,
     with_quick_gelu,
 )
 from bgbias.models.look import Interpolation, Look
@@ -43,7 +43,7 @@ def adapt_timm(which: str, options: Options) -> Adapted:
     """
     name = f"timm:{which}"
     elsewhere = which.startswith((HUB, "hf_hub:", FOLDER))
-    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else next(iter(sources(which)), "")
+    source = f"{PAGE}{which.partition(':')[2]}" if elsewhere else find_page(which)
     twin = "" if elsewhere else with_quick_gelu(which, options.weights is None)
     guesses = (guess_activation(name, options.weights, f"timm:{twin}"),) if twin and options.weights else ()
     more: dict[str, Any] = {"global_pool": POOLINGS[options.pooling]} if options.pooling else {}

@@ -10,14 +10,13 @@ given the variant first.
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field, model_validator
 
 from bgbias import plugins
-from bgbias.compute.lazy import Tensor, nn, torch
+from bgbias.compute.lazy import Tensor, nn
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
 from bgbias.models.preprocess import Preprocess
@@ -108,29 +107,12 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
         elif name in weights and weights[name].shape == (1, *tensor.shape):
             weights[name] = weights[name][0]
     if wrong := state_dicts.difference(expected, weights, origin, original):
-        if variant and _fits_usual_size(trunk, original, backbone, origin):
-            raise UserError(
-                f"{origin} fits {backbone} at the size of photos that it was trained with, and not at another one: leave"
-                f" backbones.{backbone}.img_size in params.yaml out."
-            )
         raise UserError(
             f"{origin} does not hold weights of {backbone}: {wrong}. Name the right file at"
-            f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}."
+            f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}"
+            f"{', or leave img_size out, if they are for another one' if variant else ''}."
         )
     return weights
-
-
-def _fits_usual_size(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin: str) -> bool:
-    module = plugins.load("backbones", backbone)
-    with torch.device("meta"):
-        usual = module.build(plugins.variant(backbone), module.Params(weights=None))
-    usual_shapes, shapes = ({k: t.shape for k, t in net.state_dict().items()} for net in (usual, trunk))
-    if usual_shapes == shapes:
-        return False
-    with suppress(UserError):
-        fit_state(usual, state, backbone, origin)
-        return True
-    return False
 
 
 def _is_published(backbone: str) -> bool:

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.errors import UserError
-from bgbias.models.adapters._library import PAGE, check_name
+from bgbias.models.adapters._library import PAGE, check_name, load_source
 from bgbias.models.backbones import Facts, Pretrained
 from bgbias.models.preprocess import Preprocess
 
@@ -97,22 +97,20 @@ def published(variant: str, params: Params) -> dict[str, Tensor]:
     if not published_config(variant).has_weights:
         raise UserError(f"timm has no weights of {variant}; name a file or a URL as its `weights`, or null.")
     with_quick_gelu(variant, is_published=True)
-    try:
-        # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
-        network = timm.create_model(variant, pretrained=True)
-    except Exception as error:  # of the hub's client, of the network or of the file
-        words = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"timm could not fetch the weights of {variant} ({words}). It looks for them at {' or '.join(sources(variant))}."
-        ) from error
+    # With its classifier and for its own size of photos: as published, so that `adapted` knows it.
+    network = load_source(
+        f"timm:{variant}",
+        find_page(variant),
+        lambda: timm.create_model(variant, pretrained=True),
+        "Fetch it where there is a network.",
+    )
     return network.state_dict()  # type: ignore[no-any-return]
 
 
-def sources(variant: str) -> list[str]:
-    """The page and the address where timm looks for published weights, in this order, as far as it has them."""
+def find_page(variant: str) -> str:
+    """The page or the address where timm looks for published weights; empty if it has neither."""
     config = published_config(variant)
-    page = f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else ""
-    return [address for address in (page, config.url) if address]
+    return f"{PAGE}{config.hf_hub_id}" if config.hf_hub_id else config.url or ""
 
 
 def create(name: str, pretrained: bool = False, **options: Any) -> Any:
