@@ -8,7 +8,7 @@ dataset's own segmentations come as an archive of theirs, or lie inside that of 
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -16,6 +16,7 @@ from bgbias.datasets._official import ArchiveParams, listed_photos, lists_in, pl
 from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.files.fetch import Source
+from bgbias.files.pictures import is_hidden
 from bgbias.photos.table import Item
 
 TITLE = "CUB200"
@@ -80,18 +81,19 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     archive = parts["photos"]
     listed = _read_list(archive, "image_class_labels.txt", 1)
     label = {path: int(number) - 1 for path, (number,) in listed.items()}
-    truth = {_stem(n): data for n, data in members(archive, _is_mask)}
+    truth = _read_masks(archive)
     _check_counts(label, params, archive, name)
     # In the order of images.txt.
     official = places((path, split_of(number, OFFICIAL_SPLIT)) for path, number in label.items())
     paths = {path for path, number in label.items() if number < params.classes}
     if "segmentations" in parts:
-        truth |= {_stem(n): data for n, data in members(parts["segmentations"], _is_mask)}
+        truth |= _read_masks(parts["segmentations"])
         if bare := sorted(path for path in paths if _stem(path) not in truth):
             raise UserError(
                 f"{parts['segmentations']} lacks the masks of {len(bare)} photos, e.g. '{bare[0]}'; fetch it again."
             )
-    for path, data in listed_photos(archive, _path, paths):
+    # images.txt names a photo by its path below ``images/``.
+    for path, data in listed_photos(archive, lambda m: f"/{m}".split("/images/", 1)[-1].lstrip("/"), paths):
         split, place = official[path]
         yield Item(
             image_id=path,
@@ -107,10 +109,13 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 
 def _read_list(archive: Path, list_name: str, length: int) -> dict[str, list[float]]:
     """The ``length`` numbers that a list has for each path of ``images.txt``, in the order of the latter."""
-    paths, listed = lists_in(archive, ("images.txt", list_name), "CUB-200-2011").values()
+    paths, listed = (
+        [line.split() for line in data.decode().splitlines() if line.strip()]
+        for data in lists_in(archive, ("images.txt", list_name), "CUB-200-2011").values()
+    )
     try:
-        of_number = {number: list(map(float, values)) for number, *values in _rows(listed)}
-        of_path = {path: of_number[number] for number, path in _rows(paths)}
+        of_number = {number: list(map(float, values)) for number, *values in listed}
+        of_path = {path: of_number[number] for number, path in paths}
         if any(len(values) != length for values in of_path.values()):
             raise ValueError(f"a line of the latter has not {length + 1} columns")
         return of_path
@@ -135,21 +140,16 @@ def _check_counts(label: dict[str, int], params: Params, archive: Path, name: st
         )
 
 
-def _rows(data: bytes) -> Iterator[Any]:
-    return (line.split() for line in data.decode().splitlines() if line.strip())
+def _read_masks(archive: Path) -> dict[str, bytes]:
+    """The masks in an archive, by class folder and name without ending, which a photo and its mask have in common."""
 
+    def is_mask(member: str) -> bool:
+        path = PurePosixPath(member)
+        return "segmentations" in path.parts and path.suffix == ".png" and not is_hidden(path.name)
 
-def _is_mask(member: str) -> bool:
-    path = PurePosixPath(member)
-    return "segmentations" in path.parts and path.suffix == ".png" and not path.name.startswith(".")
-
-
-def _path(member: str) -> str:
-    """``images/`` and what stands before it taken away: the name that ``images.txt`` uses."""
-    return f"/{member}".split("/images/", 1)[-1].lstrip("/")
+    return {_stem(member): data for member, data in members(archive, is_mask)}
 
 
 def _stem(member: str) -> str:
-    """Class folder and name without its ending: what a photo and its mask have in common."""
     path = PurePosixPath(member)
     return f"{path.parent.name}/{path.stem}"

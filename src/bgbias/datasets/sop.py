@@ -40,16 +40,15 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     An archive without the lists, with other counts than the dataset has, or without a photo that a list names, is an error.
     """
     archive = parts["photos"]
-    lists = lists_in(archive, LISTS, "Stanford Online Products")
-    label_of, split_of = read_lists({name: data.decode() for name, data in lists.items()}, str(archive))
-    place_of = places(split_of.items())
+    listed = _read_lists(archive)
+    place_of = places((path, split) for path, (_, split) in listed.items())
     # The lists name a photo by its last folder and its name.
-    for path, data in listed_photos(archive, lambda m: "/".join(PurePosixPath(m).parts[-2:]), label_of):
-        split, place = place_of[path]
+    for path, data in listed_photos(archive, lambda m: "/".join(PurePosixPath(m).parts[-2:]), listed):
+        label, (split, place) = listed[path][0], place_of[path]
         yield Item(
             image_id=path,
-            class_name=f"{path.split('/')[0].removesuffix('_final')} {label_of[path] + 1}",
-            label=label_of[path],
+            class_name=f"{path.split('/')[0].removesuffix('_final')} {label + 1}",
+            label=label,
             split=split,
             key_set=f"{KEY}|{split}",
             key_item=str(place),
@@ -57,32 +56,25 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
         )
 
 
-def read_lists(texts: dict[str, str], archive: str) -> tuple[dict[str, int], dict[str, str]]:
+def _read_lists(archive: Path) -> dict[str, tuple[int, str]]:
     """Class, counted from 0, and split of each path, in the lists' order; other lines or counts than the dataset's are errors."""
-    label_of: dict[str, int] = {}
-    split_of: dict[str, str] = {}
-    for file in LISTS:
-        lines = texts[file].splitlines()
-        if not lines or lines[0].split() != HEADER:
+    listed: dict[str, tuple[int, str]] = {}
+    for file, data in lists_in(archive, LISTS, "Stanford Online Products").items():
+        header, *rows = [line.split() for line in data.decode().splitlines()] or [[]]
+        if header != HEADER:
             raise UserError(
                 f"{archive}: {file} must begin with the line '{' '.join(HEADER)}'; fetch it again."
             )
-        before = len(label_of)
-        labels = set()
-        for number, line in enumerate(lines[1:], 2):
-            try:
-                _, class_id, _, path = line.split()
-                label = int(class_id) - 1
-            except ValueError as error:
-                raise UserError(f"{archive}: line {number} of {file} cannot be read: '{line}'.") from error
-            split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
-            if path in label_of:
-                raise UserError(f"{archive}: line {number} of {file} lists '{path}' again.")
-            label_of[path], split_of[path] = label, split
-            labels.add(label)
-        counts = len(label_of) - before, len(labels)
+        try:
+            label_of = {path: int(class_id) - 1 for _, class_id, _, path in rows}
+        except ValueError as error:
+            raise UserError(f"{archive}: {file} cannot be read ({error}); fetch it again.") from error
+        counts = len(rows), len(set(label_of.values()))
         if counts != COUNTS[file]:
             raise UserError(
                 f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
-    return label_of, split_of
+        for path, label in label_of.items():
+            split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
+            listed[path] = label, split
+    return listed

@@ -18,6 +18,7 @@ from bgbias.datasets.folder import ClassSplit, assign
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.files.archives import Lookup
+from bgbias.files.checksums import sha256
 from bgbias.files.fetch import Source
 from bgbias.files.pictures import is_picture
 from bgbias.files.tables import read_text
@@ -69,20 +70,14 @@ def parts(params: Params) -> dict[str, tuple[Source, ...]]:
     root = params.root or str(PurePosixPath(params.source).parent)
     if params.source.startswith("shared:") and params.root is None:
         root = f"shared:{PurePosixPath(params.source.removeprefix('shared:')).parent}"
-    photos = Source(place=root, names=_list_named_files(places.source(params.source)))
-    return {"table": (Source(place=params.source),), "photos": (photos,)}
-
-
-def _list_named_files(table: Path) -> frozenset[str] | None:
-    """The files that a table names; None where it is not here, or whose faults are reported when it is read."""
-    if not table.is_file():
-        return None
-    stat = table.stat()
-    return _read_names(table, (stat.st_mtime_ns, stat.st_size, stat.st_ino))
+    table = places.source(params.source)
+    names = _list_named_files(table, sha256(table)) if table.is_file() else None
+    return {"table": (Source(place=params.source),), "photos": (Source(place=root, names=names),)}
 
 
 @cache
-def _read_names(table: Path, identity: tuple[int, ...]) -> frozenset[str] | None:
+def _list_named_files(table: Path, checksum: str) -> frozenset[str] | None:
+    """The files that a table names; None where it has faults, which are reported when it is read."""
     try:
         rows, _ = read_rows(table, str(table))
     except UserError:
@@ -105,12 +100,9 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     rows, columns = read_rows(parts["table"], params.source)
     files = Lookup(parts["photos"], is_picture)
     if problems := [*_of_rows(rows, columns, set(files.names)), *_across_rows(rows, columns, params)]:
-        more = f"\n  and {len(problems) - MOST_TOLD} more" if len(problems) > MOST_TOLD else ""
-        raise UserError(
-            f"{name}: {params.source} cannot be used:\n"
-            + "\n".join(f"  {p}" for p in problems[:MOST_TOLD])
-            + more
-        )
+        more = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
+        lines = [f"{name}: {params.source} cannot be used:", *problems[:MOST_TOLD], *more]
+        raise UserError("\n  ".join(lines))
     split_of = _splits(rows, columns, params, name)
     label_of = {label: number for number, label in enumerate(sorted({r.label for r in rows}))}
     by_image = {r.image: r for r in rows}
@@ -136,17 +128,16 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
 def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
     """The table's rows as text, and which columns it has. An unreadable file, and missing or unknown columns are errors."""
     text, first = read_text(path, source)
-    columns = list(text.columns)
+    columns = set(text.columns)
     for missing in [c for c in NEEDED if c not in columns]:
         raise UserError(
             f"{source} has no column '{missing}'; it needs {' and '.join(NEEDED)}, and may have {', '.join(OPTIONAL)}."
         )
-    if unknown := [c for c in columns if c not in NEEDED + OPTIONAL]:
+    if unknown := sorted(columns.difference(NEEDED, OPTIONAL)):
         raise UserError(
             f"{source} has a column '{unknown[0]}', which says nothing here; columns are {', '.join(NEEDED + OPTIONAL)}."
         )
-    for absent in [c for c in OPTIONAL if c not in columns]:
-        text[absent] = ""
+    text = text.reindex(columns=[*NEEDED, *OPTIONAL], fill_value="")
     for column in ("image", "mask"):
         if not text[column].map(lambda cell: isinstance(cell, str)).all():
             raise UserError(
@@ -155,7 +146,7 @@ def read_rows(path: Path, source: str) -> tuple[list[Row], set[str]]:
             )
         text[column] = [PurePosixPath(f.replace("\\", "/")).as_posix() if f else "" for f in text[column]]
     numbered = text.assign(number=range(first, first + len(text)))
-    return list(numbered.itertuples(index=False, name="Row")), set(columns)
+    return list(numbered.itertuples(index=False, name="Row")), columns
 
 
 def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[str]:
@@ -165,16 +156,16 @@ def _of_rows(rows: list[Row], columns: set[str], names: set[str]) -> Iterator[st
         for column, file in (("image", row.image), ("mask", row.mask)):
             here = f"row {row.number}, {column}:"
             if not file:
-                if column == "image":
-                    yield f"{here} empty"
-            elif PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
+                continue
+            if PurePosixPath(file).is_absolute() or ".." in PurePosixPath(file).parts:
                 yield f"{here} '{file}' leads out of the pictures' folder; name it relative to `root`"
             elif not is_picture(file):
                 yield f"{here} '{file}' is no picture (.jpg, .png, ...)"
             elif file not in names:
                 yield f"{here} there is no file '{file}'"
-        if not row.label:
-            yield f"row {row.number}, label: empty"
+        for column in NEEDED:
+            if not getattr(row, column):
+                yield f"row {row.number}, {column}: empty"
         if "split" in columns and row.split not in SPLITS:
             yield f"row {row.number}, split: {row.split!r} is none of {', '.join(SPLITS)}"
         for column, value in (("query", row.query), ("gallery", row.gallery)):
