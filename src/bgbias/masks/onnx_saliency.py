@@ -101,12 +101,17 @@ class GraphMasker:
         return saliency.clip(0, 1)
 
 
-def build_masker(name: str, params: GraphParams, recipe: SaliencyRecipe, device: str) -> GraphMasker:
-    """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others."""
+def build_masker(
+    name: str, params: GraphParams, recipe: SaliencyRecipe, device: str, side: int | None = None
+) -> GraphMasker:
+    """The masker ``name`` with its graph loaded on ``device``; UserError where file, library or device are missing or others.
+
+    ``side``: pixels that a graph which takes any size is shown, if its options do not say it; None if nobody knows.
+    """
     path = weights_file(name, params.weights)
     graph = _unpack(path, name) if path.suffix == ".safetensors" else str(path)
     session = load_graph(graph, f"Masker '{name}'", str(path), device)
-    entry = _input(session.get_inputs(), path, params.input_size, recipe.side)
+    entry = _input(session.get_inputs(), path, params.input_size, side)
     names = [one.name for one in session.get_outputs()]
     if recipe.output not in (*names, None):
         raise UserError(f"{path} has no output '{recipe.output}'; name one of: {', '.join(names)}.")

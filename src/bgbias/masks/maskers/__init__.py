@@ -6,7 +6,7 @@ content is the masks. One that predicts has ``build(params, device)``, which tak
 has one, yields them as they are made, so that less is lost by an interruption); any other has
 ``given(params, truth, ids)``, which takes an image id to its mask (uint8 [H, W]) or to None.
 
-Of a network that has published weights, ``PUBLISHED`` says where these are; those of ours stand in ``published.yaml``.
+Of a network that has published weights, ``PUBLISHED`` says where these are; those of ours stand in ``networks.yaml``.
 """
 
 SHARED = {"_u2net": ("u2net", "u2netp"), "_graphs": ("birefnet", "birefnet_lite", "isnet", "onnx")}

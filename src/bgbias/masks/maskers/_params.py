@@ -1,7 +1,7 @@
 """Options of the networks that predict masks, apart from them: planning must not import torch."""
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -9,15 +9,18 @@ from bgbias.files.fetch import Source
 from bgbias.settings import Strict, read_yaml
 
 Colours = tuple[float, float, float]
+Positive = Annotated[float, Field(gt=0)]
 # Of the colours R, G, B in 0..1, as usual for ImageNet.
 MEAN: Colours = (0.485, 0.456, 0.406)
 STD: Colours = (0.229, 0.224, 0.225)
+NETWORKS: dict[str, dict[str, Any]] = read_yaml(Path(__file__).with_name("networks.yaml"))
 
 
-def read_sources(masker: str) -> tuple[Source, ...]:
-    """The places of one of our maskers' weights, best first, as ``published.yaml`` lists them."""
-    places = read_yaml(Path(__file__).with_name("published.yaml"))[masker]
-    return tuple(Source(**place) for place in places)
+def describe_network(name: str) -> dict[str, Any]:
+    """What ``networks.yaml`` says of one of our maskers for people, and the places of its weights, best first."""
+    row = NETWORKS[name]
+    paragraphs = [row["doc"], *([row["licence"]] if "licence" in row else [])]
+    return {"__doc__": "\n\n".join(paragraphs), "PUBLISHED": tuple(Source(**p) for p in row["published"])}
 
 
 class SaliencyParams(Strict):
@@ -38,16 +41,11 @@ class GraphParams(Strict):
     )
 
 
-class SaliencyRecipe(NamedTuple):
-    """What a network wants of a photo, and what its map is.
+class SaliencyRecipe(Strict):
+    """What a graph wants of a photo, and what its map is."""
 
-    ``mean`` and ``std``: of R, G, B in 0..1. ``sigmoid``: the graph gives logits. ``side``: pixels, where the graph takes any
-    size; None if nobody says. ``stretch``: to 0..1 per picture. ``output``: which one is the map; None: the first.
-    """
-
-    mean: Colours
-    std: Colours
-    sigmoid: bool
-    side: int | None = None
-    stretch: bool = True
-    output: str | None = None
+    mean: Colours = Field(MEAN, description="of R, G and B in 0..1, taken away")
+    std: tuple[Positive, Positive, Positive] = Field(STD, description="by which they are divided then")
+    sigmoid: bool = Field(False, description="the graph gives logits")
+    stretch: bool = Field(True, description="every photo's map to 0..1")
+    output: str | None = Field(None, description="which output is the map; null: the first")

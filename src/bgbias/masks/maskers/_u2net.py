@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bgbias.masks.maskers._params import SaliencyParams as Params
-from bgbias.masks.maskers._params import read_sources
+from bgbias.masks.maskers._params import describe_network
 
 if TYPE_CHECKING:
     from bgbias.masks.saliency import SaliencyMasker
@@ -28,16 +28,7 @@ def _net(name: str) -> dict[str, Any]:
 
         return build_masker(name, params, device)
 
-    return {"network": network, "build": build, "PUBLISHED": read_sources(name)}
+    return describe_network(name) | {"network": network, "build": build}
 
 
-MEMBERS = {
-    "u2net": {
-        "__doc__": "U²-Net (Qin et al. 2020), the net behind the paper's masks: the best ones, for 176 MB of ``u2net.pth``.",
-        **_net("u2net"),
-    },
-    "u2netp": {
-        "__doc__": "U²-Net-p (Qin et al. 2020), the small net: a fortieth of the weights, masks a little less exact.",
-        **_net("u2netp"),
-    },
-}
+MEMBERS = {name: _net(name) for name in ("u2net", "u2netp")}
