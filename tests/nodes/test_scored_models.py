@@ -23,7 +23,7 @@ from bgbias.evaluation.metrics import names as metric_names
 from bgbias.evaluation.settings import Attacked
 from bgbias.nodes import attack, collect, table
 from bgbias.nodes._models import fresh_model
-from bgbias.report import costs, sources, tables
+from bgbias.report import costs, tables
 from bgbias.report.tables import attribution
 from bgbias.results.rows import together
 from bgbias.study import plan
@@ -82,17 +82,6 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
         words in said
         for words in ("Table 1 (", "Table 2 (", "Table 3 (", "What training took", "Step, s", device)
     )
-
-
-def test_no_table_is_made_of_queries_that_lack_a_model(
-    scored: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = pd.read_parquet
-    monkeypatch.setattr(
-        pd, "read_parquet", lambda *of, **how: read(*of, **how).query("method != 'bgaugment'")
-    )
-    with pytest.raises(UserError, match="bgaugment"):
-        sources.queries(scored)
 
 
 def test_backbones_as_they_come_end_in_tables_and_figures(

@@ -383,12 +383,6 @@ LACKING: dict[str, tuple[str, Callable[[], Any]]] = {
             without(examples.stepped(), method="plain", condition="mixed_same", draw=1, seed=2), SHOWN
         ),
     ),
-    "a draw that another model has": (
-        "toy/tiny/contrastive/plain lacks values a query for mixed_same",
-        lambda: decomposition.table(
-            without(examples.stepped(), method="plain", condition="mixed_same", draw=1), SHOWN
-        ),
-    ),
     "a crossed query": (
         "toy/tiny/contrastive/plain lacks values a query for worst_1",
         lambda: crossing.table(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +11,9 @@ import pytest
 from handmade_results import CURED, PLAIN, attribution, study
 from scipy import stats
 
-from bgbias.errors import UserError
-from bgbias.report import sources
 from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
 from bgbias.results import published
-from bgbias.study.cell import Cell
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
 
@@ -92,38 +87,6 @@ def test_rows_stand_in_the_papers_order() -> None:
     assert table["relative_drop_change"].notna().tolist() == [False, False, False, False, True]
 
 
-CELLS = [Cell("sop", "bn_inception", "contrastive", *of) for of in (("plain", 0), ("bgaugment", 2))]
-
-
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
-        (
-            lambda results, queries: (
-                results.query("not (seed == 1 and draw == 1 and method == 'plain')"),
-                queries,
-            ),
-            r"contrastive/plain/seed1 has no map_at_r for symmetric .* draw 1",
-        ),
-        (
-            lambda results, queries: (results, queries.drop(queries.index[queries["setting"] == "query"][0])),
-            r"contrastive/plain lacks values a query for query_only",
-        ),
-    ],
-    ids=["a draw", "a query"],
-)
-def test_what_is_lacking_is_named(changed: Callable[..., Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        retrieval.table(*changed(*study()))
-
-
-def test_a_model_that_is_lacking_is_named() -> None:
-    with pytest.raises(
-        UserError, match=r"sop/bn_inception/contrastive/bgaugment/seed2.*snakemake --cores all"
-    ):
-        sources.refuse_missing(study()[0], CELLS)
-
-
 @pytest.mark.parametrize(("dataset", "backbone"), [("cub50", "bn_inception"), ("sop", "resnet18")])
 def test_no_published_number_beside_other_photos_or_another_backbone(
     known: pd.DataFrame, dataset: str, backbone: str
@@ -176,12 +139,3 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
     reach = stats.t(5).ppf(0.975) * 0.1 / math.sqrt(5)
     assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.2 - reach, 0.2 + reach])
     assert cured["ref_gain_p"] == pytest.approx(2 * stats.t(5).sf(0.2 / (0.1 / math.sqrt(5))))
-
-
-def test_a_variant_without_scores_is_named() -> None:
-    rows = attribution({("plain", 0): [0.1, 0.2]})
-    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
-        where_models_look.table(rows[rows["variant"] == "ref"])
-    rows.loc[rows["variant"] == "robust", "score"] = math.nan
-    with pytest.raises(UserError, match=r"triplet/plain/seed0 has no attribution score of variant 'robust'"):
-        where_models_look.table(rows)
