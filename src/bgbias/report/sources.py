@@ -10,7 +10,6 @@ from pyarrow.parquet import read_schema
 
 from bgbias.engine import inputs
 from bgbias.engine.node import StepOutput, files_of, step
-from bgbias.errors import UserError
 from bgbias.photos.places import PLACE
 from bgbias.photos.table import ImageTable, read_table
 from bgbias.report import formats, names
@@ -64,12 +63,10 @@ def make_figure_hooks(
 
 
 def queries(study: Study, columns: Sequence[str] = rows.OF_QUERIES) -> pd.DataFrame:
-    """The values of all models' queries, with their place where photos say it. A model without any is an error."""
+    """The values of all models' queries, with their place where photos say it."""
     path = study.files.at("all_queries")
     optional = {PLACE} & set(read_schema(path).names)
-    values = pd.read_parquet(path, columns=[*columns, *optional])
-    refuse_missing(values, plan.cells(study))
-    return values
+    return pd.read_parquet(path, columns=[*columns, *optional])
 
 
 def test_splits(study: Study) -> dict[str, ImageTable]:
@@ -97,27 +94,8 @@ def excluded(study: Study, read: Mapping[str, StepOutput]) -> dict[str, int]:
     return dict(zip(report["dataset"], report["test_photos_without_trusted_mask"].astype(int), strict=True))
 
 
-def refuse_missing(values: pd.DataFrame, cells: Sequence[Cell]) -> None:
-    """Raises UserError when one of ``cells`` has no row."""
-    present = set(
-        values[[*rows.MODEL, "seed"]].drop_duplicates().astype(str).itertuples(index=False, name=None)
-    )
-    missing = [c for c in cells if (c.dataset, c.backbone, c.loss, c.method, str(c.run)) not in present]
-    if missing:
-        more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
-        raise UserError(f"There is no result for {missing[0].name}{more}. {rows.NEXT}")
-
-
 def models(values: pd.DataFrame) -> Iterator[tuple[rows.Model, pd.DataFrame]]:
-    """Each model with its rows, in the paper's order: plain comes before what is compared with it.
-
-    Raises UserError if one was seen in a condition fewer times than others.
-    """
+    """Each model with its rows, in the paper's order: plain comes before what is compared with it."""
     by_model = values.groupby(rows.MODEL, sort=False, observed=True)
-    if {"condition", "draw"} <= set(values):
-        draws = values.groupby([*rows.MODEL, "condition"], observed=True)["draw"].nunique()
-        few = draws[draws < draws.groupby("condition", observed=True).transform("max")]
-        for *model, condition in few.index:
-            raise UserError(f"{'/'.join(model)} lacks values a query for {condition}. {rows.NEXT}")
     for model in names.in_order(values[rows.MODEL].drop_duplicates()).itertuples(index=False, name=None):
         yield model, by_model.get_group(model)

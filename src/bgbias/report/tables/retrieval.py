@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.errors import UserError
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number, published_number
 from bgbias.results import published, rows, uncertainty
@@ -59,17 +58,15 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
     its MAP@R minus plain's, all in points (NaN without a plain row, and over the seeds that both have); ``query_only``,
     MAP@R of corrupted queries against the clean gallery, and its relative drop. Then P@1; ``published_*`` where a paper has
     the cell, with ``_source``, ``_differs`` (what was done in another way there) and, if nothing was, our ``difference_*``
-    to it. ``papers`` is ``published.read()``. Raises UserError, naming the cell and what to type, when one of a cell's
-    conditions is missing.
+    to it. ``papers`` is ``published.read()``.
     """
-    draws = sorted(results.loc[results["condition"] == rows.CORRUPTED, "draw"].unique().tolist()) or [0]
     by_model = queries.groupby(rows.MODEL, sort=False, observed=True)
     compared: dict[rows.Model, rows.Values] = {}
     lines: list[dict[str, Any]] = []
     for model, part in sources.models(results):
         values = rows.retrieval_values(by_model.get_group(model), model)
         compared[model] = values
-        row = rows.name_columns(model) | _average(part, model, draws) | {"classes": len(set(values.classes))}
+        row = rows.name_columns(model) | _average(part, model) | {"classes": len(set(values.classes))}
         # Levels stay what results.csv says.
         row = _estimates(values, rows.plain_of(compared, model)) | row
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
@@ -79,22 +76,18 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
     return rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
 
 
-def _average(results: pd.DataFrame, model: rows.Model, draws: list[int]) -> dict[str, Any]:
-    """Means over queries of one model, in percent, and the two spreads; a missing seed or draw is an error that names it."""
+def _average(results: pd.DataFrame, model: rows.Model) -> dict[str, Any]:
+    """Means over queries of one model, in percent, and the two spreads."""
     wide = results.pivot(index="seed", columns=["metric", "setting", "condition", "draw"], values="value")
+    wide = wide.sort_index(axis=1)
 
     def percent(metric: str, condition: str, setting: str = rows.SYMMETRIC) -> np.ndarray:
-        of_draws = [(metric, setting, condition, n) for n in ([0] if condition == rows.CLEAN else draws)]
-        levels = wide.reindex(columns=of_draws)
-        for seed, n in zip(*np.nonzero(levels.isna().to_numpy()), strict=True):
-            what = f"{metric} for {setting} {condition}, draw {of_draws[n][-1]}"
-            raise UserError(f"{'/'.join(model)}/seed{wide.index[seed]} has no {what}. {rows.NEXT}")
-        return 100 * levels.to_numpy()
+        return 100 * wide[metric, setting, condition].to_numpy()
 
     clean, corrupted = percent(rows.MAP_AT_R, rows.CLEAN), percent(rows.MAP_AT_R, rows.CORRUPTED)
     counted = results.loc[(results["metric"] == rows.MAP_AT_R) & (results["setting"] == rows.SYMMETRIC), "n"]
     return rows.repetitions(results, model) | {
-        "draws": len(draws),
+        "draws": corrupted.shape[1],
         "queries": int(counted.iloc[0]),
         "clean": uncertainty.mean(clean),
         "clean_sd_seeds": uncertainty.sd_over_seeds(clean),
