@@ -10,7 +10,7 @@ Only this folder imports pytorch-metric-learning.
 
 # Options that share a file.
 SHARED = {
-    "_margins": ("arcface", "cosface"),
-    "_roth": ("roth_arcface", "roth_multi_similarity"),
+    "_softmax": ("arcface", "cosface", "normalized_softmax", "roth_arcface"),
+    "multi_similarity": ("roth_multi_similarity",),
     "triplet": ("quadruplet",),
 }

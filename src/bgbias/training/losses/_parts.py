@@ -1,16 +1,12 @@
 """What the losses are made of: torch and pytorch-metric-learning, which planning must not import."""
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pytorch_metric_learning.distances import BaseDistance, LpDistance
-from pytorch_metric_learning.losses import WeightRegularizerMixin
-from pytorch_metric_learning.reducers import MeanReducer
+from pytorch_metric_learning.distances import LpDistance
 from torch import Tensor, nn
-
-from bgbias.training.losses._terms import mean_of_violations
 
 
 class FullPrecision(nn.Module):
@@ -21,7 +17,7 @@ class FullPrecision(nn.Module):
     never get there.
     """
 
-    def __init__(self, loss: nn.Module) -> None:
+    def __init__(self, loss: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.loss = loss
 
@@ -31,27 +27,6 @@ class FullPrecision(nn.Module):
             embeddings = embeddings.float()
         with torch.autocast(embeddings.device.type, enabled=False):
             return self.loss(embeddings, labels)
-
-
-def with_class_weights(
-    kind: type[WeightRegularizerMixin],
-    n_classes: int,
-    dim: int,
-    generator: torch.Generator,
-    distance: BaseDistance,
-    **options: Any,
-) -> nn.Module:
-    """The loss ``kind``, a mean over photos in full precision; its class weights [dim, n_classes] come from N(0, 1)."""
-    return FullPrecision(
-        kind(
-            num_classes=n_classes,
-            embedding_size=dim,
-            weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
-            distance=distance,
-            reducer=MeanReducer(),
-            **options,
-        )
-    )
 
 
 class EuclideanDistance(LpDistance):
@@ -91,55 +66,8 @@ class _Distances(torch.autograd.Function):
         return pull.sum(1), -pull.sum(0)
 
 
-class Quadruplets(nn.Module):
-    """Both terms, from all Euclidean distances of a batch."""
-
-    def __init__(self, margin: float) -> None:
-        super().__init__()
-        self.margin, self.distance = margin, EuclideanDistance()
-
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Scalar loss of unit-length embeddings [B, d] with labels [B]; 0 where nothing violates a margin."""
-        distances = self.distance(embeddings)
-        same = labels[:, None] == labels[None]
-        positive = same.triu(1).nonzero()
-        anchors = torch.cat((positive, positive.flip(1)))
-        to_positive = distances[anchors[:, 0], anchors[:, 1], None]
-        to_negative = to_positive - distances[anchors[:, 0]] + self.margin
-
-        # Unordered pairs suffice here: the mean over ordered ones is the same.
-        strangers = (~same).triu(1).nonzero()
-        foreign = ~same[positive[:, 0]]
-        apart = to_positive[: len(positive)] - distances[strangers[:, 0], strangers[:, 1]] + self.margin / 2
-        elsewhere = foreign[:, strangers[:, 0]] & foreign[:, strangers[:, 1]]
-        return mean_of_violations(to_negative, ~same[anchors[:, 0]]) + mean_of_violations(apart, elsewhere)
-
-
 # Cosines are kept off 1, where an angle has no slope.
 NEARLY_ONE = 1 - 1e-6
-
-
-class MinedMultiSimilarity(nn.Module):
-    """Multi-similarity of the hard pairs of each anchor, a mean over the anchors that have both kinds."""
-
-    def __init__(self, alpha: float, beta: float, base: float, epsilon: float) -> None:
-        super().__init__()
-        self.alpha, self.beta, self.base, self.epsilon = alpha, beta, base, epsilon
-
-    def forward(self, embeddings: Tensor, labels: Tensor) -> Tensor:
-        """Scalar loss of unit vectors [B, d] with labels [B]; 0 where no anchor has hard pairs of both kinds."""
-        cosines = embeddings @ embeddings.T
-        same = labels[:, None] == labels[None]
-        positive = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
-        farthest = cosines.masked_fill(~positive, torch.inf).amin(1, keepdim=True)
-        nearest = cosines.masked_fill(same, -torch.inf).amax(1, keepdim=True)
-        negative = ~same & (cosines + self.epsilon > farthest)
-        positive = positive & (cosines - self.epsilon < nearest)
-        near = torch.where(positive, (-self.alpha * (cosines - self.base)).exp(), 0).sum(1).log1p()
-        far = torch.where(negative, (self.beta * (cosines - self.base)).exp(), 0).sum(1).log1p()
-        has_both = positive.any(1) & negative.any(1)
-        each = torch.where(has_both, near / self.alpha + far / self.beta, 0)
-        return each.sum() / has_both.sum().clamp(min=1)
 
 
 class ClampedArcFace(nn.Module):

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bgbias.compute.lazy import nn, torch
+from bgbias.compute.lazy import Tensor, nn, torch
 from bgbias.settings import Strict
+from bgbias.training.losses._terms import mean_of_violations
 
 TITLE = "Triplet"
 PLACE = 2
@@ -38,9 +39,26 @@ def quadruplet(params: Params, n_classes: int, dim: int, generator: torch.Genera
     """Mean of non-zero [d(a, p) - d(a, n) + m]+ over triplets plus that of [d(a, p) - d(n1, n2) + m/2]+ over
     quadruplets, whose n1 and n2 are of two further classes; no mining.
     """
-    from bgbias.training.losses._parts import FullPrecision, Quadruplets
+    from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
 
-    return FullPrecision(Quadruplets(params.margin))
+    margin, distance = params.margin, EuclideanDistance()
+
+    def loss(embeddings: Tensor, labels: Tensor) -> Tensor:
+        distances = distance(embeddings)
+        same = labels[:, None] == labels[None]
+        positive = same.triu(1).nonzero()
+        anchors = torch.cat((positive, positive.flip(1)))
+        to_positive = distances[anchors[:, 0], anchors[:, 1], None]
+        to_negative = to_positive - distances[anchors[:, 0]] + margin
+
+        # Unordered pairs suffice here: the mean over ordered ones is the same.
+        strangers = (~same).triu(1).nonzero()
+        foreign = ~same[positive[:, 0]]
+        apart = to_positive[: len(positive)] - distances[strangers[:, 0], strangers[:, 1]] + margin / 2
+        elsewhere = foreign[:, strangers[:, 0]] & foreign[:, strangers[:, 1]]
+        return mean_of_violations(to_negative, ~same[anchors[:, 0]]) + mean_of_violations(apart, elsewhere)
+
+    return FullPrecision(loss)
 
 
 MEMBERS = {"quadruplet": {"TITLE": "Quadruplet", "PLACE": 3, "build": quadruplet}}
