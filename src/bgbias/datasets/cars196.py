@@ -142,18 +142,28 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
     by_place = {"/".join(PurePosixPath(member).parts[-2:]): (part, member) for part, member in digests}
     folders = {place.split("/")[0] for place in by_place}
     if JOINT in mats and "car_ims" in folders:
+        layout, annotations = f"layout car_ims with {JOINT}", JOINT
         listed = _annotated(mats[JOINT], JOINT, "relative_im_path", "")
-        return f"layout car_ims with {JOINT}", _find_listed(listed, by_place, JOINT, name)
-    if {"cars_train", "cars_test"} <= folders and TRAIN in mats:
+    elif {"cars_train", "cars_test"} <= folders and TRAIN in mats:
         if TEST not in mats:
             raise UserError(
                 f"{name}: {TEST} is missing (md5 {OFFICIAL[TEST].md5}); without it nobody knows the"
                 " classes of cars_test, for the devkit's cars_test_annos.mat has none. Put it beside the photos."
             )
+        layout, annotations = f"layout cars_train and cars_test with {TRAIN} and {TEST}", "the devkit"
         listed = _annotated(mats[TRAIN], TRAIN, "fname", "cars_train/")
         listed |= _annotated(mats[TEST], TEST, "fname", "cars_test/")
-        labels = _find_listed(listed, by_place, "the devkit", name)
-        return f"layout cars_train and cars_test with {TRAIN} and {TEST}", labels
+    else:
+        return "layout of class folders", _by_folders(digests, mats, name)
+    if absent := [place for place in listed if place not in by_place]:
+        raise UserError(
+            f"{name}: {len(absent)} photos that {annotations} lists are missing, e.g. '{absent[0]}'; the archive is incomplete."
+            f" Delete it and run: python -m bgbias fetch {name}"
+        )
+    return layout, {by_place[place]: number for place, number in listed.items()}
+
+
+def _by_folders(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> dict[Photo, int]:
     number_of = {_plain(n): number for number, n in enumerate(NAMES)}
     label = {p: number_of.get(_plain(PurePosixPath(p[1]).parent.name)) for p in digests}
     if label_by_folder := {p: number for p, number in label.items() if number is not None}:
@@ -162,9 +172,10 @@ def _labels(digests: dict[Photo, str], mats: dict[str, bytes], name: str) -> tup
                 f"{name}: '{strange}' lies in a folder that is no class of Cars196; remove it, or name the folder as in"
                 " cars_meta.mat, e.g. 'Acura RL Sedan 2012'."
             )
-        return "layout of class folders", label_by_folder
+        return label_by_folder
+    folders = sorted({PurePosixPath(member).parent.name for _, member in digests})
     raise UserError(
-        f"{name}: {len(digests)} photos in {', '.join(sorted(folders)[:3]) or 'no folder'}, annotations:"
+        f"{name}: {len(digests)} photos in {', '.join(folders[:3]) or 'no folder'}, annotations:"
         f" {', '.join(sorted(mats)) or 'none'}. Cars196 is read as car_ims with {JOINT}"
         f" (datasets.{name}.options.annotations), as cars_train and cars_test with {TRAIN} and {TEST}, or as class folders."
     )
@@ -183,17 +194,6 @@ def _annotated(data: bytes, file: str, field: str, folder: str) -> dict[str, int
     if wrong := next((p for p, number in listed.items() if not 0 <= number < CLASSES), None):
         raise UserError(f"{file}: '{wrong}' has class {listed[wrong] + 1}; classes are 1 to {CLASSES}.")
     return listed
-
-
-def _find_listed(
-    listed: dict[str, int], by_place: dict[str, Photo], annotations: str, name: str
-) -> dict[Photo, int]:
-    if absent := [place for place in listed if place not in by_place]:
-        raise UserError(
-            f"{name}: {len(absent)} photos that {annotations} lists are missing, e.g. '{absent[0]}'; the archive is incomplete."
-            f" Delete it and run: python -m bgbias fetch {name}"
-        )
-    return {by_place[place]: number for place, number in listed.items()}
 
 
 def _ids(label: dict[Photo, int], digests: dict[Photo, str]) -> dict[Photo, str]:

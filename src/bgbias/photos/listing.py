@@ -106,7 +106,7 @@ class Listing:
         """
         others: dict[str, str] = {}
         files = Lookup(path, lambda name: True, others)
-        drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
+        drawn = [name for name in files.names if is_picture(name)]
         others |= {name: why_not(name) for name in files.names if not is_picture(name)}
         if not drawn:
             there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
@@ -137,12 +137,6 @@ class Listing:
         left_out = {**self.left_out} | {f"{name} (masks)": reason for name, reason in others.items()}
         photos = {image_id: with_mask(photo) for image_id, photo in self.photos.items()}
         return replace(self, photos=photos, left_out=left_out)
-
-    def _has_no_folder(self, mask: str) -> bool:
-        """Whether the folder of a mask's photo could not be opened, and is named for that reason already."""
-        parts = PurePosixPath(mask).parent.parts
-        ends = ("/".join(parts[a:b]) for b in range(1, len(parts) + 1) for a in range(b))
-        return any(end in self.left_out for end in ends)
 
 
 def title(path: Path) -> str:

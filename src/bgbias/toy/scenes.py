@@ -10,7 +10,6 @@ from bgbias.toy.textures import TEXTURES, Cloth
 
 GOLDEN = 0.381966  # of a turn: hues and textures of neighbouring numbers lie far apart
 SAMPLES = 2  # per pixel and axis, as `pixels` adds them
-ROLES = ("train", "val", "test", "masker")  # of pools
 # Evaluation and training show crops of .16 to 1 of a background's area (docs/methods.md, section 1), side .4 to 1: of so wide a
 # photo these have about the scale that scenes have in the dataset.
 _POOL_EXTENT = 1.6
@@ -89,12 +88,10 @@ def photograph(scene: Scene, glance: Glance, size: int, extent: float = 1.0) -> 
 
 
 def pool(role: str, count: int, size: int, seed: int = 0) -> Iterator[tuple[str, np.ndarray]]:
-    """``count`` backgrounds of a role (train, val, test, masker): name and uint8 RGB [size, size, 3], in order of names.
+    """``count`` backgrounds of a role (train, val, test): name and uint8 RGB [size, size, 3], in order of names.
 
     Every background is a scene of its own; roles share none, and a larger pool begins with the smaller one.
     """
-    if role not in ROLES:
-        raise ValueError(f"role {role!r} is none of {', '.join(ROLES)}")
     for n in range(count):
         empty, look = scene(f"{role} pool", n, seed), glance("pool", seed, role, n)
         picture = photograph(empty, look, size, _POOL_EXTENT)
