@@ -104,7 +104,7 @@ CODE_OF_PLUGINS = (
         "mine/backbones/pixels.py changed",
     ),
     source("report/tables/attribution.py", {"table table2"}),
-    source("report/figures/drop.py", {"figure drop"}),
+    source("report/figures/photos.py", {"figure photos"}),
 )
 CODE_OF_THE_ENGINE = (
     source("training/loop.py", train()),

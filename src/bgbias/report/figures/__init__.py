@@ -19,7 +19,7 @@ from bgbias.report.tables import is_enabled
 from bgbias.study.params import Study
 
 SHARED = {
-    "_dots": ("change", "models"),
+    "_dots": ("change", "drop", "models"),
     "_maps": ("attribution", "segmentation"),
     "_panels": ("shape_share", "worst_of"),
 }

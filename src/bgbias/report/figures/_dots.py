@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from bgbias.images.contact_sheet import MUTED
+from bgbias.images.contact_sheet import INK, MUTED
 from bgbias.report import names, sources, style
 from bgbias.report.tables import models
 from bgbias.results.uncertainty import SIGNIFICANT
@@ -26,42 +26,60 @@ ColourOf = Callable[[Mapping[Hashable, Any], str], str]
 
 
 def figure(
-    groups: Mapping[str, pd.DataFrame], columns: tuple[str, str], axis: str, colour_of: ColourOf
+    groups: Mapping[str, pd.DataFrame], columns: Mapping[str, tuple[str, ...]], colour_of: ColourOf
 ) -> style.Figure:
-    """A panel for each of ``groups``, by its title; a line for each of its rows, called as their ``name`` says.
+    """A row of panels for each of ``groups``, by its title; a line for each of its rows, called as their ``name`` says.
 
-    ``columns``: those of the open and of the filled points, each with its interval (``_low``, ``_high``).
+    ``columns``: by the name of an axis, those of its open and of its filled points, each with its interval (``_low``, ``_high``),
+    and of what has none, as a paper's numbers, which are crosses.
     """
     depths = [ROW * (len(rows) + 1) for rows in groups.values()]
-    ends = [f"{column}{end}" for column in columns for end in ("", "_low", "_high")]
-    reached = np.concatenate([rows[ends].to_numpy(float).ravel() for rows in groups.values()])
-    low, high = (float(end(reached, initial=0)) for end in (np.nanmin, np.nanmax))
-    room = ROOM * (high - low) or 1.0
-    low, high = low - room if low < 0 else 0.0, high + room
+    every = pd.concat(groups.values())
     with style.style():
-        drawn = style.blank(style.WIDTH, sum(depths) + HEAD * len(groups) + FOOT, layout="constrained")
-        panels = drawn.subplots(len(groups), 1, squeeze=False, height_ratios=depths)[:, 0]
-        for axes, (title, rows) in zip(panels, groups.items(), strict=True):
-            for y, row in enumerate(rows.to_dict("records")):
-                for column, shift in zip(columns, (-APART, APART), strict=True):
-                    value, colour = row[column], colour_of(row, column)
-                    reach = [[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]]
-                    axes.errorbar(
-                        value,
-                        y + shift,
-                        xerr=np.nan_to_num(reach),
-                        fmt="o",
-                        color=colour,
-                        markerfacecolor=colour if column == columns[-1] else "none",
-                        markersize=4,
-                        elinewidth=0.8,
-                    )
-            axes.set(title=title, xlim=(low, high), ylim=(len(rows) - 0.5, -0.5))
-            axes.set_yticks(np.arange(len(rows)), list(rows["name"]))
-            if low < 0:
-                axes.axvline(0, color=style.RULE, linewidth=0.8, zorder=0)
-        axes.set_xlabel(axis)
+        height = sum(depths) + HEAD * len(groups) + FOOT
+        drawn = style.blank(style.WIDTH, height, layout="constrained")
+        panels = drawn.subplots(len(groups), len(columns), squeeze=False, height_ratios=depths)
+        for across, (axis, of_axis) in enumerate(columns.items()):
+            limits = _find_limits(every, of_axis)
+            for axes, (title, rows) in zip(panels[:, across], groups.items(), strict=True):
+                for y, row in enumerate(rows.to_dict("records")):
+                    _draw_row(axes, row, y, of_axis, colour_of)
+                axes.set(title="" if across else title, xlim=limits, ylim=(len(rows) - 0.5, -0.5))
+                axes.set_yticks([] if across else np.arange(len(rows)), [] if across else list(rows["name"]))
+                if limits[0] < 0:
+                    axes.axvline(0, color=style.RULE, linewidth=0.8, zorder=0)
+            axes.set_xlabel(axis)
     return drawn
+
+
+def _find_limits(rows: pd.DataFrame, columns: Sequence[str]) -> tuple[float, float]:
+    """From the lowest to the highest end of an interval, with some room, and with 0."""
+    reached = rows[[name for c in columns for name in (c, f"{c}_low", f"{c}_high") if name in rows]]
+    low, high = (float(end(reached.to_numpy(float), initial=0)) for end in (np.nanmin, np.nanmax))
+    room = ROOM * (high - low) or 1.0
+    return low - room if low < 0 else 0.0, high + room
+
+
+def _draw_row(
+    axes: style.Axes, row: Mapping[Hashable, Any], y: int, columns: Sequence[str], colour_of: ColourOf
+) -> None:
+    own = [column for column in columns if f"{column}_low" in row]
+    for number, column in enumerate(own):
+        value, colour = row[column], colour_of(row, column)
+        reach = [[value - row[f"{column}_low"]], [row[f"{column}_high"] - value]]
+        axes.errorbar(
+            value,
+            y + APART * (2 * number - len(own) + 1),
+            xerr=np.nan_to_num(reach),
+            fmt="o",
+            color=colour,
+            markerfacecolor=colour if column == own[-1] else "none",
+            markersize=4,
+            elinewidth=0.8,
+        )
+    for column in columns:
+        if column not in own and not np.isnan(row[column]):
+            axes.plot(row[column], y, "x", color=INK, markersize=3.4, markeredgewidth=0.9)
 
 
 def figure_change(table: pd.DataFrame) -> style.Figure:
@@ -75,11 +93,12 @@ def figure_change(table: pd.DataFrame) -> style.Figure:
     panels = rows.assign(name=called).groupby(["dataset", "backbone"], sort=False)
     groups = {f"{names.dataset(str(dataset))} · {backbone}": part for (dataset, backbone), part in panels}
     axis = "change of MAP@R, points: original photos (open), other backgrounds (filled)"
+    columns = {axis: ("clean_difference", "corrupted_difference")}
 
     def colour(row: Mapping[Hashable, Any], column: str) -> str:
         return style.PALETTE[1] if row[f"{column}_p_holm"] < SIGNIFICANT else MUTED
 
-    return figure(groups, ("clean_difference", "corrupted_difference"), axis, colour)
+    return figure(groups, columns, colour)
 
 
 def _is_compared(study: Study) -> bool:
@@ -93,7 +112,25 @@ def figure_models(table: pd.DataFrame) -> style.Figure:
     groups = {names.dataset(str(name)): rows for name, rows in by_dataset}
     colours = {"clean": MUTED, "changed": style.PALETTE[1]}
     axis = "MAP@R, %: original queries (open), other backgrounds (filled)"
-    return figure(groups, ("clean", "changed"), axis, lambda _row, column: colours[column])
+    return figure(groups, {axis: ("clean", "changed")}, lambda _row, column: colours[column])
+
+
+def figure_drop(table: pd.DataFrame) -> style.Figure:
+    """From Table 1, a line a model: its MAP@R, with the paper's numbers where it has them, and its relative drop."""
+    # Papers' numbers that were found in another way than ours do not compare.
+    published = ("published_clean", "published_corrupted")
+    table = table.assign(**{c: table[c].where(table[f"{c}_differs"].isna()) for c in published})
+    groups = {}
+    for (dataset, backbone), rows in table.groupby(["dataset", "backbone"], sort=False):
+        plain = set(rows.loc[rows["method"] == PLAIN, "loss"])
+        called = [
+            names.row(loss, method, below_plain=loss in plain)
+            for loss, method in zip(rows["loss"], rows["method"], strict=True)
+        ]
+        groups[f"{names.dataset(str(dataset))} · {backbone}"] = rows.assign(name=called)
+    levels = "MAP@R, %: clean (open), other backgrounds (filled), paper (cross)"
+    columns = {levels: ("clean", "corrupted", *published), "relative drop, %": ("relative_drop",)}
+    return figure(groups, columns, lambda row, _column: style.colour(row["method"]))
 
 
 MEMBERS: dict[str, dict[str, Any]] = {
@@ -104,6 +141,12 @@ MEMBERS: dict[str, dict[str, Any]] = {
         "PLACE": 6,
         "wanted": _is_compared,
         **sources.make_figure_hooks(1, figure_change),
+    },
+    "drop": {
+        "__doc__": """What other backgrounds cost in MAP@R, with the 95 % intervals of Table 1. Good: clean and corrupted
+        close together, far to the right; bad: far apart.""",
+        "PLACE": 7,
+        **sources.make_figure_hooks(1, figure_drop),
     },
     "models": {
         "__doc__": """MAP@R of models as they come, from original queries (open) to those on other backgrounds
