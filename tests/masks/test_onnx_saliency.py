@@ -259,7 +259,7 @@ def test_an_absent_gpu_is_an_error_not_a_silent_cpu(tmp_path: Path, monkeypatch:
         masker("isnet", file, "gpu")
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     with pytest.raises(
-        UserError, match=r"--device cuda cannot be; use --device cpu, or pip install onnxruntime-gpu"
+        UserError, match=r"--device cuda cannot be; use --device cpu, or install onnxruntime-gpu"
     ):
         masker("isnet", file, "cuda")
     # Built for a GPU, but on a machine without its libraries, where ONNX Runtime only warns.

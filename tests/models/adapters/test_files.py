@@ -67,7 +67,7 @@ def test_graphs_that_are_no_image_encoders_are_reported(tmp_path: Path) -> None:
         load(graph(path, kind="UINT8"), Options(mean=(0.5, 0.5, 0.5)))
     with pytest.raises(UserError, match="pictures of 32 pixels and no others; leave --size 48 out"):
         load(graph(path), Options(size=48))
-    with pytest.raises(UserError, match=r"without GPUs: --device cuda cannot be"):
+    with pytest.raises(UserError, match=r"cannot use a GPU here: --device cuda cannot be"):
         load(graph(path), Options(device="cuda"))
 
 

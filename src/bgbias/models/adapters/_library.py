@@ -94,11 +94,6 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     if kind not in PROVIDERS:
         raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.")
     provider = PROVIDERS[kind]
-    if provider not in onnxruntime.get_available_providers():
-        raise UserError(
-            f"ONNX Runtime was installed without GPUs: --device {device} cannot be; use --device cpu, or"
-            " pip install onnxruntime-gpu in its place."
-        )
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads()
     # Without TF32, so that both devices compute the same.
@@ -106,11 +101,11 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     session = load_source(
         whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[choice])
     )
-    # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
+    # Where it was built without GPUs, or theirs cannot be loaded, ONNX Runtime goes on with the processor.
     if provider not in session.get_providers():
         raise UserError(
-            f"ONNX Runtime cannot use a GPU here: --device {device} cannot be; use --device cpu, or install the CUDA and cuDNN"
-            f" that onnxruntime-gpu {onnxruntime.__version__} wants."
+            f"ONNX Runtime cannot use a GPU here: --device {device} cannot be; use --device cpu, or install onnxruntime-gpu"
+            f" {onnxruntime.__version__} in its place, with the CUDA and cuDNN that it wants."
         )
     return session
 
