@@ -18,7 +18,6 @@ from bgbias.images import pixels
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.images.quilting import texture
 from bgbias.training import patch_negatives
-from bgbias.training.methods import _negatives
 
 OUT = Path("docs/negatives.png")
 CLASSES = ("23.Pineapple", "28.Bravo-Apple-Juice", "44.Oatly-Natural-Oatghurt")
@@ -46,8 +45,8 @@ def tensor(pictures: list[np.ndarray]) -> torch.Tensor:
 def main(shared: Path) -> None:
     """Write the picture."""
     photos, masks = batch(shared)
-    sides, drawn = _negatives.PatchParams(), seeds.torch_generator("negatives shown")
-    around = (_negatives.SMALLEST, _negatives.LARGEST)
+    sides, drawn = patch_negatives.Sides(), seeds.torch_generator("negatives shown")
+    around = (patch_negatives.SMALLEST, patch_negatives.LARGEST)
     columns = {
         "photo": photos,
         "mask": 255 * masks.expand_as(photos),

@@ -1,18 +1,30 @@
-"""Pictures made of windows of photos: what a photo is made of, and nothing of what it shows (docs/methods.md, section 6).
+"""Pictures of no class: what a photo is made of, and nothing of what it shows (docs/methods.md, section 6).
 
 Lengths are told for photos of 224 pixels, and are in proportion for others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, model_validator
 
 from bgbias.compute.lazy import F, Tensor, torch
 from bgbias.settings import Strict
 
+if TYPE_CHECKING:
+    from bgbias.training.methods import Batch
+
+# The kinds, and what batches carry beside photos for each.
+NEEDS: dict[str, frozenset[str]] = {
+    "patches": frozenset(),
+    "textures": frozenset({"textures"}),
+    "surroundings": frozenset({"masks"}),
+    "boxes": frozenset({"masks"}),
+}
 SIDE = 224
+SMALLEST, LARGEST = 16, 48  # sides of the windows that cover an object
 # Of background alone: the object is grown by so much, its rim is blurred with this standard deviation, windows may be made so
 # much smaller until they fit beside it, and may show this share of it.
 GROWN, BLUR, LEAST, SHARE = 7, 2.0, 8, 0.05
@@ -29,6 +41,31 @@ class Sides(Strict):
         if self.smallest > self.largest:
             raise ValueError(f"smallest is {self.smallest}, largest {self.largest}: exchange them")
         return self
+
+
+def make(
+    kind: str,
+    photos: Tensor,
+    batch: Batch,
+    show: Callable[[Tensor], Tensor],
+    params: Any,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor]:
+    """A picture of a kind for each photo [B, C, S, S], and which of them count, bool [B].
+
+    ``photos``: the first B of ``batch`` as the model sees them; ``show``: what makes them such of uint8; ``params``: ``Sides``,
+    for patches; ``generator``: of the processor, so that every device draws the same.
+    """
+    if kind in ("surroundings", "boxes"):
+        assert batch.masks is not None  # NEEDS asks for them
+        masks = batch.masks[: len(photos)]
+        return cover_objects(photos, masks, SMALLEST, LARGEST, kind == "boxes", generator)
+    if kind == "textures":
+        assert batch.textures is not None
+        pictures = show(batch.textures)[: len(photos)]
+    else:
+        pictures = patches(photos, params.smallest, params.largest, generator)
+    return pictures, torch.ones(len(photos), dtype=torch.bool, device=photos.device)
 
 
 def pixels(length: float, side: int) -> int:

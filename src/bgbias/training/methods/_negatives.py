@@ -5,7 +5,7 @@ semantics", Ge et al. 2021)."""
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,10 +16,8 @@ from bgbias.training import patch_negatives
 from bgbias.training.methods import BaseMethod, Batch, Task
 from bgbias.training.repulsions import Further
 
-NEEDS = frozenset({"masks"})
 TRAINS = True
 REPELS = True
-SMALLEST, LARGEST = 16, 48  # sides of the windows that cover an object, in a photo of 224 pixels
 
 
 class NegativeParams(Strict):
@@ -47,6 +45,8 @@ class PatchParams(NegativeParams, patch_negatives.Sides):
 class WithNegatives(BaseMethod):
     """The base loss, with pictures of no class as further negatives."""
 
+    KIND: ClassVar[str]
+    """One of ``patch_negatives.NEEDS``."""
     params: NegativeParams
     task: Task
 
@@ -59,9 +59,16 @@ class WithNegatives(BaseMethod):
     def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """A picture for each photo, normalised [B, 3, S, S], and which of them count, bool [B].
 
-        ``photos``: the batch's as the model sees them; ``generator``: of the processor.
+        A replaced background is the negative itself. A photo of which all is object or nothing is, or whose mask is not
+        trusted, has no negative of its surroundings. ``photos``: the batch's as the model sees them; ``generator``: of the
+        processor.
         """
-        raise NotImplementedError(type(self))
+        if self.replaces_backgrounds and "masks" in patch_negatives.NEEDS[self.KIND]:
+            assert batch.masks is not None
+            assert batch.backgrounds is not None
+            inside = (batch.masks > 0.5).flatten(1)
+            return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
+        return patch_negatives.make(self.KIND, photos, batch, self.model.preprocess, self.params, generator)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         from bgbias.models.norms import learning_nothing
@@ -86,78 +93,40 @@ class WithNegatives(BaseMethod):
             return {"loss": loss, "base_loss": self.base_loss(embeddings.detach(), labels)}
 
 
-class Patches(WithNegatives):
-    """Windows of the photo as the model sees it."""
+def _define(kind: str) -> dict[str, Any]:
+    class Method(WithNegatives):
+        KIND = kind
 
-    params: PatchParams
-
-    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Each photo tiled with windows of its own; all count."""
-        pictures = patch_negatives.patches(photos, self.params.smallest, self.params.largest, generator)
-        return pictures, batch.labels >= 0
+    return {"NEEDS": patch_negatives.NEEDS[kind], "Method": Method}
 
 
-class Textures(WithNegatives):
-    """Textures that were quilted of the original photos, in their photos' crops."""
-
-    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        assert batch.textures is not None  # NEEDS asks for them
-        return self.model.preprocess(batch.textures), batch.labels >= 0
-
-
-class Surroundings(WithNegatives):
-    """The photo with windows of its surroundings over its object. A replaced background is the negative itself.
-
-    A photo of which all is object or nothing is, or whose mask is not trusted, has no such negative.
-    """
-
-    BOX: ClassVar[bool] = False
-    """Whether the box around the object is covered, or its outline."""
-
-    def negatives(self, batch: Batch, photos: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        assert batch.masks is not None  # NEEDS asks for them
-        if self.replaces_backgrounds:
-            assert batch.backgrounds is not None
-            inside = (batch.masks > 0.5).flatten(1)
-            return self.model.preprocess(batch.backgrounds), inside.any(1) & ~inside.all(1)
-        return patch_negatives.cover_objects(photos, batch.masks, SMALLEST, LARGEST, self.BOX, generator)
-
-
-class BoxSurroundings(Surroundings):
-    """The same with the box covered, so that the object's outline is gone, too."""
-
-    BOX = True
-
-
-MEMBERS = {
+MEMBERS: dict[str, dict[str, Any]] = {
     "patch_ns": {
         "__doc__": "Patch-based non-semantic negatives: each photo is kept away from itself, cut into windows and tiled.",
         "TITLE": "Patches as negatives",
         "PLACE": 17,
-        "NEEDS": frozenset(),
         "Params": PatchParams,
-        "Method": Patches,
+        **_define("patches"),
     },
     "texture_ns": {
         "__doc__": "Texture-based non-semantic negatives: each photo is kept away from a texture of two of its windows.",
         "TITLE": "Textures as negatives",
         "PLACE": 18,
-        "NEEDS": frozenset({"textures"}),
         "Params": NegativeParams,
-        "Method": Textures,
+        **_define("textures"),
     },
     "bgneg": {
         "__doc__": "Background-only negatives: each photo is kept away from itself with its surroundings over its object.",
         "TITLE": "Background as negative",
         "PLACE": 19,
         "Params": NegativeParams,
-        "Method": Surroundings,
+        **_define("surroundings"),
     },
     "bgneg_rect": {
         "__doc__": "Background-only negatives whose surroundings cover the box around the object.",
         "TITLE": "Background as negative, box",
         "PLACE": 20,
         "Params": NegativeParams,
-        "Method": BoxSurroundings,
+        **_define("boxes"),
     },
 }

@@ -20,7 +20,6 @@ from bgbias.compute.lazy import F, Tensor, nn, torch
 from bgbias.errors import UserError
 from bgbias.training import patch_negatives
 from bgbias.training.methods import BaseMethod, Batch, Passes
-from bgbias.training.methods._negatives import LARGEST, SMALLEST
 from bgbias.training.pretraining import _colours
 from bgbias.training.settings import Ratio, Shares, Train, in_order
 
@@ -32,12 +31,6 @@ if TYPE_CHECKING:
 Share = Annotated[float, Field(ge=0, le=1)]
 Sigma = Annotated[float, Field(gt=0, le=32)]  # a wider one would look beyond a photo's mirror image
 Negatives = Literal["none", "patches", "textures", "surroundings", "boxes"]
-# What batches carry beside photos, for negatives that are made of it.
-NEEDS: dict[str, frozenset[str]] = {
-    "textures": frozenset({"textures"}),
-    "surroundings": frozenset({"masks"}),
-    "boxes": frozenset({"masks"}),
-}
 
 
 class PretrainingParams(patch_negatives.Sides):
@@ -88,7 +81,7 @@ class PretrainingParams(patch_negatives.Sides):
     @property
     def needs(self) -> frozenset[str]:
         """What batches carry beside photos: masks, textures, or nothing."""
-        return NEEDS.get(self.active_negatives, frozenset())
+        return patch_negatives.NEEDS.get(self.active_negatives, frozenset())
 
     def check(self, photos: int) -> None:
         """Refuse settings that ask for more photos than there are to learn from."""
@@ -179,27 +172,16 @@ class BasePretraining(BaseMethod):
             generator = seeds.torch_generator("pretraining", *self.key, self._epoch, self._step)
             self._step += 1
             changes = _colours.draw(len(batch.images), self.params, batch.images.shape[-1], generator)
-            views = self.model.preprocess(_colours.change_colours(batch.images, changes))
-            kind = self.params.active_negatives
+
+            def show(pictures: Tensor) -> Tensor:
+                return self.model.preprocess(_colours.change_colours(pictures, changes))
+
+            views, kind = show(batch.images), self.params.active_negatives
             if kind == "none":
                 return views, None, None
-            count = len(views) // 2 * self.ASKS
-            if kind in ("surroundings", "boxes"):
-                assert batch.masks is not None  # NEEDS asks for them
-                masks, box = batch.masks[:count], kind == "boxes"
-                covered = patch_negatives.cover_objects(
-                    views[:count], masks, SMALLEST, LARGEST, box, generator
-                )
-                return views, *covered
-            if kind == "textures":
-                assert batch.textures is not None
-                # Seen as their photo is: what differs is what is shown.
-                pictures = self.model.preprocess(_colours.change_colours(batch.textures, changes))[:count]
-            else:
-                pictures = patch_negatives.patches(
-                    views[:count], self.params.smallest, self.params.largest, generator
-                )
-            return views, pictures, torch.ones(count, dtype=torch.bool, device=views.device)
+            seen = views[: len(views) // 2 * self.ASKS]
+            # Textures are shown as their photo is: what differs is what is on them.
+            return views, *patch_negatives.make(kind, seen, batch, show, self.params, generator)
 
     def online(self, photos: Tensor) -> Tensor:
         """What the network and its projector make of normalised photos [N, 3, S, S]: [N, dim]."""
