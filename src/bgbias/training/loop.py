@@ -194,7 +194,10 @@ def train_epoch(
     method.start_epoch(epoch, lambda name, batch_size: prefetch(passes(epoch, name, batch_size), device))
     for module in method.modules().values():
         module.train()
-    losses = _Losses(settings, epoch, LOOKS["cuda" if device.startswith("cuda") else "cpu"], method.lr_key)
+    every = LOOKS["cuda" if device.startswith("cuda") else "cpu"]
+    # Both stay on the device: reading makes a GPU wait.
+    losses: list[Tensor] = []
+    totals: dict[str, Tensor] = {}
     with full_precision() if method.full_precision else nullcontext():
         stream = prefetch(batches, device)
         for batch in progress.track(stream, settings.iterations_per_epoch, f"epoch {epoch}"):
@@ -203,46 +206,28 @@ def train_epoch(
             optimizer.zero_grad(set_to_none=True)
             parts["loss"].backward()
             optimizer.step()
-            losses.add(parts)
-    means = losses.means()
+            for name, value in parts.items():
+                # In float64, as Python adds.
+                value = value.detach().double()
+                totals[name] = totals[name] + value if name in totals else value
+            losses.append(parts["loss"].detach())
+            if len(losses) % every == 0:
+                _check_losses(losses, every, settings, epoch, method.lr_key)
+    if left := len(losses) % every:
+        _check_losses(losses, left, settings, epoch, method.lr_key)
     method.end_epoch()
-    return means
+    return {name: float(total) / settings.iterations_per_epoch for name, total in totals.items()}
 
 
-class _Losses:
-    """The losses of an epoch's steps, which stay on the device and are read now and then: reading makes a GPU wait."""
-
-    def __init__(self, settings: Train, epoch: int, steps_between_looks: int, lr_key: str) -> None:
-        self._settings, self._epoch, self._every, self._lr_key = settings, epoch, steps_between_looks, lr_key
-        self._sums: dict[str, Tensor] = {}
-        self._losses: list[Tensor] = []
-
-    def add(self, parts: dict[str, Tensor]) -> None:
-        """One more step; UserError if a loss is not finite, some steps late where looking costs something."""
-        for name, value in parts.items():
-            # In float64, as Python adds.
-            value = value.detach().double()
-            self._sums[name] = self._sums[name] + value if name in self._sums else value
-        self._losses.append(parts["loss"].detach())
-        if len(self._losses) % self._every == 0:
-            self._look()
-
-    def means(self) -> dict[str, float]:
-        """By the number of steps that an epoch has."""
-        if len(self._losses) % self._every:
-            self._look()
-        steps = self._settings.iterations_per_epoch
-        return {name: float(total) / steps for name, total in self._sums.items()}
-
-    def _look(self) -> None:
-        latest = self._losses[-self._every :]
-        finite = torch.stack(latest).isfinite().tolist()
-        if not all(finite):
-            step = len(self._losses) - len(latest) + finite.index(False) + 1
-            raise UserError(
-                f"The loss is not finite in epoch {self._epoch}, step {step}. Lower {self._lr_key} (now"
-                f" {self._settings.lr:g}), or the loss's own settings, in params.yaml."
-            )
+def _check_losses(losses: Sequence[Tensor], count: int, settings: Train, epoch: int, lr_key: str) -> None:
+    """UserError if one of the latest ``count`` losses is not finite."""
+    finite = torch.stack(list(losses[-count:])).isfinite().tolist()
+    if not all(finite):
+        step = len(losses) - count + finite.index(False) + 1
+        raise UserError(
+            f"The loss is not finite in epoch {epoch}, step {step}. Lower {lr_key} (now {settings.lr:g}), or the"
+            " loss's own settings, in params.yaml."
+        )
 
 
 def _save(

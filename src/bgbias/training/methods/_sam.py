@@ -74,7 +74,7 @@ class SimilarityMining(BaseMethod):
         chosen = pairs(labels, generator)
         for _ in range(self.NEGATIVES):
             chosen = with_negatives(chosen, embeddings, labels, generator)
-        if isinstance(self.params, TupleParams) and self.params.only_satisfied:
+        if getattr(self.params, "only_satisfied", False):
             chosen = satisfied(chosen, embeddings)
         order = torch.randperm(len(chosen), generator=generator)[: self.params.anchors]
         return chosen[order.to(chosen.device)]
@@ -86,9 +86,12 @@ class SimilarityMining(BaseMethod):
         # Maps and importances are small; mixed precision would only blur them.
         with torch.autocast(photos.device.type, enabled=False):
             maps = [features[rows].to(kind) for rows in tuples.T]
-            options: dict[str, Any] = {"score": settings.score, "w_detach": settings.w_detach}
             importances = attention.importances(
-                self.model.projected, maps, **options, create_graph=not settings.first_order
+                self.model.projected,
+                maps,
+                score=settings.score,
+                w_detach=settings.w_detach,
+                create_graph=not settings.first_order,
             )
             masked = []
             for rows, importance, map_ in zip(tuples.T, importances, maps, strict=True):
@@ -103,7 +106,8 @@ class SimilarityMining(BaseMethod):
 
 def pairs(labels: Tensor, generator: torch.Generator) -> Tensor:
     """Each photo with a random other one of its class: [T, 2]. Photos without one are left out."""
-    candidates = _compare_classes(labels) & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    same = labels[:, None] == labels[None]
+    candidates = same & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
     anchors = candidates.any(1).nonzero()[:, 0]
     return torch.stack((anchors, _choose_random(candidates, generator)[anchors]), 1)
 
@@ -118,7 +122,7 @@ def with_negatives(chosen: Tensor, embeddings: Tensor, labels: Tensor, generator
     # Not by way of a matrix product, in whose rounding close neighbours drown.
     z = embeddings.detach()
     distances = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
-    foreign = ~_compare_classes(labels)[chosen].any(1)
+    foreign = ~(labels[:, None] == labels[None])[chosen].any(1)
     from_anchor = distances[anchors]
     semi_hard = foreign & (from_anchor > distances[anchors, positives][:, None])
     nearest = from_anchor.masked_fill(~semi_hard, torch.inf).argmin(1)
@@ -143,10 +147,6 @@ def mining_loss(masked: Sequence[Tensor]) -> Tensor:
     if not negatives:
         return -to_positive.mean()
     return torch.stack([(to_positive - (anchor - n).norm(dim=1)).abs().mean() for n in negatives]).sum()
-
-
-def _compare_classes(labels: Tensor) -> Tensor:
-    return labels[:, None] == labels[None]
 
 
 def _choose_random(candidates: Tensor, generator: torch.Generator) -> Tensor:

@@ -4,14 +4,14 @@ docs/methods.md, section 8). It combines with plain and adversarial training; at
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import Field, ValidationError, model_validator
 
 from bgbias import plugins, seeds
 from bgbias.compute.lazy import F, Tensor, nn, torch
-from bgbias.training.methods import BaseMethod, Batch, Task, plain
-from bgbias.training.methods._adversarial import NormParams, Standard
+from bgbias.training.methods import BaseMethod, Batch, Task, _adversarial, plain
 
 TITLE = "S2SD"
 PLACE = 16
@@ -51,43 +51,37 @@ class Params(plain.Params):
             raise ValueError("widths are 1 or more")
         if "images_per_class" in self.options:
             raise ValueError("images_per_class stands beside method, not in its options")
-        if not issubclass(_find_class(self.method), Standard):
+        if not issubclass(getattr(_find(self.method), "Method", BaseMethod), _adversarial.Standard):
             raise ValueError(f"'{self.method}' cannot be distilled; plain, at, advprop_d and mdprop can")
         self.inner()
         return self
 
     def inner(self) -> Any:
         try:
-            return _find_params(self.method).model_validate(self.options)
+            return _find(self.method).Params.model_validate(self.options)
         except ValidationError as error:
             first = error.errors()[0]
             key = ".".join(map(str, ("options", *first["loc"])))
             raise ValueError(f"{key}: {first['msg']}") from error
 
 
-def _find_class(method: str) -> Any:
-    return Standard if method == "plain" else getattr(plugins.load("methods", method), "Method", BaseMethod)
-
-
-def _find_params(method: str) -> Any:
-    return NormParams if method == "plain" else plugins.load("methods", method).Params
-
-
-def _read_fact(params: Params, fact: str, default: Any) -> Any:
-    tell = getattr(plugins.load("methods", params.method), fact, None)
-    return tell(params.inner()) if tell else default
+def _find(method: str) -> Any:
+    """The file of a method; of plain training one that judges maps and says what its batch norms learn."""
+    if method == "plain":
+        return SimpleNamespace(Method=_adversarial.Standard, Params=_adversarial.NormParams)
+    return plugins.load("methods", method)
 
 
 def uses(params: Params) -> list[tuple[str, str]]:
-    return [("methods", params.method), *_read_fact(params, "uses", ())]
+    return [("methods", params.method), *_adversarial.uses(params.inner())]
 
 
 def classes(params: Params) -> int:
-    return int(_read_fact(params, "classes", 1))
+    return _adversarial.classes(params.inner())
 
 
 def needs_batch_norm(params: Params) -> bool:
-    return bool(_read_fact(params, "needs_batch_norm", False))
+    return _adversarial.needs_batch_norm(params.inner())
 
 
 class Method(BaseMethod):
@@ -100,7 +94,9 @@ class Method(BaseMethod):
         from bgbias.models.model import linear
 
         params, model, task = self.params, self.model, self.task
-        self.inner: Standard = _find_class(params.method)(model, self.base_loss, params.inner(), task)
+        self.inner: _adversarial.Standard = _find(params.method).Method(
+            model, self.base_loss, params.inner(), task
+        )
         self.batches_a_step = self.inner.batches_a_step
         self.heads: nn.ModuleList | None = None
         self.losses = nn.ModuleList()
@@ -118,7 +114,7 @@ class Method(BaseMethod):
 
     @classmethod
     def photos_a_step(cls, params: Params, batch_size: int) -> tuple[int, int]:
-        return _find_class(params.method).photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
+        return _find(params.method).Method.photos_a_step(params.inner(), batch_size)  # type: ignore[no-any-return]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         self.inner.replaces_backgrounds = self.replaces_backgrounds
