@@ -292,7 +292,7 @@ def draw() -> None:
     drops = of.drops(np.arange(len(of.products)))
     per_product = dict(zip(COLUMNS, of.sums.sum(0), strict=True))
     with style.style():
-        figure = style.blank(style.WIDTH, 3.6, layout="constrained")
+        figure = style.blank(style.WIDTH, 3.6)
         panels = figure.subplots(1, 2, sharey=True)
         titles = {"a": "on the paper's backgrounds (a)", "b": "on the other visit's backgrounds (b)"}
         for axes, (composite, title) in zip(panels, titles.items(), strict=True):
@@ -316,7 +316,7 @@ def draw_shares() -> None:
     """Both drops and what grey backgrounds win, against each share of variance: a dot a network."""
     table = shares()
     with style.style():
-        figure = style.blank(style.WIDTH, 2.6, layout="constrained")
+        figure = style.blank(style.WIDTH, 2.6)
         panels = figure.subplots(1, 3, sharey=True)
         for axes, share in zip(panels, ("object", "background", "interaction"), strict=True):
             for number, (column, title) in enumerate(

@@ -79,7 +79,7 @@ def settings(study):
 def draw(study):
     with style.style():
         drawn = style.blank(2, 1)
-        style.panel(drawn, 0.2, 0.1, 1.7, 0.7).bar([0], formats.read(reads(study)["table99"].path(study))["photos"])
+        drawn.add_subplot().bar([0], formats.read(reads(study)["table99"].path(study))["photos"])
     return drawn
 """
 

@@ -1,81 +1,115 @@
-"""Maps of where a model looks, as all figures show them: their colours, a score in their corner, and the scale below."""
+"""Sheets of pictures as all figures show them, with outlines and numbers on these, and maps of where a model looks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bgbias.images import contact_sheet
+from bgbias.images.contact_sheet import INK, MUTED, RULE
 from bgbias.report import style
 from bgbias.report.columns import format_number
 
 if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
 
-GAP, MARGIN, HEAD, FOOT = 0.08, 0.06, 0.26, 0.2
-SIDE, EXPLAINED = 1.3, 1.7  # in sheets, and where a few photos are explained
+SIDE, EXPLAINED = 1.35, 1.75  # inches of a picture's room in sheets, and where a few photos are explained
+HEAD, LABEL, CAPTION, FOOT = 0.24, 0.3, 0.26, 0.36  # inches
 MAP = "inferno"
 
 
 @dataclass(frozen=True)
+class Outline:
+    """The line around a mask [H, W] in 0..1, at one half; without a place of either kind there is none."""
+
+    mask: np.ndarray
+    width: float = 0.7
+    colour: str = "white"
+    dashes: Any = "solid"
+
+
+@dataclass(frozen=True)
 class Picture:
-    """A picture [H, W, 3] of a sheet; on it, where they are given, the outline of a mask [S, S] in 0..1, a score in its corner in
-    a method's ``colour`` (NaN: none), and a note in its middle.
+    """A picture [H, W, 3] of a sheet in its ``frame``, a colour and a width; on it, where they are given, outlines, a ``tag`` in
+    its corner on a ``colour``, and a ``note`` in its middle; below it a ``caption``.
     """
 
     image: np.ndarray
-    mask: np.ndarray | None = None
-    line: float = 0.7
-    score: float | None = None
-    colour: str = contact_sheet.INK
+    outlines: tuple[Outline, ...] = ()
+    tag: str = ""
+    colour: str = INK
     note: str = ""
+    caption: str = ""
+    frame: tuple[str, float] = (RULE, 0.6)
+
+
+def format_score(score: float) -> str:
+    """A score as a tag has it; NaN: there is none."""
+    return "no score" if np.isnan(score) else format_number(score, 2)
 
 
 def sheet(
-    heads: Sequence[tuple[str, str]],
     rows: Sequence[Sequence[Picture]],
-    words: str,
+    heads: Sequence[tuple[str, str]] = (),
+    labels: Sequence[tuple[str, str]] = (),
+    scale: str = "",
+    legend: str = "",
     side: float = SIDE,
-    margin: float = MARGIN,
 ) -> style.Figure:
-    """A figure with rows of square pictures below heads (a word and its colour). Below them stands the scale of maps: ``words``,
-    which end with what black means, and the colours up to the most.
+    """A figure with rows of pictures below ``heads`` and behind ``labels``, each a word and its colour. Below them stand, where
+    they are given, the ``scale`` of maps, called as it says, and a ``legend``.
     """
-    columns, step = len(heads), side + GAP
-    width, height = 2 * margin + columns * step - GAP, HEAD + len(rows) * step + FOOT
+    from matplotlib.cm import ScalarMappable
+
+    across = max(map(len, rows))
+    depth = side + CAPTION * any(picture.caption for row in rows for picture in row)
+    below = FOOT * (bool(scale) + bool(legend))
     with style.style():
-        figure = style.blank(width, height)
-        for down, row in enumerate(rows):
-            for across, picture in enumerate(row):
-                axes = style.panel(figure, margin + across * step, HEAD + down * step, side, side)
-                _draw(axes, picture)
-                if not down:
-                    word, colour = heads[across]
-                    axes.set_title(word, loc="center", pad=4, color=colour)
-        length, most = 1.0, 0.3
-        axes = style.panel(figure, width - MARGIN - most - length, height - FOOT + 0.03, length, 0.09)
-        axes.imshow(np.linspace(0, 1, 256)[None], cmap=MAP, aspect="auto", extent=(0, 1, 0, 1))
-        axes.set_axis_off()
-        small = {"va": "center", "fontsize": 6.5, "color": contact_sheet.MUTED}
-        style.tag(axes, 1.05, 0.45, "most", ha="left", **small)
-        style.tag(axes, -0.05, 0.45, words, ha="right", **small)
+        size = across * side + LABEL * bool(labels), len(rows) * depth + HEAD * bool(heads) + below
+        figure = style.blank(*size)
+        panels = figure.subplots(len(rows), across, squeeze=False)
+        for axes, (word, colour) in zip(panels[0], heads, strict=False):
+            axes.set_title(word, loc="center", pad=4, color=colour)
+        for axes, (word, colour) in zip(panels[:, 0], labels, strict=False):
+            axes.set_ylabel(word, color=colour, weight="bold")
+        for row, of_row in zip(rows, panels, strict=True):
+            for picture, axes in zip_longest(row, of_row):
+                if picture is None:
+                    axes.set_axis_off()
+                else:
+                    _draw(axes, picture)
+        if scale:
+            bar = figure.colorbar(
+                ScalarMappable(cmap=MAP), ax=panels, location="bottom", aspect=12, shrink=0.3
+            )
+            bar.set_ticks([0, 1], labels=["none", "most"])
+            bar.set_label(scale)
+        figure.supxlabel(legend, color=MUTED, fontsize=5.6)
     return figure
 
 
 def _draw(axes: style.Axes, picture: Picture) -> None:
-    style.photo(axes, picture.image)
-    # A mask that is empty or full has no outline.
-    if picture.mask is not None and picture.mask.min() < 0.5 <= picture.mask.max():
-        axes.contour(picture.mask, levels=[0.5], colors=["white"], linewidths=[picture.line])
-    if picture.score is not None:
-        text = "no score" if np.isnan(picture.score) else format_number(picture.score, 2)
+    axes.imshow(picture.image, interpolation="antialiased")
+    axes.set(xticks=[], yticks=[])
+    axes.set_xlabel(picture.caption, fontsize=5, labelpad=2)
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=picture.frame[0], linewidth=picture.frame[1])
+    for outline in picture.outlines:
+        if (outline.mask >= 0.5).any():
+            # A border of background, so that an object that is cut off has an outline there too.
+            framed = np.pad(np.asarray(outline.mask, float), 1)
+            y, x = (np.arange(-1, n - 1) for n in framed.shape)
+            line: dict[str, Any] = {"linewidths": [outline.width], "linestyles": [outline.dashes]}
+            axes.contour(x, y, framed, levels=[0.5], colors=[outline.colour], **line)
+    if picture.tag:
         box = {"boxstyle": "round,pad=0.28", "fc": picture.colour, "ec": "none", "alpha": 0.92}
-        white = {"fontsize": 7, "weight": "bold", "color": "white"}
-        style.tag(axes, 0.05, 0.05, text, box, ha="left", va="bottom", **white)
-    style.tag(axes, 0.5, 0.5, picture.note, ha="center", color="white")
+        white: dict[str, Any] = {"fontsize": 7, "weight": "bold", "color": "white"}
+        axes.text(0.05, 0.05, picture.tag, transform=axes.transAxes, bbox=box, va="bottom", **white)
+    if picture.note:
+        axes.text(0.5, 0.5, picture.note, transform=axes.transAxes, ha="center", color="white")
 
 
 def overlay(photo: np.ndarray, attribution: np.ndarray) -> np.ndarray:
@@ -100,14 +134,11 @@ def figure_explanation(explanation: Explanation) -> style.Figure:
     """A column a photo. Below the photo stands its map: bright where it is like the anchor (or, if the photos are
     compared as different, unlike the other); each distance is that to the first photo.
     """
-    columns = len(explanation.photos)
-    # Two photos alone would leave no room for the words below.
-    margin = MARGIN + max(0.0, (3 - columns) * EXPLAINED / 4)
     away = ["", *(f", {distance:.2f} away" for distance in explanation.distances)]
-    heads = [(role + more, contact_sheet.INK) for role, more in zip(explanation.roles, away, strict=True)]
-    words = f"what counts for their {'similarity' if explanation.same else 'difference'}: nothing"
+    heads = [(role + more, INK) for role, more in zip(explanation.roles, away, strict=True)]
     maps = [
         Picture(overlay(photo, attention), note="" if attention.any() else "no place counts")
         for photo, attention in zip(explanation.photos, explanation.maps, strict=True)
     ]
-    return sheet(heads, [[Picture(photo) for photo in explanation.photos], maps], words, EXPLAINED, margin)
+    scale = f"what counts for their {'similarity' if explanation.same else 'difference'}"
+    return sheet([[Picture(photo) for photo in explanation.photos], maps], heads, scale=scale, side=EXPLAINED)

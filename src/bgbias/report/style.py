@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bgbias.errors import UserError
 from bgbias.files import atomic
-from bgbias.images.contact_sheet import MUTED, PAPER, RULE
+from bgbias.images.contact_sheet import MUTED, PAPER
 from bgbias.report import names
 from bgbias.settings import read_yaml
 from bgbias.study.cell import side_by_side
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -84,40 +83,14 @@ def style() -> AbstractContextManager[None]:
     return context(STYLE)
 
 
-def blank(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
-    """An empty figure of so many inches, ready to be drawn without a display; ``layout``: matplotlib's way to place axes."""
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of so many inches, ready to be drawn without a display; matplotlib finds its axes room."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
-
-
-def panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes placed in inches from the figure's upper left corner: pictures keep their size whatever is around."""
-    whole_width, whole_height = figure.get_size_inches()
-    box = (left / whole_width, 1 - (top + height) / whole_height, width / whole_width, height / whole_height)
-    return figure.add_axes(box)
-
-
-def photo(axes: Axes, image: np.ndarray, frame: str = RULE, line: float = 0.6) -> None:
-    """A picture [H, W, 3] in a frame, its middle square: what the models' centre crop sees."""
-    axes.imshow(square(image), interpolation="antialiased")
-    axes.set(xticks=[], yticks=[])
-    for spine in axes.spines.values():
-        spine.set(visible=True, color=frame, linewidth=line)
-
-
-def text(figure: Figure, x: float, y: float, text: str, va: str = "center", **words: Any) -> None:
-    """Text at inches from the figure's upper left corner."""
-    width, height = figure.get_size_inches()
-    figure.text(x / width, 1 - y / height, text, va=va, **words)
-
-
-def tag(axes: Axes, x: float, y: float, text: str, box: Any = None, **words: Any) -> None:
-    """Text at a place of the axes in 0..1, on a ``box`` if one is given."""
-    axes.text(x, y, text, transform=axes.transAxes, bbox=box, **words)
 
 
 def handle(label: str, **style: Any) -> Line2D:
@@ -125,13 +98,6 @@ def handle(label: str, **style: Any) -> Line2D:
     from matplotlib.lines import Line2D
 
     return Line2D([], [], label=label, **{"color": MUTED} | style)
-
-
-def square(image: np.ndarray) -> np.ndarray:
-    """The middle square of an array [H, W, ...]."""
-    side = min(image.shape[:2])
-    top, left = (image.shape[0] - side) // 2, (image.shape[1] - side) // 2
-    return image[top : top + side, left : left + side]
 
 
 def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:

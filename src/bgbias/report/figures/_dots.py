@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bgbias.images.contact_sheet import INK, MUTED
+from bgbias.images.contact_sheet import INK, MUTED, RULE
 from bgbias.report import names, sources, style
 from bgbias.report.tables import models
 from bgbias.results.uncertainty import SIGNIFICANT
@@ -37,7 +37,7 @@ def figure(
     every = pd.concat(groups.values())
     with style.style():
         height = sum(depths) + HEAD * len(groups) + FOOT
-        drawn = style.blank(style.WIDTH, height, layout="constrained")
+        drawn = style.blank(style.WIDTH, height)
         panels = drawn.subplots(len(groups), len(columns), squeeze=False, height_ratios=depths)
         for across, (axis, of_axis) in enumerate(columns.items()):
             limits = _find_limits(every, of_axis)
@@ -47,7 +47,7 @@ def figure(
                 axes.set(title="" if across else title, xlim=limits, ylim=(len(rows) - 0.5, -0.5))
                 axes.set_yticks([] if across else np.arange(len(rows)), [] if across else list(rows["name"]))
                 if limits[0] < 0:
-                    axes.axvline(0, color=style.RULE, linewidth=0.8, zorder=0)
+                    axes.axvline(0, color=RULE, linewidth=0.8, zorder=0)
             axes.set_xlabel(axis)
     return drawn
 

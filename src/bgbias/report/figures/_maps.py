@@ -11,7 +11,7 @@ from bgbias.engine import inputs
 from bgbias.images.contact_sheet import INK
 from bgbias.report import names, sources, style
 from bgbias.report.figures import _subject as subject
-from bgbias.report.maps import Picture, enlarge, overlay, sheet
+from bgbias.report.maps import Outline, Picture, enlarge, format_score, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study import plan
 from bgbias.study.params import Study
@@ -49,7 +49,7 @@ def figure_attribution(methods: Sequence[str], rows: Sequence[Sequence[Picture]]
     Bright pixels move the embedding most; the outline of the object is drawn into every map.
     """
     heads = [("Photo", INK), ("Object", INK), *((names.method(m), style.ink(m)) for m in methods)]
-    return sheet(heads, rows, "number: attribution score      attribution: none")
+    return sheet(rows, heads, scale="attribution (number: its score)")
 
 
 def pictures(
@@ -60,14 +60,14 @@ def pictures(
     """
     soft = np.asarray(mask, dtype=np.float64)
     alpha = enlarge(soft / 255 if mask.dtype == np.uint8 else soft, photo)
-    inside = style.square(alpha)
+    around = Outline(alpha)
     # Everything around the object is dimmed.
     lit = np.clip(photo / 255 * (0.3 + 0.7 * alpha[..., None]), 0, 1)
     scored = (
-        Picture(overlay(photo, heat), inside, 0.7, scores[method], style.ink(method))
+        Picture(overlay(photo, heat), (around,), format_score(scores[method]), style.ink(method))
         for method, heat in maps.items()
     )
-    return [Picture(photo), Picture(lit, inside, 1.2), *scored]
+    return [Picture(photo), Picture(lit, (Outline(alpha, 1.2),)), *scored]
 
 
 def _segmentation(study: Study) -> sources.Sources:
@@ -91,17 +91,17 @@ def draw_segmentation(study: Study) -> style.Figure:
     truth = album.objects(drawn["ids"].tolist())
     rows = []
     for row, name in enumerate(drawn["ids"].astype(str)):
-        photo, outline = photos.clean(name), truth.locate(name).astype(float)
-        pictures = [Picture(photos.clean(str(drawn["supports"][row]))), Picture(photo, outline, 0.9)]
+        photo, outlines = photos.clean(name), (Outline(truth.locate(name).astype(float), 0.9),)
+        pictures = [Picture(photos.clean(str(drawn["supports"][row]))), Picture(photo, outlines)]
         for method, arrays in segments.items():
             mask, colour = arrays["masks"][row], style.ink(method)
             dimmed = photo / 255 * np.where(mask, 1.0, 0.3)[..., None]
             pictures += [
-                Picture(overlay(photo, arrays["maps"][row].astype(np.float32)), outline, 0.9),
-                Picture(dimmed, outline, 0.9, truth.iou(name, mask), colour),
+                Picture(overlay(photo, arrays["maps"][row].astype(np.float32)), outlines),
+                Picture(dimmed, outlines, format_score(truth.iou(name, mask)), colour),
             ]
         rows.append(pictures)
-    return sheet(heads, rows, "number: intersection over union      attention: none")
+    return sheet(rows, heads, scale="attention (number: intersection over union)")
 
 
 MEMBERS: dict[str, dict[str, Any]] = {

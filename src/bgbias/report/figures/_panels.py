@@ -40,7 +40,7 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
     down = -(-len(panels) // across)
     height = LINE * (len(handles) + 4)
     with style.style():
-        drawn = style.blank(style.WIDTH, height, layout="constrained")
+        drawn = style.blank(style.WIDTH, height)
         legend = drawn.legend(handles=handles, loc="outside right upper")
         drawn.draw_without_rendering()
         width = legend.get_window_extent().width / drawn.dpi + AROUND

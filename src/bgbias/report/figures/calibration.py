@@ -62,7 +62,7 @@ def figure_calibration(
     counts = rows.groupby("loss", sort=False)["correlation"].nunique()
     losses = counts.sort_values(ascending=False, kind="stable").index.tolist()
     with style.style():
-        figure = style.blank(style.WIDTH, HEIGHT, layout="constrained")
+        figure = style.blank(style.WIDTH, HEIGHT)
         left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         for marker, loss in zip(_panels.MARKERS * len(losses), losses, strict=False):
             of_loss = rows[rows["loss"] == loss].sort_values("correlation")

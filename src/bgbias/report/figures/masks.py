@@ -9,7 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,16 +22,16 @@ from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
 from bgbias.report import sources, style
 from bgbias.report.figures import _subject as subject
+from bgbias.report.maps import LABEL, Outline, Picture, sheet
 from bgbias.study.params import Study
 
 PLACE = 2
 settings = inputs.mask_policy
 TILES = 6  # masks of one kind
-LABEL, MARGIN, GAP, CAPTION, HEAD, FOOT = 0.98, 0.08, 0.1, 0.22, 0.08, 0.3
-SIDE = (style.WIDTH - 2 * MARGIN - LABEL - (TILES - 1) * GAP) / TILES
 OUTLINE, TRUTH = "#FFB000", "#FFFFFF"
 DIMMED = 0.42  # brightness of what the mask takes for background
 LONGEST_ID = 20
+LARGEST = 300  # pixels of a photo's side in a file
 
 
 def reads(study: Study) -> sources.Sources:
@@ -97,51 +96,28 @@ def select_doubtful(table: pd.DataFrame, policy: MaskPolicy, count: int = TILES)
 def figure_masks(rows: Mapping[str, Sequence[MaskTile]], policy: MaskPolicy) -> style.Figure:
     """A row of photos for every reason: what the mask takes for background is dark, its outline at 128 amber, the truth's
     dashed white. Photos that the policy excludes have a red frame."""
-    step = SIDE + CAPTION + GAP
-    with style.style():
-        figure = style.blank(style.WIDTH, HEAD + len(rows) * step + FOOT)
-        for number, (reason, tiles) in enumerate(rows.items()):
-            top = HEAD + number * step
-            style.text(figure, MARGIN, top + SIDE / 2, reason, weight="bold", fontsize=7)
-            for column, tile in enumerate(tiles):
-                axes = style.panel(figure, MARGIN + LABEL + column * (SIDE + GAP), top, SIDE, SIDE)
-                _draw_tile(axes, tile)
-        _draw_legend(figure, policy)
-    return figure
-
-
-def _draw_tile(axes: style.Axes, tile: MaskTile) -> None:
-    photo, alpha, truth = _fit(tile.photo), _fit(tile.alpha), tile.truth
-    shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
-    height, width = alpha.shape
-    axes.imshow((photo * shade).astype(np.uint8), interpolation="antialiased", extent=(0, width, height, 0))
-    if truth is not None:
-        _draw_outline(axes, _fit(truth), TRUTH, 0.8, (0, (2.5, 1.5)))
-    _draw_outline(axes, alpha, OUTLINE, 0.95, "solid")
-    # The whole photo in a square, since masks go wrong at borders too.
-    longest = max(height, width)
-    axes.set(
-        xlim=((width - longest) / 2, (width + longest) / 2),
-        ylim=((height + longest) / 2, (height - longest) / 2),
-        xticks=[],
-        yticks=[],
-        facecolor="#F1F3F5",
+    bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
+    usage = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
+    legend = (
+        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {usage}\n"
+        "below each photo: area · clarity · IoU, where known"
     )
-    for spine in axes.spines.values():
-        colour, line = (style.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6)
-        spine.set(visible=True, color=colour, linewidth=line)
-    small = {"ha": "center", "va": "top", "fontsize": 5, "clip_on": False}
-    style.tag(axes, 0.5, -0.04, _shorten(str(tile.row["image_id"])), color=contact_sheet.INK, **small)
-    style.tag(axes, 0.5, -0.14, _format_measures(tile.row), color=contact_sheet.MUTED, **small)
+    labels = [(reason, contact_sheet.INK) for reason in rows]
+    pictures = [[_draw_tile(tile) for tile in tiles] for tiles in rows.values()]
+    return sheet(pictures, labels=labels, legend=legend, side=(style.WIDTH - LABEL) / TILES)
 
 
-def _draw_outline(axes: style.Axes, mask: np.ndarray, colour: str, width: float, style: object) -> None:
-    if (mask >= THRESHOLD).any():
-        # A border of background, so that an object that is cut off has an outline there too.
-        framed = np.pad(np.asarray(mask, float), 1)
-        y, x = (np.arange(n) - 0.5 for n in framed.shape)
-        level = [THRESHOLD - 0.5]
-        axes.contour(x, y, framed, levels=level, colors=colour, linewidths=width, linestyles=[style])
+def _draw_tile(tile: MaskTile) -> Picture:
+    photo, alpha = _fit(tile.photo), _fit(tile.alpha)
+    shade = DIMMED + (1 - DIMMED) * alpha[..., None] / 255.0
+    outlines = [] if tile.truth is None else [Outline(_fit(tile.truth) / 255, 0.8, TRUTH, (0, (2.5, 1.5)))]
+    outlines.append(Outline(alpha / 255, 0.95, OUTLINE))
+    return Picture(
+        (photo * shade).astype(np.uint8),
+        tuple(outlines),
+        caption=f"{_shorten(str(tile.row['image_id']))}\n{_format_measures(tile.row)}",
+        frame=(style.WRONG, 1.8) if tile.excluded else (contact_sheet.RULE, 0.6),
+    )
 
 
 def _format_measures(row: Mapping[str, object]) -> str:
@@ -159,19 +135,6 @@ def _shorten(image_id: str) -> str:
 def _fit(picture: np.ndarray) -> np.ndarray:
     from PIL import Image
 
-    image, longest = Image.fromarray(picture), round(SIDE * style.DPI * 1.5)
+    image, longest = Image.fromarray(picture), LARGEST
     image.thumbnail((longest, longest), Image.Resampling.LANCZOS)
     return np.asarray(image)
-
-
-def _draw_legend(figure: style.Figure, policy: MaskPolicy) -> None:
-    bottom = figure.get_size_inches()[1] - MARGIN
-    bounds = f"{100 * policy.min_area:g} % to {100 * policy.max_area:g} %"
-    usage = "all masks are used" if policy.keep_all else f"red frame: not used, for its area is not {bounds}"
-    lines = (
-        f"amber: outline of the mask at {THRESHOLD} of 255 · dashed white: of the true object, where known · {usage}",
-        "below each photo: area · clarity · IoU, where known",
-    )
-    small: dict[str, Any] = {"color": contact_sheet.MUTED, "fontsize": 5.6, "va": "bottom"}
-    for number, line in enumerate(reversed(lines)):
-        style.text(figure, MARGIN, bottom - 0.12 * number, line, **small)

@@ -13,12 +13,12 @@ from bgbias.evaluation.conditions import random_background
 from bgbias.images.contact_sheet import MUTED
 from bgbias.report import style
 from bgbias.report.figures import _subject as subject
+from bgbias.report.maps import Picture, sheet
 from bgbias.study.params import Study
 
 PLACE = 1
 CLASSES, DRAWS, ACROSS = 8, 2, 2
 HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
-HEAD, GAP, BETWEEN = 0.24, 0.05, 0.2  # inches
 reads, settings = subject.corrupted, subject.settings
 
 
@@ -39,19 +39,8 @@ def draw(study: Study) -> style.Figure:
 
 def figure_photos(rows: Sequence[Sequence[np.ndarray]]) -> style.Figure:
     """A row of pictures uint8 [H, W, 3] for each photo, as ``HEADS`` call them, in ``ACROSS`` blocks side by side."""
-    down = -(-len(rows) // ACROSS)
-    wide = len(HEADS) * ACROSS
-    side = (style.WIDTH - (wide - ACROSS) * GAP - (ACROSS - 1) * BETWEEN) / wide
-    block = len(HEADS) * side + (len(HEADS) - 1) * GAP + BETWEEN
-    with style.style():
-        figure = style.blank(style.WIDTH, HEAD + down * (side + GAP))
-        for number, pictures in enumerate(rows):
-            across, row = divmod(number, down)
-            for column, picture in enumerate(pictures):
-                left = across * block + column * (side + GAP)
-                if not row:
-                    style.text(
-                        figure, left + side / 2, HEAD / 2, HEADS[column], ha="center", color=MUTED, fontsize=7
-                    )
-                style.photo(style.panel(figure, left, HEAD + row * (side + GAP), side, side), picture)
-    return figure
+    drawn = [[Picture(picture) for picture in pictures] for pictures in rows]
+    down = -(-len(drawn) // ACROSS)
+    side_by_side = [[picture for row in drawn[first::down] for picture in row] for first in range(down)]
+    heads = [(head, MUTED) for head in HEADS * ACROSS]
+    return sheet(side_by_side, heads, side=style.WIDTH / len(heads))

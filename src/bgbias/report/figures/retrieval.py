@@ -20,6 +20,7 @@ from bgbias.images import contact_sheet
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources, style
 from bgbias.report.figures import _subject as subject
+from bgbias.report.maps import LABEL, Picture, sheet
 from bgbias.study.cell import PLAIN
 from bgbias.study.params import Study
 
@@ -27,7 +28,6 @@ PLACE = 3
 wanted, settings = subject.pair, subject.settings
 NEIGHBOURS = 6  # shown for each query
 SMALLEST = 0.1  # share of the photo that an object covers to be seen in a small picture
-BESIDE, HEAD = 0.7, 0.3  # inches: of methods' names and tallies, and of the heads
 
 
 def reads(study: Study) -> sources.Sources:
@@ -92,40 +92,22 @@ class Retrieval:
 
 
 def figure_retrieval(rows: Mapping[str, Sequence[Retrieval]]) -> style.Figure:
-    """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``.
-
-    Right neighbours have a green frame and a tick, wrong ones a red frame and a cross; each row ends with the
-    tally.
+    """The queries before each background, method by method: ``{"plain": [A, B], "bgaugment": [A, B]}``, each with how many of its
+    neighbours are right. Right ones have a green frame and a tick, wrong ones a red frame and a cross.
     """
     lines = [(method, row) for method, of_method in rows.items() for row in of_method]
-    depth = max(len(row.retrieved) for _, row in lines)
-    side = (style.WIDTH - BESIDE) / (depth + 1)
-    with style.style():
-        figure = style.blank(style.WIDTH, HEAD + len(lines) * side, layout="constrained")
-        panels = figure.subplots(len(lines), depth + 1, squeeze=False)
-        for axes, word in zip(panels[0], ["query", "nearest", *range(2, depth + 1)], strict=True):
-            axes.set_title(str(word), loc="center", weight="normal", color=contact_sheet.MUTED)
-        for (method, row), of_row in zip(lines, panels, strict=True):
-            of_row[0].set_ylabel(names.method(method), color=style.ink(method), weight="bold")
-            _row(row, of_row)
-    return figure
+    across = 1 + max(len(row.retrieved) for _, row in lines)
+    heads = [(str(word), contact_sheet.MUTED) for word in ("query", "nearest", *range(2, across))]
+    labels = [(names.method(method), style.ink(method)) for method, _ in lines]
+    pictures = [_list_pictures(row) for _, row in lines]
+    return sheet(pictures, heads, labels, side=(style.WIDTH - LABEL) / across)
 
 
-def _row(row: Retrieval, panels: Sequence[style.Axes]) -> None:
-    query, *neighbours = panels
-    style.photo(query, row.query, frame=contact_sheet.INK, line=0.8)
-    if row.title:
-        box = {"boxstyle": "round,pad=0.25", "fc": "white", "ec": "none", "alpha": 0.85}
-        dark = {"color": contact_sheet.INK, "fontsize": 5.5}
-        style.tag(query, 0.5, 0.04, row.title, box, ha="center", va="bottom", **dark)
-    for axes in neighbours[len(row.retrieved) :]:
-        axes.set_axis_off()
-    for (image, correct), axes in zip(zip(row.retrieved, row.correct, strict=True), neighbours, strict=False):
+def _list_pictures(row: Retrieval) -> list[Picture]:
+    tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
+    pictures = [Picture(row.query, tag=tally, caption=row.title, frame=(contact_sheet.INK, 0.8))]
+    for image, correct in zip(row.retrieved, row.correct, strict=True):
         # A tick or a cross: the frame's message for those who see no green and red.
         mark, colour = ("✓", style.RIGHT) if correct else ("✗", style.WRONG)
-        style.photo(axes, image, frame=colour, line=2.4)
-        sign = {"boxstyle": "circle,pad=0.22", "fc": colour, "ec": "white", "lw": 0.7}
-        white = {"color": "white", "weight": "bold", "fontsize": 6.5}
-        style.tag(axes, 0.9, 0.9, mark, sign, ha="center", va="center", **white)
-    tally = f"{sum(map(bool, row.correct))}/{len(row.correct)}"
-    style.tag(neighbours[-1], 1.12, 0.5, tally, ha="left", va="center", weight="bold", fontsize=8.5)
+        pictures.append(Picture(image, tag=mark, colour=colour, frame=(colour, 2.4)))
+    return pictures
