@@ -61,97 +61,86 @@ def test_facts_are_those_of_the_network(name: str) -> None:
 
 
 @every_backbone
-def test_embeddings_have_unit_length_whatever_the_other_photos(name: str) -> None:
-    model, x = trained(name), photos(name, 3)
-    with torch.no_grad():
-        pooled, embeddings = model.pooled(x), model(x)
-        torch.testing.assert_close(embeddings[1:2], model(x[1:2]), rtol=1e-4, atol=1e-5)
-    assert (pooled.shape, embeddings.shape) == ((3, backbones.facts(name, params(name)).channels), (3, 8))
-    for vectors in (pooled, embeddings):
-        torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
-
-
-@every_backbone
-def test_feature_map_has_the_declared_channels_and_passes_gradients_both_ways(name: str) -> None:
+def test_photos_become_maps_and_unit_vectors_of_their_own_and_gradients_pass_both(name: str) -> None:
     """Attribution wants the gradient at the photo, activation maps that at the feature map."""
-    model, x = trained(name), photos(name).requires_grad_()
+    model, x = trained(name), photos(name, 3).requires_grad_()
+    channels = backbones.facts(name, params(name)).channels
     features = model.features(x)
-    assert features.shape[:2] == (2, backbones.facts(name, params(name)).channels)
+    assert features.shape[:2] == (3, channels)
     assert features.ndim == 4
     assert min(features.shape[2:]) > 1
-    embeddings = F.normalize(model.embedder(features.mean(dim=(2, 3))), dim=1)
-    torch.testing.assert_close(embeddings, model(x))
-    at_photo, at_map = torch.autograd.grad(embeddings[:, 0].sum(), (x, features))
-    for gradient in (at_photo, at_map):
+    pooled, embeddings = model.pooled(x), model(x)
+    assert (pooled.shape, embeddings.shape) == ((3, channels), (3, 8))
+    for vectors in (pooled, embeddings):
+        torch.testing.assert_close(vectors.norm(dim=1), torch.ones(3))
+    torch.testing.assert_close(embeddings[1:2], model(x[1:2]), rtol=1e-4, atol=1e-5)
+    by_hand = F.normalize(model.embedder(features.mean(dim=(2, 3))), dim=1)
+    torch.testing.assert_close(by_hand, embeddings)
+    for gradient in torch.autograd.grad(by_hand[:, 0].sum(), (x, features)):
         assert gradient.isfinite().all()
         assert (gradient.flatten(1).abs().sum(dim=1) > 0).all()
 
 
 @every_backbone
+def test_inference_copy_gives_the_same_embeddings_without_batch_norm(name: str) -> None:
+    model, x = trained(name), photos(name).requires_grad_()
+    fast = for_inference(model)
+    assert not any(isinstance(m, _BatchNorm) for m in fast.modules())
+    assert not any(p.requires_grad for p in fast.parameters())
+    plain = model(x)
+    torch.testing.assert_close(fast(x), plain, rtol=0, atol=1e-4)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = fast(x)
+    assert rounded.dtype == torch.float32
+    assert torch.cosine_similarity(rounded, plain).min() > 0.99
+    assert torch.autograd.grad(rounded[:, 0].sum(), x)[0].isfinite().all()
+
+
+# One network of our own, of torchvision and of timm: what the model does around any of them.
+of_each_kind = pytest.mark.parametrize("name", ["tiny", "mobilenet_v2", "timm:mobilenetv3_small_050"])
+
+
+@of_each_kind
 def test_model_comes_from_the_generator_alone(name: str) -> None:
     before = torch.get_rng_state()
-    first, second, other = make(name, 1).state_dict(), make(name, 1).state_dict(), make(name, 2).state_dict()
+    first, second, other = (make(name, seed).state_dict() for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[k], second[k]) for k in first)
-    kernels = [k for k in first if first[k].ndim in (2, 4) and first[k].is_floating_point()]
-    assert kernels
+    kernels = [k for k in first if first[k].ndim in (2, 4)]
     assert not any(torch.equal(first[k], other[k]) for k in kernels)
 
 
-@every_backbone
+@of_each_kind
 def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_gain_and_offset(name: str) -> None:
     """A network without batch norm simply trains."""
     model = make(name)
     unsettle(model)
     model.train()
     norms = {k: m for k, m in model.named_modules() if isinstance(m, _BatchNorm)}
-    buffers = {k: v.clone() for k, v in model.named_buffers()}
-    before = {k: v.detach().clone() for k, v in model.named_parameters()}
+    assert bool(norms) == (name != "tiny")
+    before = {k: v.clone() for k, v in model.state_dict().items()}
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     model(photos(name))[:, 0].sum().backward()
     optimiser.step()
-    assert all(torch.equal(buffers[k], v) for k, v in model.named_buffers())
-    for norm in norms.values():
-        assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in norm.parameters())
-    moved = {k for k, v in model.named_parameters() if not torch.equal(before[k], v)}
+    moved = {k for k, v in model.state_dict().items() if not torch.equal(before[k], v)}
+    assert not moved & {k for k, _ in model.named_buffers()}
+    assert all(p.grad.abs().sum() > 0 for norm in norms.values() for p in norm.parameters())
+    assert not norms or moved & {f"{k}.{part}" for k in norms for part in ("weight", "bias")}
     assert "embedder.weight" in moved
     assert any(k.startswith("trunk.") and before[k].ndim > 1 for k in moved)
-    assert not norms or any(f"{k}.{part}" in moved for k in norms for part in ("weight", "bias"))
     assert model.trunk.training
     assert not any(m.training for m in norms.values())
 
 
-@every_backbone
-def test_inference_copy_gives_the_same_embeddings_without_batch_norm(name: str) -> None:
-    model, x = trained(name), photos(name)
-    fast = for_inference(model)
-    assert not any(isinstance(m, _BatchNorm) for m in fast.modules())
-    assert not any(p.requires_grad for p in fast.parameters())
-    with torch.no_grad():
-        plain = model(x)
-        torch.testing.assert_close(fast(x), plain, rtol=0, atol=1e-4)
-        with torch.autocast("cpu", torch.bfloat16):
-            rounded = fast(x)
-    assert rounded.dtype == torch.float32
-    assert torch.cosine_similarity(rounded, plain).min() > 0.99
-    view = x.clone().requires_grad_()
-    with torch.autocast("cpu", torch.bfloat16):
-        total = fast(view)[:, 0].sum()
-    assert torch.autograd.grad(total, view)[0].isfinite().all()
-
-
-@every_backbone
+@of_each_kind
 def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_path: Path) -> None:
-    weights = tmp_path / "published.safetensors"
-    chosen = (
-        params(name, weights=str(weights)) if "weights" in type(params(name)).model_fields else params(name)
-    )
     model = make(name, dim=5, freeze_batch_norm=False).eval()
-    model.params = chosen
+    if name != "tiny":
+        model.params = params(name, weights=str(tmp_path / "published.safetensors"))
     unsettle(model)
     models.save(model, tmp_path / "model.safetensors", {"epoch": 3})
     loaded = models.load(tmp_path / "model.safetensors")
-    assert (loaded.backbone, loaded.params, loaded.dim) == (name, chosen, 5)
+    assert (loaded.backbone, loaded.params, loaded.dim) == (name, model.params, 5)
     assert not loaded.freeze_batch_norm
     assert not loaded.training
     assert models.metadata(tmp_path / "model.safetensors") == {"epoch": 3}
@@ -183,22 +172,21 @@ def test_only_strided_convolutions_are_padded_as_tensorflow_does() -> None:
 # Learning.
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny_batch_norm"])
-def test_tiny_learns_colours_from_nothing(name: str) -> None:
+def test_tiny_learns_colours_from_nothing() -> None:
     """Forty steps are enough to tell apart four colours behind noise: gradients reach every layer."""
-    model = make(name, dim=4, freeze_batch_norm=False).train()
+    model = make("tiny", dim=4, freeze_batch_norm=False).train()
     generator = seeds.torch_generator("colours")
     colours = 255 * torch.rand(4, 3, 1, 1, generator=generator)
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for _ in range(40):
-        labels = torch.randint(4, (16,), generator=generator)
-        noise = 60 * torch.randn(16, 3, 56, 56, generator=generator)
+        labels = torch.randint(4, (8,), generator=generator)
+        noise = 60 * torch.randn(8, 3, 56, 56, generator=generator)
         loss = nn.functional.cross_entropy(10 * model(model.preprocess(colours[labels] + noise)), labels)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
-    assert loss.item() < 0.3
+    assert loss.item() < 0.5, "chance is 1.39"
 
 
 def test_tiny_with_batch_norm_is_tiny_but_for_its_norms() -> None:

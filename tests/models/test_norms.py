@@ -21,7 +21,7 @@ from bgbias.models.norms import AuxiliaryNorms, batch_norms, is_folded, known_to
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 NAMES = ("stax", "mtax:2")
-WITH = ("resnet18", "mobilenet_v2_tf", "bn_inception", "timm:mobilenetv3_small_050")
+WITH = ("mobilenet_v2_tf", "bn_inception", "timm:mobilenetv3_small_050")
 
 
 def network(name: str = "pixels", frozen: bool = False) -> EmbeddingModel:
@@ -59,27 +59,10 @@ def test_no_norm_of_the_clean_photos_is_passed_by_others(name: str) -> None:
         assert {*map(id, calls)} == {*map(id, wanted)}
 
 
-def test_each_learns_from_its_own_photos_alone() -> None:
-    net = network()
-    norms = AuxiliaryNorms(net, NAMES).train()
-    before = [state(part) for part in (net, *norms.sets)]
-    with norms.using("stax"):
-        net(photos("pixels", 4)).sum().backward()
-    after = [state(part) for part in (net, *norms.sets)]
-    assert same(before[0], after[0])
-    assert same(before[2], after[2])
-    assert not torch.equal(before[1]["0.running_mean"], after[1]["0.running_mean"])
-    assert net.trunk[1].weight.grad is None
-    assert norms.sets[0][0].weight.grad is not None
-    assert norms.sets[1][0].weight.grad is None
-    assert net.trunk[0].weight.grad is not None
-    net(photos("pixels", 4))
-    assert not same(before[0], state(net))
-    assert same(after[1], state(norms.sets[0]))
-
-
 def test_gradients_are_those_of_networks_of_their_own() -> None:
-    """A naive twin: a whole network a distribution. Of what they share, the gradient is the sum of theirs."""
+    """A naive twin: a whole network a distribution. Of what they share, the gradient is the sum of theirs; each set learns from
+    its own photos alone.
+    """
     net = network().double()
     norms = AuxiliaryNorms(net, NAMES).train()
     twins = [deepcopy(net) for _ in range(3)]
@@ -96,6 +79,7 @@ def test_gradients_are_those_of_networks_of_their_own() -> None:
     torch.testing.assert_close(net.embedder.weight.grad, sum(t.embedder.weight.grad for t in twins))
     for norm, twin in zip((net.trunk[1], norms.sets[0][0], norms.sets[1][0]), twins, strict=True):
         torch.testing.assert_close(norm.weight.grad, twin.trunk[1].weight.grad)
+        torch.testing.assert_close(norm.running_mean, twin.trunk[1].running_mean)
         torch.testing.assert_close(norm.running_var, twin.trunk[1].running_var)
 
 
@@ -152,21 +136,16 @@ def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", BACKBONES)
 def test_what_a_network_lacks_is_known_without_its_weights(name: str) -> None:
-    lacks = not any(isinstance(m, _BatchNorm) for m in make(name).modules())
+    net = make(name)
+    lacks = not any(isinstance(m, _BatchNorm) for m in net.modules())
     assert known_to_lack(name, params(name)) == lacks
-
-
-@pytest.mark.parametrize("name", ["tiny", "timm:test_vit"])
-def test_a_network_without_batch_norm_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=rf"{name} has no batch norm"):
-        AuxiliaryNorms(make(name), NAMES)
+    with pytest.raises(UserError, match=f"{name} has no batch norm") if lacks else nullcontext():
+        AuxiliaryNorms(net, NAMES)
 
 
 def test_folded_norms_get_statistics_and_compute_what_they_did() -> None:
     net = network("mobilenet_v2_tf").eval()
-    shown = photos("mobilenet_v2_tf").repeat(3, 1, 1, 1) * torch.linspace(0.5, 1.5, 3).repeat_interleave(
-        len(photos("mobilenet_v2_tf"))
-    ).view(-1, 1, 1, 1)
+    shown = torch.cat([share * photos("mobilenet_v2_tf") for share in (0.5, 1, 1.5)])
     before = net.features(shown)
     # Nor are networks that nobody trained, or without batch norm.
     assert not any(map(is_folded, (net, make("mobilenet_v2_tf"), make("tiny"))))

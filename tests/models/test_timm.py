@@ -35,12 +35,7 @@ def test_facts_are_those_of_the_pretrained_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("test_vit", 64),
-        ("vit_small_patch14_reg4_dinov2", 56),
-        ("swin_tiny_patch4_window7_224", 128),
-    ],
+    ("name", "size"), [("vit_small_patch14_reg4_dinov2", 56), ("swin_tiny_patch4_window7_224", 128)]
 )
 def test_places_of_the_map_are_places_of_the_photo(name: str, size: int) -> None:
     """A change in the upper right corner changes the map most in its upper right corner."""
@@ -57,14 +52,7 @@ def test_places_of_the_map_are_places_of_the_photo(name: str, size: int) -> None
     assert column >= side * 3 / 4
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("resnet50", None),
-        ("convnext_base.fb_in22k_ft_in1k_384", None),
-        ("vit_small_patch14_dinov2", 224),
-    ],
-)
+@pytest.mark.parametrize(("name", "size"), [("resnet50", None), ("vit_small_patch14_dinov2", 224)])
 def test_short_side_of_a_forecast_is_near_the_networks_own(name: str, size: int | None) -> None:
     chosen = plugin.Params(weights=None, img_size=size)
     assert plugin.likely_resize(name, chosen) == pytest.approx(plugin.facts(name, chosen).resize, rel=0.12)
@@ -106,22 +94,16 @@ def test_network_without_a_map_is_refused() -> None:
 # Weights.
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [("test_vit", 64), ("swin_tiny_patch4_window7_224", 64), ("mobilenetv3_small_050", 64)],
-)
-def test_published_weights_fit_another_size_of_photos(name: str, size: int, tmp_path: Path) -> None:
+def test_published_weights_fit_another_size_of_photos(tmp_path: Path) -> None:
     """What depends on the size is resampled by timm's own rule, everything else is taken as it is."""
     torch.manual_seed(0)
-    whole = timm.create_model(name)
-    save_file({k: v.contiguous() for k, v in whole.state_dict().items()}, tmp_path / "whole.safetensors")
-    trunk = build(name, img_size=size)
-    backbones.load(trunk, tmp_path / "whole.safetensors", f"timm:{name}")
-    same, resampled = [], []
-    for key, tensor in trunk.net.state_dict().items():
-        (same if torch.equal(tensor, whole.state_dict()[key]) else resampled).append(key)
-    assert {key.rpartition(".")[2] for key in resampled} <= {"pos_embed", "relative_position_bias_table"}
-    assert len(same) > 50
+    whole = timm.create_model("test_vit").state_dict()
+    save_file({k: v.contiguous() for k, v in whole.items()}, tmp_path / "whole.safetensors")
+    trunk = build("test_vit", img_size=64)
+    backbones.load(trunk, tmp_path / "whole.safetensors", "timm:test_vit")
+    loaded = trunk.net.state_dict()
+    assert {k for k in loaded if not torch.equal(loaded[k], whole[k])} == {"pos_embed"}
+    assert len(loaded) > 50
 
 
 @pytest.mark.parametrize(
