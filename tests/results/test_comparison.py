@@ -58,9 +58,6 @@ def test_the_best_is_named_alone_only_beyond_chance() -> None:
     unclear = compare({"a": model(0.7, 0.5, 0.3), "b": model(0.7, 0.5, 0.3, 1), "c": model(0.7, 0.1)})
     assert {unclear.choice.best, *unclear.choice.as_good} == {"a", "b"}
     assert unclear.choice.worse == ("c",)
-
-
-def test_too_few_classes_test_nothing() -> None:
     of = {name: model(0.7, level) for name, level in (("a", 0.6), ("b", 0.2))}
     few = {name: frame[frame["label"] < uncertainty.FEWEST_CLASSES - 1] for name, frame in of.items()}
     choice = compare(few).choice
@@ -68,22 +65,19 @@ def test_too_few_classes_test_nothing() -> None:
 
 
 def test_references_are_measured_and_never_chosen() -> None:
-    found = compare({"a": model(0.6, 0.4), "b": model(0.5, 0.2), "r": model(0.9, 0.8)}, ["r"])
-    assert (found.choice.best, found.choice.worse, found.choice.unbeaten) == ("a", ("b",), ("r",))
+    """On the front are candidates than whom none is better in both."""
+    of = {"far": model(0.8, 0.3), "near": model(0.5, 0.45), "behind": model(0.45, 0.2), "r": model(0.9, 0.8)}
+    found = compare(of, ["r"])
+    assert (found.choice.best, found.choice.worse, found.choice.unbeaten) == (
+        "near",
+        ("far", "behind"),
+        ("r",),
+    )
     rows = found.models.set_index("model")
     assert rows.index[0] == "r"
-    assert rows["is_on_front"].to_dict() == {"r": False, "a": True, "b": False}
+    assert rows["is_on_front"].to_dict() == {"r": False, "near": True, "far": True, "behind": False}
     with pytest.raises(ValueError, match="only references"):
         compare({"r": model(0.9, 0.8)}, ["r"])
-
-
-def test_the_front_has_whom_nobody_is_better_than_in_both() -> None:
-    found = compare({"far": model(0.8, 0.3), "near": model(0.5, 0.45), "behind": model(0.45, 0.28)})
-    assert found.models.set_index("model")["is_on_front"].to_dict() == {
-        "near": True,
-        "far": True,
-        "behind": False,
-    }
 
 
 def test_queries_that_one_model_lacks_are_of_none() -> None:
@@ -93,27 +87,30 @@ def test_queries_that_one_model_lacks_are_of_none() -> None:
     assert IDS[0] not in found.queries.index
 
 
-def test_an_order_that_other_classes_would_change_is_not_trusted() -> None:
+def test_an_order_that_other_classes_would_change_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(comparison, "SPLITS", 40)
     apart = {name: model(0.8, level) for name, level in zip("abcd", (0.7, 0.5, 0.3, 0.1), strict=True)}
     stable = compare(apart).stability
-    assert stable is not None
+    assert stable
     assert stable.is_trusted
-    assert stable.of_classes.value == pytest.approx(1)
-    assert stable.of_draws.value == pytest.approx(1)
+    assert (stable.of_classes.value, stable.of_draws.value) == pytest.approx((1, 1))
     alike = {name: model(0.8, 0.5, 0.3, key) for key, name in enumerate("abcdefgh")}
     unstable = compare(alike).stability
-    assert unstable is not None
+    assert unstable
     assert not unstable.is_trusted
     assert unstable.of_classes.low < 0 < unstable.of_classes.high
     assert unstable.of_draws.low < unstable.of_draws.value < unstable.of_draws.high
     first = compare({name: frame[frame["draw"] == 0] for name, frame in alike.items()}).stability
-    assert first is not None
+    assert first
     assert math.isnan(first.of_draws.value)
     assert compare({"a": apart["a"], "b": apart["b"]}).stability is None
 
 
-def test_the_interval_of_an_order_narrows_with_classes_and_holds_what_so_many_give_on_average() -> None:
+def test_the_interval_of_an_order_narrows_with_classes_and_holds_what_so_many_give_on_average(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Ten models whose drops on two backgrounds differ by class and by chance."""
+    monkeypatch.setattr(comparison, "SPLITS", 40)
     generator = seeds.generator("intervals of orders")
     every = 0.3 + 0.05 * generator.normal(size=(10, 1)) + 0.1 * generator.normal(size=(2, 10, 3000))
 
@@ -122,9 +119,9 @@ def test_the_interval_of_an_order_narrows_with_classes_and_holds_what_so_many_gi
 
     widths, held = {}, 0
     for count in (20, 200):
-        samples = generator.choice(3000, (12, count))
+        samples = generator.choice(3000, (10, count))
         found = [over_classes(lambda part, rows=rows: tau(rows[part]), count) for rows in samples]
         widths[count] = np.mean([estimate.high - estimate.low for estimate in found])
         held += sum(estimate.low <= np.mean([e.value for e in found]) <= estimate.high for estimate in found)
     assert widths[200] < 0.6 * widths[20]
-    assert held >= 0.9 * 24
+    assert held >= 18

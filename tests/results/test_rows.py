@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from handmade_results import CURED, PLAIN, study
+from handmade_results import PLAIN, study
+from scipy import stats
 
 from bgbias.errors import UserError
-from bgbias.evaluation.metrics import OTHERS
-from bgbias.results.rows import Values, plain_of, retrieval_values, tabulate_seeds
-from bgbias.results.uncertainty import UNKNOWN, change_of_relative_drop, difference, estimate
+from bgbias.results.correlation import spearman
+from bgbias.results.rows import Values, plain_of, tabulate_seeds
+from bgbias.results.uncertainty import UNKNOWN, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
 CLASSES = np.arange(8) % 6
@@ -40,34 +41,24 @@ def drawn(seed: int, draws: int = 1, level: float = 0.5) -> np.ndarray:
     return level + np.random.default_rng(seed).normal(0, 0.1, (draws, len(QUERIES)))
 
 
-def test_a_row_a_seed_with_its_draws_averaged() -> None:
-    of_seeds = {4: drawn(1, 3), 0: drawn(2, 3)}
-    found = values("plain", of_seeds)
-    assert found.seeds == (0, 4)
-    assert found.queries.tolist() == QUERIES
-    assert found.classes.tolist() == CLASSES.tolist()
-    np.testing.assert_allclose(found.columns["clean"], [of_seeds[0].mean(axis=0), of_seeds[4].mean(axis=0)])
-    assert found.estimate(["clean"]) == estimate([found.columns["clean"]], CLASSES)
-
-
-def test_folds_are_averaged_within_their_seed() -> None:
+def test_draws_and_folds_are_averaged_within_their_seed() -> None:
+    of_seeds, others = ({seed: drawn(seed + shift, 3) for seed in (4, 0, 2)} for shift in (0, 10))
+    found = Values.from_parts(
+        ("toy", "tiny", "triplet", "plain"), {"clean": part(of_seeds, others)}, "score", "others"
+    )
+    assert found.seeds == (0, 2, 4)
+    assert (found.queries.tolist(), found.classes.tolist()) == (QUERIES, CLASSES.tolist())
+    columns, of_others = (np.stack([made[s].mean(axis=0) for s in (0, 2, 4)]) for made in (of_seeds, others))
+    np.testing.assert_allclose(found.columns["clean"], columns)
+    # What a class means for others counts in its interval.
+    mean = found.estimate(["clean"])
+    assert mean == estimate([columns], CLASSES, of_others=[of_others])
+    assert mean.high != estimate([columns], CLASSES).high
     runs = {"0": drawn(1), "0-fold1": drawn(2), "3": drawn(3), "3-fold1": drawn(4)}
     found = values("plain", runs)
     assert found.seeds == (0, 3)
     expected = [(runs["0"] + runs["0-fold1"])[0] / 2, (runs["3"] + runs["3-fold1"])[0] / 2]
     np.testing.assert_allclose(found.columns["clean"], expected)
-
-
-def test_what_a_class_means_for_others_is_averaged_alike_and_counts() -> None:
-    of_seeds, others = ({seed: drawn(seed + shift, 2) for seed in (0, 1, 2)} for shift in (0, 10))
-    model = "toy", "tiny", "triplet", "plain"
-    parts = {"clean": part(of_seeds, others)}
-    found = Values.from_parts(model, parts, "score", "others")
-    columns, of_others = (np.stack([made[s].mean(axis=0) for s in (0, 1, 2)]) for made in (of_seeds, others))
-    np.testing.assert_allclose(found.of_others["clean"], of_others)
-    mean = found.estimate(["clean"])
-    assert mean == estimate([columns], CLASSES, of_others=[of_others])
-    assert mean.high != estimate([columns], CLASSES).high
 
 
 def test_models_are_paired_by_the_seeds_that_both_have() -> None:
@@ -87,28 +78,10 @@ def test_a_model_without_seeds_is_paired_with_every_one() -> None:
     assert trained.against(pretrained, ["clean"]) == estimate(columns, CLASSES, difference)
     assert pretrained.against(trained, ["clean"]) == estimate(columns[::-1], CLASSES, difference)
     assert pretrained.against(pretrained, ["clean"]).value == 0
-
-
-def test_a_backbone_that_every_seed_pretrained_anew_has_its_seeds() -> None:
-    of_seeds = {0: drawn(1), 1: drawn(2), 5: drawn(3)}
-    learned = values("pretrained", of_seeds)
+    # One that every seed pretrained anew has its seeds.
+    learned = values("pretrained", mine)
     assert learned.seeds == (0, 1, 5)
-    assert learned.estimate(["clean"]) == estimate([np.concatenate(list(of_seeds.values()))], CLASSES)
-
-
-def test_a_statistic_of_several_columns_takes_mine_and_then_theirs() -> None:
-    _, queries = study({("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED})
-    plain, cured = (
-        retrieval_values(rows, ("sop", "bn_inception", "contrastive", method))
-        for method, rows in (
-            (m, queries[queries["method"] == m].reset_index(drop=True)) for m in ("plain", "bgaugment")
-        )
-    )
-    assert set(plain.columns) == {"clean", "corrupted", "query_only"}
-    found = cured.against(plain, ["clean", "corrupted"], change_of_relative_drop)
-    assert found.value == pytest.approx(0.1 - (1 - 0.35 / 0.55))
-    assert not cured.of_others["clean"].any()  # the column OTHERS, 0 in results by hand
-    assert OTHERS in queries
+    assert learned.estimate(["clean"]) == estimate([columns[0]], CLASSES)
 
 
 def test_absent_seeds_draws_and_queries_are_refused() -> None:
@@ -124,16 +97,10 @@ def test_absent_seeds_draws_and_queries_are_refused() -> None:
             Values.from_parts(model, {"clean": whole, "corrupted": wrong}, "score")
     with pytest.raises(UserError, match="clean and corrupted are of different queries"):
         Values.from_parts(model, {"clean": whole, "corrupted": one_query}, "score")
-
-
-def test_models_of_other_queries_are_not_compared() -> None:
-    mine, theirs = part({0: drawn(1)}), part({0: drawn(2)})
-    theirs["image_id"] = theirs["image_id"].replace("c.jpg", "cc.jpg")
-    one, other = (
-        Values.from_parts(("toy", "tiny", "triplet", method), {"clean": rows}, "score")
-        for method, rows in (("cured", mine), ("plain", theirs))
-    )
-    with pytest.raises(UserError, match="triplet/cured and toy/tiny/triplet/plain were asked different quer"):
+    one, other = (Values.from_parts(model, {"clean": rows}, "score") for rows in (whole, one_query))
+    with pytest.raises(
+        UserError, match=r"triplet/plain and toy/tiny/triplet/plain were asked different quer"
+    ):
         one.against(other, ["clean"])
 
 
@@ -164,3 +131,14 @@ def test_each_trainings_levels_and_drop() -> None:
     (row,) = tabulate_seeds(study({("contrastive", "plain"): folds})[0]).to_dict("records")
     assert (row["seed"], row["clean"]) == (0, pytest.approx(55))
     assert row["relative_drop"] == pytest.approx(100 * (1 - 35 / 55))
+
+
+def test_rank_correlations_are_scipys_and_of_few_or_alike_models_there_is_none() -> None:
+    random = np.random.default_rng(0)
+    for n in (10, 17, 40):
+        a, b = random.integers(0, 8, n), random.normal(size=n)
+        assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    ten, gap = np.arange(10.0), np.r_[np.nan, np.arange(9.0)]
+    assert spearman(ten, -ten) == -1
+    for other in (gap, np.ones(10)):
+        assert np.isnan(spearman(ten, other))

@@ -18,10 +18,10 @@ import pandas as pd
 import project
 import pytest
 import yaml
-from chance import chance_map_at_r
 from small_study import load, run
 
 import bgbias
+from bgbias.evaluation.metrics import map_at_r
 from bgbias.nodes import backgrounds, index, masks
 from bgbias.results.uncertainty import change_of_relative_drop
 from bgbias.study import params, plan
@@ -104,7 +104,7 @@ def values(tmp_path_factory: pytest.TempPathFactory) -> Values:
 def test_models_have_learned(values: Values) -> None:
     for (dataset, method), queries in values.items():
         others = queries.groupby("label").size() - 1
-        chance = chance_map_at_r(others.to_numpy(), len(queries) - 1).mean()
+        chance = map_at_r.chance_level(others.to_numpy(), len(queries) - 1).mean()
         assert queries["clean"].mean() >= TIMES_CHANCE * chance, f"{dataset} {method}"
 
 
