@@ -5,24 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from project import ROOT
-from small_study import data_nodes, described, load, record, run
+from small_study import data_nodes, described, load, run
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions, cure_eval, embeddings
 from bgbias.evaluation.conditions import random_background
-from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
-from bgbias.masks.settings import MaskPolicy
-from bgbias.models import backbones
 from bgbias.models.inference import for_inference
 from bgbias.models.settings import How
 from bgbias.nodes import cure, remask
@@ -30,7 +27,6 @@ from bgbias.nodes._models import model_of
 from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.study.params import options as options_of
 
 BY_MASKS = ("grey", "blurred", "cropped", "object_pooling", "background_subtracted", "fused", "patchwise")
 MAPPED = ("leace", "moved_directions")
@@ -49,36 +45,6 @@ def describe(folder: Path) -> dict[str, Any]:
     return raw
 
 
-class Cured(NamedTuple):
-    """A study whose models are embedded and cured, and what LEACE was fitted on for each of them."""
-
-    study: Study
-    fitted_on: list[np.ndarray]
-
-    @property
-    def album(self) -> Album:
-        facts = backbones.facts("pixels", options_of(self.study, "backbones", "pixels", {}))
-        return Album(self.study, "squares", facts.resize, facts.input_size)
-
-    def photos(self, role: str = "test") -> EvaluationPhotos:
-        return self.album.evaluation(self.album.table(role), {"masks", "backgrounds"}, role)
-
-    @property
-    def masks(self) -> ImageStore:
-        return ImageStore(self.study.files.at("seen_masks", dataset="squares", backbone="pixels"))
-
-    def see(self, view: tuple[str, int], policy: MaskPolicy | None = None) -> list[cure_eval.Seen]:
-        return list(
-            cure_eval.with_found_masks(self.photos(), view, self.masks, policy or self.study.mask_policy)
-        )
-
-    def model(self, cell: Cell) -> Any:
-        return for_inference(model_of(self.study, cell))
-
-    def remasking(self) -> pd.Series:
-        return pd.read_csv(self.study.files.at("remasking", dataset="squares", backbone="pixels")).loc[0]
-
-
 @pytest.fixture(scope="module", autouse=True)
 def small() -> Iterator[None]:
     plugins.use(ROOT / "tests/support/plugins")
@@ -87,57 +53,68 @@ def small() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def cured(tmp_path_factory: pytest.TempPathFactory, small: None) -> Cured:
-    folder, fitted_on, least_squares = tmp_path_factory.mktemp("cured"), [], erasure.least_squares
+def cured(tmp_path_factory: pytest.TempPathFactory, small: None) -> Study:
+    """A study whose models are embedded and cured."""
+    folder = tmp_path_factory.mktemp("cured")
     study = load(folder, describe(folder))
     data_nodes(study)
     remask.remask(study, "squares", "pixels", "cpu")
-
-    def note(crossed: np.ndarray) -> erasure.Erasure:
-        fitted_on.append(crossed)
-        return least_squares(crossed)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(erasure, "least_squares", note)
-        run(study, PLAIN, "train", "embed", "cure")
-        run(study, PRETRAINED, "embed", "cure")
-    return Cured(study, fitted_on)
+    run(study, PLAIN, "train", "embed", "cure")
+    run(study, PRETRAINED, "embed", "cure")
+    return study
 
 
-def embed(model: Any, pictures: list[np.ndarray], how: How | None = None) -> np.ndarray:
-    return cure_eval.embed(model, [(picture, None) for picture in pictures], None, how or How())
+def album(study: Study) -> Album:
+    return Album.seen_by(study, "squares", "pixels")
+
+
+def photos_of(study: Study) -> EvaluationPhotos:
+    return album(study).evaluation(album(study).table("test"), {"masks", "backgrounds"}, "test")
+
+
+def see(study: Study, view: tuple[str, int], **policy: float) -> list[cure_eval.Seen]:
+    masks = ImageStore(study.files.at("seen_masks", dataset="squares", backbone="pixels"))
+    used = study.mask_policy.model_copy(update=policy)
+    return list(cure_eval.with_found_masks(photos_of(study), view, masks, used))
+
+
+def model(study: Study, cell: Cell) -> Any:
+    return for_inference(model_of(study, cell))
+
+
+def embed(network: Any, pictures: list[np.ndarray], **how: Any) -> np.ndarray:
+    return cure_eval.embed(network, [(picture, None) for picture in pictures], None, How(**how))
 
 
 @BOTH
-def test_a_model_is_scored_with_every_cure(cured: Cured, cell: Cell) -> None:
-    files = cured.study.files
-    queries = pd.read_parquet(files.at("cured", **cell.wildcards))
-    facts = pd.read_csv(files.at("cures", **cell.wildcards)).set_index("cure")
+def test_a_model_is_scored_with_every_cure(cured: Study, cell: Cell) -> None:
+    queries = pd.read_parquet(cured.files.at("cured", **cell.wildcards))
+    facts = pd.read_csv(cured.files.at("cures", **cell.wildcards)).set_index("cure")
     assert facts.index.tolist() == list(NAMES)
     assert (facts["ms"] > 0).all()
     assert facts["index"].to_dict() == dict.fromkeys(BY_MASKS, "again") | dict.fromkeys(MAPPED, "mapped")
     assert facts.index[facts["weight"].notna()].tolist() == ["background_subtracted", "fused"]
     assert facts.loc["leace", "removed"] == 2  # of three backgrounds
-    before = embeddings.read(files.at("embeddings", **cell.wildcards))
-    for name in NAMES:
-        of_cure = queries[queries["cure"] == name]
-        assert set(zip(of_cure["condition"], of_cure["draw"], strict=True)) == set(VIEWS)
-        assert set(of_cure["setting"]) == {"symmetric", "query"}
-        assert len(of_cure) == 2 * 3 * before.usable.sum()
-    again = cure_eval.embed(cured.model(cell), cured.see(CLEAN), None, How(pooled=cell == PRETRAINED))
+    before = embeddings.read(cured.files.at("embeddings", **cell.wildcards))
+    expected = {
+        (name, setting, *view) for name in NAMES for setting in ("symmetric", "query") for view in VIEWS
+    }
+    counts = queries.groupby(["cure", "setting", "condition", "draw"]).size()
+    assert counts.to_dict() == dict.fromkeys(expected, before.usable.sum())
+    again = embed(model(cured, cell), [shown for shown, _ in see(cured, CLEAN)], pooled=cell == PRETRAINED)
     np.testing.assert_allclose(again, before.views[CLEAN], atol=1e-5)
 
 
 @BOTH
-def test_a_patch_is_what_the_model_makes_of_its_place_alone(cured: Cured, cell: Cell) -> None:
-    model, seen = cured.model(cell), cured.see(CLEAN)[:3]
+def test_a_patch_is_what_the_model_makes_of_its_place_alone(cured: Study, cell: Cell) -> None:
+    network, seen = model(cured, cell), see(cured, CLEAN)[:3]
     side, seen[2] = len(seen[0][0]), (seen[2][0], None)  # of the last one the mask is not trusted
     how = How(pooled=cell == PRETRAINED, batch_size=2)
-    found = cure_eval.embed_patches(model, seen, plugins.load("cures", "patchwise"), how)
+    found = cure_eval.embed_patches(network, seen, plugins.load("cures", "patchwise"), how)
     expected = []
     for shown, mask in seen:
-        x = model.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None])
-        (features,) = model.features(x).detach().numpy()
+        x = network.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None])
+        (features,) = network.features(x).detach().numpy()
         _, high, wide = features.shape
         whole = np.full(shown.shape[:2], 255) if mask is None else mask
         shares = np.zeros((high, wide))
@@ -151,19 +128,27 @@ def test_a_patch_is_what_the_model_makes_of_its_place_alone(cured: Cured, cell: 
         for row, column in np.argwhere(shares >= min(0.5, shares.max())):
             place = features[:, row, column]
             if not how.pooled:
-                place = model.embedder.weight.detach().numpy() @ place + model.embedder.bias.detach().numpy()
+                layer = network.embedder
+                place = layer.weight.detach().numpy() @ place + layer.bias.detach().numpy()
             expected.append(place / np.linalg.norm(place))
     np.testing.assert_allclose(found.vectors, np.array(expected), atol=1e-5)
     assert found.counts.sum() == len(expected)
     assert found.counts[2] == high * wide
 
 
-def test_second_pictures_of_validation_photos_are_made_with_the_masks_they_were_pasted_by(
-    cured: Cured,
-) -> None:
-    validation = cure.CureFits(cured.study, cured.album, cured.model(PLAIN), How())
+def test_what_is_fitted_has_seen_validation_photos_on_validation_backgrounds_alone(cured: Study) -> None:
+    """Second pictures are made with the masks by which objects were pasted."""
+    validation = cure.CureFits(cured, album(cured), model(cured, PLAIN), How())
     photos, chosen = validation.photos, plugins.load("cures", "background_subtracted")
-    assert set(photos.table.ids) == set(cured.album.table("val").ids)
+    assert set(photos.table.ids) == set(album(cured).table("val").ids)
+    pool = photos.backgrounds
+    assert pool is not None
+    behind = [pool.picture(draw, photos.size) for draw in pool.for_all(3)]
+    possible = [photos.photo(row).foreground.before(b) for row in photos.trusted for b in behind]
+    vectors = embed(validation.model, possible)
+    assert validation.crossed.shape[:2] == (4, 3)
+    for vector in validation.crossed.reshape(-1, vectors.shape[1]):
+        assert np.abs(vectors - vector).max(axis=1).min() < 1e-5
     seconds = []
     for row, shown in enumerate(photos.views([cure.DRAWN])):
         photo = photos.photo(row)
@@ -179,59 +164,44 @@ def test_second_pictures_of_validation_photos_are_made_with_the_masks_they_were_
     assert judged == validation.judge(lambda pictures: pictures)
 
 
-def test_what_is_fitted_has_seen_no_test_photo_and_no_test_background(cured: Cured) -> None:
-    crossed, photos = cured.fitted_on[0], cured.photos("val")
-    assert crossed.shape[:2] == (4, 3)
-    pool = photos.backgrounds
-    assert pool is not None
-    behind = [pool.picture(draw, photos.size) for draw in pool.for_all(3)]
-    possible = [photos.photo(row).foreground.before(b) for row in photos.trusted for b in behind]
-    vectors = embed(cured.model(PLAIN), possible)
-    for vector in crossed.reshape(-1, crossed.shape[2]):
-        assert np.abs(vectors - vector).max(axis=1).min() < 1e-5
-    # Other test photos change nothing of it.
-    assert any("val" in name for name in record(cured.study, "cure_record", **PLAIN.wildcards)["inputs"])
-
-
 def test_masks_are_found_in_the_pictures_that_models_see(tmp_path: Path) -> None:
     raw = describe(tmp_path)
     raw["maskers"]["red"] = {"kind": "red"}
     raw["datasets"]["squares"]["masker"] = "red"
-    raw["mask_policy"] = {"min_area": 0.0, "max_area": 1.0}
-    found = Cured(load(tmp_path, raw), [])
-    data_nodes(found.study)
-    remask.remask(found.study, "squares", "pixels", "cpu")
-    photos = found.photos()
+    study = load(tmp_path, raw | {"mask_policy": {"min_area": 0.0, "max_area": 1.0}})
+    data_nodes(study)
+    remask.remask(study, "squares", "pixels", "cpu")
+    photos = photos_of(study)
     for draw in range(2):
-        for row, image_id in enumerate(photos.table.ids):
-            shown = random_background.view(photos.photo(row), draw)
+        for row, (shown, mask) in enumerate(see(study, ("random_background", draw))):
             # This masker's masks are the red channel: of the composed picture, not of the photo.
-            mask = found.masks.array(f"random_background/{draw}/{image_id}", "L")
+            assert np.array_equal(shown, random_background.view(photos.photo(row), draw))
+            assert mask is not None
             assert np.array_equal(mask, shown[..., 0])
-    assert found.remasking()["pictures"] == 3 * len(photos.table)
-    assert found.remasking()["predicts"]
+    facts = pd.read_csv(study.files.at("remasking", dataset="squares", backbone="pixels")).loc[0]
+    assert facts["pictures"] == 3 * len(photos.table)
+    assert facts["predicts"]
 
 
-def test_true_masks_are_those_that_pictures_were_made_with(cured: Cured) -> None:
-    photos = cured.photos()
+def test_true_masks_are_those_that_pictures_were_made_with(cured: Study) -> None:
+    photos = photos_of(cured)
     for view in VIEWS:
-        for row, ((shown, mask), expected) in enumerate(
-            zip(cured.see(view), photos.views([view]), strict=True)
-        ):
+        seen = zip(see(cured, view), photos.views([view]), strict=True)
+        for row, ((shown, mask), expected) in enumerate(seen):
             assert mask is not None
             assert np.array_equal(mask, photos.photo(row).mask)
             assert np.array_equal(shown, expected)
-    assert cured.remasking()["masker_ms"] == 0
+    facts = pd.read_csv(cured.files.at("remasking", dataset="squares", backbone="pixels")).loc[0]
+    assert facts["masker_ms"] == 0
 
 
-def test_where_no_object_was_found_the_picture_stays_as_it_is(cured: Cured) -> None:
-    strict = cured.study.mask_policy.model_copy(update={"min_area": 0.98, "max_area": 0.99})
-    assert all(mask is None for _, mask in cured.see(CLEAN, strict))
-    whole, how = cured.see(CLEAN)[0][0], How(pooled=True)
-    model = cured.model(PRETRAINED)
+def test_where_no_object_was_found_the_picture_stays_as_it_is(cured: Study) -> None:
+    assert all(mask is None for _, mask in see(cured, CLEAN, min_area=0.98, max_area=0.99))
+    whole, network = see(cured, CLEAN)[0][0], model(cured, PRETRAINED)
+    expected = embed(network, [whole], pooled=True)
     for name in ("grey", "blurred", "cropped", "object_pooling"):
-        found = cure_eval.embed(model, [(whole, None)], plugins.load("cures", name), how)
-        np.testing.assert_allclose(found, embed(model, [whole], how), atol=1e-5)
+        found = cure_eval.embed(network, [(whole, None)], plugins.load("cures", name), How(pooled=True))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -239,14 +209,9 @@ def test_where_no_object_was_found_the_picture_stays_as_it_is(cured: Cured) -> N
     [
         ({"names": ["gray"]}, r"cures\.names: 'gray' \(did you mean 'grey'\?\)"),
         ({"names": ["grey"], "draws": 3}, r"cures\.draws: 3 backgrounds a photo, .* see 2 \(evaluation\.draws\)"),
+        ({}, r"names no cures; set grids\.small\.cures\.names in .*params\.yaml"),
     ],
 )  # fmt: skip
 def test_cures_that_cannot_be_meant_are_refused(tmp_path: Path, cures: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        load(tmp_path, describe(tmp_path) | {"cures": cures})
-
-
-def test_a_grid_without_cures_says_so(tmp_path: Path) -> None:
-    study = load(tmp_path, describe(tmp_path) | {"cures": {}})
-    with pytest.raises(UserError, match=r"names no cures; set grids\.small\.cures\.names in .*params\.yaml"):
-        cure.cure(study, PRETRAINED, "cpu")
+        cure.cure(load(tmp_path, describe(tmp_path) | {"cures": cures}), PRETRAINED, "cpu")

@@ -12,7 +12,7 @@ from scipy.ndimage import distance_transform_edt, gaussian_filter
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import late_interaction, scores
+from bgbias.evaluation import late_interaction
 from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.cures._pictures import Joined
 from bgbias.evaluation.late_interaction import PatchSets, similarity
@@ -40,12 +40,11 @@ def apply(name: str, photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("name", plugins.names("cures"))
-def test_every_cure_says_what_it_is(name: str) -> None:
-    module = plugins.load("cures", name)
-    assert ("again" if hasattr(module, "AT") else "mapped") == module.INDEX
-    assert hasattr(module, "fit") == module.FITTED
-    assert getattr(module, "AT", "picture") in ("picture", "beside", "features", "patches")
+def test_every_cure_says_what_it_is() -> None:
+    for module in (plugins.load("cures", name) for name in plugins.names("cures")):
+        assert ("again" if hasattr(module, "AT") else "mapped") == module.INDEX
+        assert hasattr(module, "fit") == module.FITTED
+        assert getattr(module, "AT", "picture") in ("picture", "beside", "features", "patches")
 
 
 # Pictures.
@@ -62,10 +61,8 @@ def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None
 @pytest.mark.parametrize(
     ("mask", "square"),
     [
-        (
-            box(10, 12, 8, 5),
-            (9, 10, 19, 20),
-        ),  # 8 high and 2 x .8 more, rounded up; its middle is 14, and 14.5
+        # 8 high and 2 x .8 more, rounded up; its middle is 14, and 14.5.
+        (box(10, 12, 8, 5), (9, 10, 19, 20)),
         (box(0, 0, 6, 4), (0, 0, 8, 8)),  # moved into the picture
         (box(4, 20, 10, 12), (2, 17, 17, 32)),
         (box(0, 0, SIDE, SIDE), (0, 0, SIDE, SIDE)),
@@ -167,16 +164,6 @@ def naive(queries: PatchSets, gallery: PatchSets) -> np.ndarray:
     )  # fmt: skip
 
 
-def test_similarity_of_patches_by_hand() -> None:
-    """Two patches of the query, one of which the photo has; the photo's other patch is not asked about."""
-    east, north, west = [1, 0], [0, 1], [-1, 0]
-    query = PatchSets(np.array([east, north], np.float32), np.array([2]))
-    photos = PatchSets(np.array([east, west, west], np.float32), np.array([2, 1]))
-    assert similarity(query, photos).tolist() == [[0.5, -0.5]]
-    # Not symmetric: all of the photo's patches are looked for in the query.
-    assert similarity(photos, query).tolist() == [[0.5], [0.0]]
-
-
 @pytest.mark.parametrize("block", [1, 60, 2**23])
 def test_similarity_is_the_mean_over_patches_of_the_nearest(
     block: int, monkeypatch: pytest.MonkeyPatch
@@ -199,19 +186,6 @@ def test_photos_are_ranked_by_this_similarity_among_each_other_and_by_its_like_i
         alike = naive(own, own if line.setting == "symmetric" else old)[row]
         ranked = [photo for photo in np.argsort(-alike) if photo != row]
         assert line.map_at_r == pytest.approx(map_at_r((labels[ranked] == labels[row]).tolist()))
-    assert 0 < found["map_at_r"].mean() < 1
-
-
-def test_sets_of_one_patch_rank_as_embeddings_do() -> None:
-    one = patches(3, [1] * 12)
-    before = embedded(np.arange(12) % 4, {("clean", 0): one.vectors})
-    as_sets = late_interaction.score_queries(before, {("clean", 0): one}, {})
-    as_vectors = scores.score_queries(before, {}, one.vectors)
-    columns = ["setting", "image_id", "map_at_r", "precision_at_1"]
-    first, second = (
-        f[columns].sort_values(columns[:2]).reset_index(drop=True) for f in (as_sets, as_vectors)
-    )
-    assert first.equals(second)
 
 
 def test_too_many_photos_are_refused_before_they_are_embedded() -> None:
@@ -258,11 +232,10 @@ def test_leace_is_the_least_change_that_takes_out_what_is_linear() -> None:
 
 
 def test_backgrounds_that_move_nothing_cost_nothing() -> None:
-    same = np.repeat(unit(np.random.default_rng(0).normal(size=(30, 1, 10))).astype(float), 4, axis=1)
+    same = np.repeat(random_unit(0, 30, 1, 10), 4, axis=1)
     found = erasure.least_squares(same)
     assert found.rank == 0
-    lengths = np.linalg.norm(same[:, 0], axis=1, keepdims=True)
-    np.testing.assert_allclose(found(same[:, 0]), same[:, 0] / lengths, atol=1e-12)
+    np.testing.assert_allclose(found(same[:, 0]), same[:, 0], atol=1e-6)
 
 
 def test_the_direction_of_turning_backgrounds_is_found_though_it_is_none_on_average() -> None:

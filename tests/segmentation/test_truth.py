@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+import math
 
 import numpy as np
 import pytest
 from naive_masks import naive_iou
 from scipy import ndimage
 
+from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.masks.grabcut import largest_part
-from bgbias.segmentation.truth import Box, TrueBoxes, TrueMasks, box_iou, box_of, in_crop
+from bgbias.segmentation.truth import Box, TrueBoxes, TrueMasks, box_iou, box_of, in_crop, mean_area
 
 
 @pytest.mark.parametrize(
@@ -50,27 +51,17 @@ def test_box_beside_the_crop_has_no_area() -> None:
     assert in_crop((0, 0, 20, 100), (100, 200), 50, 50).area == 0
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_iou_of_boxes_is_that_of_counted_squares(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    left, top = random.integers(0, 6, (2, 2))
-    right, bottom = (edge + random.integers(1, 6, 2) for edge in (left, top))
-    filled = np.zeros((2, 12, 12), bool)
-    for k in range(2):
-        filled[k, top[k] : bottom[k], left[k] : right[k]] = True
-    a, b = (Box(*map(float, (left[k], top[k], right[k], bottom[k]))) for k in range(2))
-    assert box_iou(a, b) == pytest.approx(naive_iou(*filled))
-
-
-def test_iou_of_boxes_by_hand() -> None:
-    # 2 x 2 and 2 x 2, a quarter of each shared: 1 of 7. Half pixels count.
-    assert box_iou(Box(0, 0, 2, 2), Box(1, 1, 3, 3)) == pytest.approx(float(Fraction(1, 7)))
-    assert box_iou(Box(0, 0, 1, 1), Box(0.5, 0, 1.5, 1)) == pytest.approx(float(Fraction(1, 3)))
-    assert box_iou(Box(0, 0, 1, 1), Box(4, 4, 5, 6)) == 0
-
-
-class Pictures(dict[str, np.ndarray]):
-    """A gallery in memory."""
+@pytest.mark.parametrize(
+    ("box", "other", "expected"),
+    [
+        ((0, 0, 2, 2), (1, 1, 3, 3), 1 / 7),  # a quarter of each is shared
+        ((0, 0, 1, 1), (0.5, 0, 1.5, 1), 1 / 3),  # half pixels count
+        ((0, 0, 1, 1), (4, 4, 5, 6), 0),
+        ((0, 0, 6, 4), (1, 2, 3, 3), 2 / 24),  # one lies in the other
+    ],
+)
+def test_iou_of_boxes_by_hand(box: tuple[float, ...], other: tuple[float, ...], expected: float) -> None:
+    assert box_iou(Box(*box), Box(*other)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -78,7 +69,7 @@ def test_iou_of_masks_is_that_of_counted_pixels(seed: int) -> None:
     random = np.random.default_rng(seed)
     grey = random.integers(0, 256, (9, 11), dtype=np.uint8)
     mask = random.random((5, 5)) < 0.4
-    truth = TrueMasks(Pictures(a=grey), ["a"], 5)  # type: ignore[arg-type]
+    truth = TrueMasks({"a": grey}, ["a"], 5)  # type: ignore[arg-type]
     # The middle five rows and columns of nine and eleven; 128 and more is object.
     assert truth.iou("a", mask) == pytest.approx(naive_iou(mask, grey[2:7, 3:8] >= 128))
 
@@ -86,7 +77,7 @@ def test_iou_of_masks_is_that_of_counted_pixels(seed: int) -> None:
 def test_photos_whose_crop_shows_no_object_are_not_judged() -> None:
     corner, middle = np.zeros((2, 9, 9), np.uint8)
     corner[0, 0] = middle[4, 4] = 255
-    known = Pictures(corner=corner, middle=middle, not_asked_for=middle)
+    known = {"corner": corner, "middle": middle, "not_asked_for": middle}
     assert TrueMasks(known, ["corner", "middle", "unknown"], 5).ids == {"middle"}  # type: ignore[arg-type]
 
 
@@ -101,6 +92,15 @@ def test_mask_is_judged_by_the_box_of_its_largest_part() -> None:
     assert np.argwhere(truth.locate("a")).tolist() == np.argwhere(mask[:6, :6]).tolist()
 
 
+def test_size_of_objects_is_learned_from_known_ones() -> None:
+    truth = TrueBoxes({"a": Box(0, 0, 10, 10), "b": Box(5, 5, 15, 25)}, 50)
+    # An ellipse in a box takes pi/4 of it: of 100 and of 200 pixels of 2,500.
+    expected = math.pi / 4 * (100 + 200) / 2 / 2500
+    assert mean_area(truth, ["a", "b", "unknown"]) == pytest.approx(expected)
+    with pytest.raises(UserError, match="No validation photo's object is known"):
+        mean_area(truth, ["unknown"])
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_largest_part_is_that_of_another_library(seed: int) -> None:
     mask = np.random.default_rng(seed).random((12, 15)) < 0.35
@@ -110,8 +110,4 @@ def test_largest_part_is_that_of_another_library(seed: int) -> None:
     assert found.sum() == areas.max()
     assert len(np.unique(parts[found])) == 1
     assert mask[found].all()
-
-
-def test_nothing_has_no_largest_part() -> None:
     assert not largest_part(np.zeros((4, 4), bool)).any()
-    assert largest_part(np.ones((4, 4), bool)).all()
