@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_study import data_nodes, described, load, run
+from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import seeds
 from bgbias.attribution import sanity as checks
@@ -110,22 +110,27 @@ def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() ->
     assert found["right"] == pytest.approx(-found["left"], abs=0.1)
 
 
-def test_a_model_is_doubted(tmp_path: Path, small_plugins: None) -> None:
+def test_a_model_is_doubted_and_asked_by_similarity(tmp_path: Path, small_plugins: None) -> None:
     raw: dict[str, Any] = described(tmp_path)
+    raw["attribution"]["similarity"] = "magnitude"
     with pytest.raises(UserError, match=r"doubts no scores; set grids\.small\.sanity\.images"):
         sanity.sanity(load(tmp_path, raw), PLAIN, "cpu")
-    study = load(tmp_path, raw | {"sanity": {"images": 3}})
+    study = load(tmp_path, options(raw, lonely=[14]) | {"sanity": {"images": 2}})
     data_nodes(study)
     run(study, PLAIN, "train", "attribute", "sanity")
     files = study.files
+    attributed = pd.read_csv(files.at("attribution", **PLAIN.wildcards))
+    assert attributed.groupby("variant").size().to_dict() == {"ref": 3, "robust": 3, "similarity": 3}
+    means = record(study, "attribute_record", **PLAIN.wildcards)["metrics"]
+    by_similarity = attributed[attributed["variant"] == "similarity"]
+    assert means["attribution_similarity"] == pytest.approx(by_similarity["score"].mean())
     found = pd.read_csv(files.at("sanity", **PLAIN.wildcards))
-    assert found.groupby("kind", sort=False).size().to_dict() == dict.fromkeys(
-        ("model", *LEVELS, "centre", "noise"), 3
-    )
+    kinds = ("model", *LEVELS, "centre", "noise")
+    assert found.groupby("kind", sort=False).size().to_dict() == dict.fromkeys(kinds, 2)
     # The model's own score is the published one of these photos.
-    published = pd.read_csv(files.at("attribution", **PLAIN.wildcards)).query("variant == 'ref'")
+    published = attributed.query("variant == 'ref'").set_index("image_id")["score"]
     own = found[found["kind"] == "model"].set_index("image_id")["score"]
-    np.testing.assert_allclose(own, published.set_index("image_id")["score"].reindex(own.index), rtol=1e-6)
+    np.testing.assert_allclose(own, published.reindex(own.index), rtol=1e-6)
     judged = found.dropna(subset="faithful")["kind"].unique().tolist()
     assert judged == ["model", "all", "centre", "noise"]
     assert not found.loc[found["kind"] == "all", "score"].equals(found.loc[found["kind"] == "model", "score"])

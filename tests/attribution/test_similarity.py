@@ -75,6 +75,9 @@ def test_golden_map() -> None:
     assert between[0].flatten().tolist() == pytest.approx([0.666667, 0, 1, 0.666667], abs=3e-6)
     left = attention.soft_erasure(between, a=10, b=0.5)
     assert left[0].flatten().tolist() == pytest.approx([0.158869, 0.993307, 0.006693, 0.158869], abs=3e-6)
+    # Where no place counts, nearly nothing is wiped out.
+    left = attention.soft_erasure(attention.stretch(torch.full((1, 2, 2), 0.3)), a=10, b=0.5)
+    assert left.flatten().tolist() == pytest.approx([1 - 0.006693] * 4, abs=1e-6)
 
 
 def test_golden_importance_behind_a_head() -> None:
@@ -124,9 +127,8 @@ def naive_importances(
 
 @pytest.mark.parametrize(("roles", "same"), [(2, True), (2, False), (3, True), (4, True)])
 @pytest.mark.parametrize("score", ["published", "magnitude"])
-@pytest.mark.parametrize("seed", range(2))
-def test_agrees_with_the_closed_form(roles: int, same: bool, score: SimilarityScore, seed: int) -> None:
-    head, maps = random_head(seed), random_maps(seed, roles)
+def test_agrees_with_the_closed_form(roles: int, same: bool, score: SimilarityScore) -> None:
+    head, maps = random_head(0), random_maps(0, roles)
     found = attention.importances(head, maps, same, score)
     for t in range(3):
         expected = naive_importances(head, [m[t : t + 1] for m in maps], same, score == "magnitude")
@@ -134,7 +136,7 @@ def test_agrees_with_the_closed_form(roles: int, same: bool, score: SimilaritySc
             assert importance[t].tolist() == pytest.approx(twin, rel=1e-9)
 
 
-@pytest.mark.parametrize("roles", [2, 3, 4])
+@pytest.mark.parametrize("roles", [2, 4])
 def test_through_the_weights_it_is_the_slope_of_the_photos_own_score(roles: int) -> None:
     """Central differences of each score when one channel of one photo grows everywhere."""
     head, maps, step = random_head(5), random_maps(5, roles, count=1), 1e-6
@@ -159,13 +161,6 @@ def test_through_the_weights_it_is_the_slope_of_the_photos_own_score(roles: int)
 # What must hold.
 
 
-def test_unit_vectors_of_a_head_are_as_good_as_the_vectors() -> None:
-    """The published score knows the embedding alone."""
-    head, maps = random_head(3), random_maps(3, 3)
-    raw, brought = (attention.importances(h, maps) for h in (head, lambda a: unit(head(a))))
-    assert all(torch.allclose(a, b, rtol=1e-9) for a, b in zip(raw, brought, strict=True))
-
-
 def test_places_that_make_most_of_both_embeddings_are_found_by_magnitude_alone() -> None:
     """Two photos whose embedding is one and the same, with both signs, made in one corner: the published score has no slope."""
     head = Head([[1, 0], [-1, 0]])
@@ -180,15 +175,6 @@ def test_places_that_make_most_of_both_embeddings_are_found_by_magnitude_alone()
     assert magnitude.count_nonzero() == 1
 
 
-def test_a_tuple_is_explained_alike_alone_and_among_others() -> None:
-    head, maps = random_head(1), random_maps(1, 3)
-    together = attention.importances(head, maps)
-    for t in range(3):
-        alone = attention.importances(head, [m[t : t + 1] for m in maps])
-        for whole, one in zip(together, alone, strict=True):
-            assert torch.allclose(whole[t], one[0], rtol=1e-12)
-
-
 def test_can_be_trained_through_only_when_asked() -> None:
     head, maps = random_head(2), random_maps(2, 2)
     kept, dropped = (attention.importances(head, maps, create_graph=g)[0] for g in (True, False))
@@ -197,12 +183,6 @@ def test_can_be_trained_through_only_when_asked() -> None:
     assert head.rows.grad is not None
     assert head.rows.grad.abs().sum() > 0
     assert not dropped.requires_grad
-
-
-def test_a_constant_map_wipes_out_nearly_nothing() -> None:
-    """Where no place counts, none is wiped out: sigmoid(-5) is 0.7 percent."""
-    left = attention.soft_erasure(attention.stretch(torch.full((1, 2, 2), 0.3)), a=10, b=0.5)
-    assert left.flatten().tolist() == pytest.approx([1 - 0.006693] * 4, abs=1e-6)
 
 
 def test_enlarged_maps_lie_over_the_photo() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -87,7 +88,7 @@ def test_golden_quantile_normalisation() -> None:
 
 def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
     drawn = torch.Generator().manual_seed(0)
-    for size in (*range(2, 400, 3), 227**2):
+    for size in (*range(2, 400, 7), 227**2):
         map_ = torch.randn(size, generator=drawn).abs().double()[None]
         high = torch.quantile(map_, 0.99)
         expected = ((map_ - map_.min()) / (high - map_.min())).clamp(0, 1)
@@ -170,82 +171,50 @@ def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
 # What must not change a score.
 
 
-@pytest.mark.parametrize("passes", [1, 4, 5, 12, 100])
-def test_batching_changes_nothing(passes: int) -> None:
-    net, x = SmoothNet(), photos(4)
+def test_batching_changes_nothing_and_global_random_state_stays_untouched() -> None:
+    net, x, before = SmoothNet(), photos(4), torch.get_rng_state()
     reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
     alone = [gradient_maps(net, x[i : i + 1], keys(4)[i : i + 1], reference, "l2", QUICK) for i in range(4)]
-    together = gradient_maps(net, x, keys(4), reference, "l2", QUICK, passes=passes)
-    for variant, maps in together.items():
-        torch.testing.assert_close(maps, torch.cat([m[variant] for m in alone]), rtol=1e-6, atol=1e-9)
-
-
-def test_global_random_state_and_weights_stay_untouched() -> None:
-    net, x = SmoothNet(), photos(1)
-    before = torch.get_rng_state()
-    gradient_maps(net, x, ["k"], unit(torch.ones(4, dtype=torch.float64)), "l2", QUICK)
+    for passes in (1, 4, 12):
+        together = gradient_maps(net, x, keys(4), reference, "l2", QUICK, passes=passes)
+        for variant, maps in together.items():
+            torch.testing.assert_close(maps, torch.cat([m[variant] for m in alone]), rtol=1e-6, atol=1e-9)
     assert torch.equal(before, torch.get_rng_state())
-    assert all(p.grad is None for p in net.parameters())
-
-
-def test_scale_of_the_gradient_cancels() -> None:
-    strengths = photos(1)[0, 0]
-    torch.testing.assert_close(normalise(strengths), normalise(1e-6 * strengths + 5))
 
 
 # What the score means.
 
 
-@pytest.mark.parametrize("variant", smoothgrad.VARIANTS)
 @pytest.mark.parametrize("distance", ["l2", "cosine"])
-def test_a_model_that_looks_at_the_object_scores_high_and_one_that_does_not_scores_low(
-    variant: str, distance: str
-) -> None:
+def test_a_model_that_looks_at_the_object_scores_high_and_one_that_does_not_scores_low(distance: str) -> None:
     mask = torch.zeros(16, 16, dtype=torch.float64)
     mask[4:12, 5:11] = 1
     fraction = mask.mean().item()
-    found = {}
+    # "everything" weighs the object three times as much; the background's constant share is the map's zero.
+    expected = {"object": 1.0, "background": -fraction / (1 - fraction), "everything": 1.0}
     for name, region in (("object", mask), ("background", 1 - mask), ("everything", mask + 0.5)):
         net = Looking(region)
         reference = net(torch.zeros(1, 3, 16, 16, dtype=torch.float64))[0]
         made = gradient_maps(net, photos(1, 16), ["k"], reference, distance, QUICK)
-        found[name] = score(normalise(made[variant][0]), mask)
-    assert found["object"] == pytest.approx(1)
-    assert found["background"] == pytest.approx(-fraction / (1 - fraction))
-    # "everything" weighs the object three times as much; the background's constant share is the map's zero.
-    assert found["everything"] == pytest.approx(1)
+        for maps in made.values():
+            assert score(normalise(maps[0]), mask) == pytest.approx(expected[name])
 
 
 @pytest.mark.parametrize(
-    ("values", "mask", "reason"),
+    ("attempt", "reason"),
     [
-        (torch.ones(2, 2), torch.ones(2, 2), "full mask"),
-        (torch.ones(2, 2), torch.zeros(2, 2), "empty mask"),
-        (torch.zeros(2, 2), CORNER, "empty map"),
-    ],
-)
-def test_what_cannot_be_scored_is_said_not_nan(values: Tensor, mask: Tensor, reason: str) -> None:
-    with pytest.raises(NoScoreError, match=reason):
-        score(values, mask)
-
-
-@pytest.mark.parametrize(
-    ("strengths", "reason"),
-    [
-        (torch.full((4, 4), 3.0), "constant map"),
+        (lambda: score(torch.ones(2, 2), torch.ones(2, 2)), "full mask"),
+        (lambda: score(torch.ones(2, 2), torch.zeros(2, 2)), "empty mask"),
+        (lambda: score(torch.zeros(2, 2), CORNER), "empty map"),
+        (lambda: normalise(torch.full((4, 4), 3.0)), "constant map"),
         # One bright pixel of 1,600: the 0.99-quantile is the minimum, and the published formula divides by zero.
-        (torch.eye(40)[:1].T * torch.eye(40)[:1], "constant map"),
-        (torch.tensor([[1.0, math.nan]]), "not finite"),
+        (lambda: normalise(torch.eye(40)[:1].T * torch.eye(40)[:1]), "constant map"),
+        (lambda: normalise(torch.tensor([[1.0, math.nan]])), "not finite"),
     ],
 )
-def test_maps_without_a_shape_are_said_not_nan(strengths: Tensor, reason: str) -> None:
+def test_what_cannot_be_scored_is_said_not_nan(attempt: Callable[[], object], reason: str) -> None:
     with pytest.raises(NoScoreError, match=reason):
-        normalise(strengths)
-
-
-def test_sizes_must_match() -> None:
-    with pytest.raises(ValueError, match="differ in size"):
-        score(torch.ones(2, 2), torch.ones(4, 4))
+        attempt()
 
 
 # From photos to the table.

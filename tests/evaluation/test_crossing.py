@@ -6,7 +6,6 @@ import hashlib
 import math
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -99,14 +98,6 @@ def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> No
         assert line.map_at_r == pytest.approx(map_at_r(hits.tolist()), nan_ok=True)
 
 
-def test_what_is_crossed_is_kept(tmp_path: Path) -> None:
-    crossed = CrossedEmbeddings(["a.png", "b.png"], np.array([3, 1]), random_unit(0, 2, 2, 4))
-    crossed.write(tmp_path / "crossed.npz")
-    with np.load(tmp_path / "crossed.npz") as again:
-        assert (again["ids"].tolist(), again["backgrounds"].tolist()) == (crossed.ids, [3, 1])
-        assert np.array_equal(again["vectors"], crossed.vectors)
-
-
 @pytest.mark.parametrize("tries", [1, 2, 3, 5])
 def test_the_worst_of_some_is_the_mean_over_all_ways_to_choose_them(tries: int) -> None:
     values = seeds.generator("worst").random((4, 5))
@@ -131,6 +122,7 @@ def test_golden_shares_and_components_below_nothing() -> None:
     below = np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
     assert components(below) == (0, 0, 1)
     assert shares(below).negative == ("object", "background")
+    assert math.isnan(shares(np.ones((3, 2, 4))).object)  # nothing to share
 
 
 def test_known_components_are_found() -> None:
@@ -138,14 +130,3 @@ def test_known_components_are_found() -> None:
     thing, wall, both = (random.normal(size=shape) for shape in ((n, 1, d), (1, m, d), (n, m, d)))
     expected = np.array([4, 1, 0.25]) / 5.25
     assert components(2 * thing + wall + 0.5 * both) == pytest.approx(expected, abs=0.02)
-
-
-def test_neither_a_turn_nor_a_shift_nor_a_scale_of_the_embedding_matters() -> None:
-    random = np.random.default_rng(1)
-    crossed = random.normal(size=(6, 1, 5)) + random.normal(size=(6, 4, 5))
-    turn, _ = np.linalg.qr(random.normal(size=(5, 5)))
-    assert components(crossed) == pytest.approx(components(3 * crossed @ turn + 7))
-
-
-def test_nothing_to_share() -> None:
-    assert math.isnan(shares(np.ones((3, 2, 4))).object)

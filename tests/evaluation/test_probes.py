@@ -41,20 +41,20 @@ def test_parts_hold_as_many_of_every_class_whatever_order_photos_are_in() -> Non
     assert (probes.parts([*NAMES, "a", "b", "c"], few, 4) == -1).sum() == 3
 
 
-def test_neighbours_vote_as_an_independent_classifier_has_them_vote() -> None:
+def test_neighbours_vote_as_an_independent_classifier_has_them_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "AT_ONCE", 7)
     one, other = clouds(1.0), clouds(1.0, seed=1)
-    found = probes.nearest(one, LABELS)(other)
-    theirs = KNeighborsClassifier(
-        20, metric="cosine", algorithm="brute", weights=lambda distances: np.exp((1 - distances) / 0.07)
-    )
-    assert np.array_equal(found, theirs.fit(one, LABELS).predict(other))
-    assert 0.3 < (found == LABELS).mean() < 1
-
-
-def test_few_photos_all_vote() -> None:
-    some = np.array([0, 1, 15, 16])
-    classify = probes.nearest(clouds(3.0)[some], LABELS[some])
-    assert classify(clouds(3.0, seed=1)[some]).tolist() == [0, 0, 10, 10]
+    for rows in (np.arange(len(LABELS)), np.array([0, 1, 15, 16])):  # of few, all vote
+        found = probes.nearest(one[rows], LABELS[rows])(other)
+        count = min(20, len(rows))
+        theirs = KNeighborsClassifier(
+            count,
+            metric="cosine",
+            algorithm="brute",
+            weights=lambda distances: np.exp((1 - distances) / 0.07),
+        )
+        assert np.array_equal(found, theirs.fit(one[rows], LABELS[rows]).predict(other))
+        assert 0.3 < (found == LABELS).mean() < 1
 
 
 def test_the_linear_layer_is_where_its_penalised_loss_is_least(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,18 +98,15 @@ def means(queries: pd.DataFrame) -> pd.DataFrame:
 
 def test_what_is_named_was_not_fitted_on() -> None:
     """Of noise nothing is known but by those who saw the very photo."""
-    noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 120)))
-    found = means(probes.score_queries(embedded(noise, noise), 5))
-    assert (found < 0.5).all(axis=None)
-    known = means(probes.score_queries(embedded(clouds(8.0), clouds(8.0)), 5))
-    assert (known == 1).all(axis=None)
+    noise = unit(np.random.default_rng(0).normal(size=(len(LABELS), 60)))
+    assert (means(probes.score_queries(embedded(noise, noise), 3)) < 0.5).all(axis=None)
 
 
 def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
     clean = clouds(8.0)
     usable = np.arange(len(LABELS)) % 7 != 0
     # Each photo looks like one of the next class.
-    found = probes.score_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 3)
+    found = probes.score_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 2)
     asked = [name for name, known in zip(NAMES, usable, strict=True) if known]
     for _, view in found.groupby(["condition", "draw"]):
         assert view["image_id"].tolist() == asked
@@ -132,20 +129,13 @@ def test_too_few_photos_or_masks_are_refused(usable: np.ndarray, folds: int, wor
         probes.score_queries(embedded(clouds(1.0), clouds(1.0), usable), folds)
 
 
-@pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3), (5, 2)])
+@pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3)])
 def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int, folds: int) -> None:
     some = np.concatenate([np.flatnonzero(label == LABELS)[:each] for label in (0, 10, 20)])
     clean = clouds(8.0)[some]
     views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean}
     few = Embeddings([NAMES[row] for row in some], LABELS[some], np.ones(len(some), dtype=bool), views)
     assert (means(probes.score_queries(few, folds)) == 1).all(axis=None)
-
-
-def test_many_queries_are_classified_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    classify = probes.nearest(clouds(1.0), LABELS)
-    whole = classify(clouds(1.0, seed=1))
-    monkeypatch.setattr(probes, "AT_ONCE", 7)
-    assert np.array_equal(classify(clouds(1.0, seed=1)), whole)
 
 
 def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:

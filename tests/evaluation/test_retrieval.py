@@ -59,7 +59,7 @@ MOVED[::3] = DOUBLED[::3]
     ("queries", "gallery", "k", "exclude_self"),
     [
         (MOVED, DOUBLED, 1, True),
-        (MOVED, DOUBLED, 7, False),
+        (MOVED[:15], DOUBLED, 7, False),
         (MOVED, DOUBLED, 40, True),
         (DOUBLED, DOUBLED, 20, True),
         (-DOUBLED, DOUBLED, 89, True),  # each query's own photo is the farthest
@@ -69,21 +69,11 @@ MOVED[::3] = DOUBLED[::3]
 def test_order_is_that_of_the_definition_in_plain_loops(
     queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool
 ) -> None:
-    labels = np.arange(len(queries)) % 7
-    found = neighbours(queries, labels, gallery, labels, k=k, exclude_self=exclude_self)
+    asked, offered = np.arange(len(queries)) % 7, np.arange(len(gallery)) % 6
+    found = neighbours(queries, asked, gallery, offered, k=k, exclude_self=exclude_self)
     assert found.indices.tolist() == rank_by_plain_loops(queries, gallery, k, exclude_self)
-    np.testing.assert_array_equal(found.same_label, labels[found.indices] == labels[:, None])
-
-
-def test_queries_and_gallery_may_be_different_photos() -> None:
-    gallery, gallery_labels = random_points(80, seed=3)
-    queries, query_labels = random_points(15, seed=4)
-    query_labels[0] = 99
-    found = neighbours(queries, query_labels, gallery, gallery_labels, exclude_self=False)
-    assert found.relevant.tolist() == [int((gallery_labels == y).sum()) for y in query_labels]
-    assert found.relevant[0] == 0
-    k = found.indices.shape[1]
-    assert found.indices.tolist() == rank_by_plain_loops(queries, gallery, k, exclude_self=False)
+    np.testing.assert_array_equal(found.same_label, offered[found.indices] == asked[:, None])
+    assert found.relevant.tolist() == [(offered == label).sum() - exclude_self for label in asked]
 
 
 def find_order(points: Points, k: int) -> np.ndarray:
@@ -104,11 +94,10 @@ def test_chunk_sizes_do_not_change_the_order(
     monkeypatch: pytest.MonkeyPatch, queries_per_search: int, block: int, spare: int
 ) -> None:
     points = with_duplicates(200, 80)
-    expected = find_order(points, 25)
     monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", queries_per_search)
     monkeypatch.setattr(retrieval, "BLOCK", block)
     monkeypatch.setattr(retrieval, "SPARE_CANDIDATES", spare)
-    np.testing.assert_array_equal(find_order(points, 25), expected)
+    np.testing.assert_array_equal(find_order(points, 25), stable_order(points, 25))
 
 
 def test_threads_have_blocks_of_their_own_and_do_not_change_the_order(
@@ -156,7 +145,7 @@ def device_with_errors(size: float) -> Callable[..., Any]:
     return propose
 
 
-@pytest.mark.parametrize("error", [0.0, 5e-7, 1e-3, 0.1])
+@pytest.mark.parametrize("error", [5e-7, 1e-3, 0.1])
 def test_rounding_of_the_device_does_not_change_the_order(
     monkeypatch: pytest.MonkeyPatch, error: float
 ) -> None:
@@ -207,23 +196,18 @@ def test_k_reaches_the_largest_class_and_at_least_rank_8_and_missing_ranks_are_n
         assert found.same_label.tolist() == [[True] * there + [False] * (8 - there)] * photos
 
 
-def test_ranks_that_were_not_kept_are_refused() -> None:
-    embeddings, labels = random_points(60)
-    found = neighbours(embeddings, labels, embeddings, labels, k=5)
-    assert found.top(5).shape == (60, 5)
-    for refused in (lambda: found.top(6), found.within_r):
-        with pytest.raises(ValueError, match="5 neighbours a query were kept"):
-            refused()
-
-
-def test_within_r_stops_at_each_querys_own_r() -> None:
+def test_ranks_that_were_not_kept_are_refused_and_r_is_each_querys_own() -> None:
     hits = np.array([[1, 1, 1], [1, 1, 1], [1, 0, 1]], dtype=bool)
     n = Neighbours(hits, np.array([2, 0, 3]), np.zeros((3, 3), dtype=np.int64))
     assert n.within_r().tolist() == [[True, True, False], [False] * 3, [True, False, True]]
+    for refused in (lambda: n.top(4), Neighbours(hits, np.array([4, 0, 3]), n.indices).within_r):
+        with pytest.raises(ValueError, match="3 neighbours a query were kept"):
+            refused()
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, 2.0])
-@pytest.mark.parametrize("role", ["query", "gallery"])
+@pytest.mark.parametrize(
+    ("bad", "role"), [(np.nan, "query"), (np.inf, "gallery"), (0.0, "query"), (2.0, "gallery")]
+)
 def test_an_unusable_embedding_is_named(bad: float, role: str) -> None:
     embeddings, labels = random_points(30)
     broken = embeddings.copy()
