@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import _project
 from bgbias.engine import forecast, freshness, graph
-from bgbias.engine.node import Node, StepOutput
+from bgbias.engine.node import Dependencies, Node
 from bgbias.study.params import Study, load
 
 
@@ -22,15 +22,15 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[Node]:
-    """How often each node was asked what it reads."""
+    """How often each node was asked what it depends on."""
     count: Counter[Node] = Counter()
-    reads = Node.reads
+    depends = Node.depends
 
-    def counted(self: Node, study: Study) -> dict[str, StepOutput]:
+    def counted(self: Node, study: Study) -> Dependencies:
         count[self] += 1
-        return reads(self, study)
+        return depends(self, study)
 
-    monkeypatch.setattr(Node, "reads", counted)
+    monkeypatch.setattr(Node, "depends", counted)
     return count
 
 

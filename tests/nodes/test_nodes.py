@@ -93,7 +93,7 @@ def test_a_folder_is_fetched_and_indexed_to_the_same_bytes_and_again_after_an_ed
     as_folder(tmp_path / "mine", {"4/2.png": grey(9)})
     fingerprint.cache_clear()
     # The index alone does not read what was fetched before.
-    with pytest.raises(UserError, match="from fetch mine/photos, which was not made with the settings of now"):
+    with pytest.raises(UserError, match="from fetch mine/photos, which was not made"):
         index.index(study, "mine")
     assert indexed(fetched(tmp_path, raw, {}))["metrics"]["photos"] == 11
 

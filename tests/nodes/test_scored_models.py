@@ -222,7 +222,7 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scor
     study = scored.model_copy(update={"attribution": asked})
     trained = set(plan.trained_models(scored))
     for one, models in ((scored, trained), (study, trained | {BARE})):
-        read = collect.reads(one).values()
+        read = collect.depends(one).files.values()
         assert {made.node.cell for made in read if made.output == "attribution"} == models
         assert set(plan.attributed_models(one)) == models
     # Scores of trained models are what they were.

@@ -164,7 +164,7 @@ def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
 def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
     for family, node in ((tables, "table"), (figures, "figure")):
         for name in family.list_enabled(study):
-            files = step(node, **{node: name}).reads(study).values()
+            files = step(node, **{node: name}).depends(study).files.values()
             assert files, name
             assert all(file.output in file.node.module.OUTPUTS for file in files), name
 

@@ -13,7 +13,7 @@ from small_study import data_nodes, described, history, load
 
 from bgbias.errors import UserError
 from bgbias.models import model as models
-from bgbias.nodes.train import cost, train, uses
+from bgbias.nodes.train import cost, depends, train
 from bgbias.study import methods, plan
 from bgbias.study.cell import Cell
 from bgbias.training.methods.plain import Method as Plain
@@ -96,7 +96,10 @@ def test_a_network_without_batch_norm_is_refused_before_anything_runs(
 def test_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
     """An edited attack makes the models anew that are trained with it, and no others; the forecast counts its passes."""
     study = load(tmp_path, raw)
-    names = {name: {m.__name__ for m in uses(study, cell(name))} for name in ("plain", "mdprop_2+bgaugment")}
+    names = {
+        name: {m.__name__ for m in depends(study, cell(name)).code}
+        for name in ("plain", "mdprop_2+bgaugment")
+    }
     assert not any("attacks" in name for name in names["plain"])
     assert {"bgbias.attacks.stax", "bgbias.attacks.mtax"} <= names["mdprop_2+bgaugment"]
     assert methods.find({"none": {"kind": "at", "epsilon": 0}}, "none").uses == []

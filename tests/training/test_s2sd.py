@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.nodes.train import train, uses
+from bgbias.nodes.train import depends, train
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.training.methods import Batch, Task
@@ -180,7 +180,7 @@ def test_a_study_trains_it_on_replaced_backgrounds_with_mdprop(tmp_path: Path) -
     study = load(tmp_path, raw)
     plan.checked_cells(study)
     cell = Cell("squares", "pixels", "arcface", "s2sd_mdprop+bgaugment", 0)
-    names = {m.__name__.removeprefix("bgbias.") for m in uses(study, cell)}
+    names = {m.__name__.removeprefix("bgbias.") for m in depends(study, cell).code}
     assert {"training.methods.s2sd", "training.methods._adversarial", "attacks.stax"} <= names
     data_nodes(study)
     train(study, cell, "cpu")

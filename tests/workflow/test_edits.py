@@ -199,9 +199,10 @@ class Project:
 
 
 def _own(study: Study, node: graph.Node) -> dict[str, Any]:
-    modules = node.code(study)
+    declared = graph.depends(study, node)
+    modules = [module.__name__ for module in declared.code]
     by = {"code": code.modules(*modules), "libraries": code.libraries(*modules)}
-    return by | node.settings(study)
+    return by | dict(declared.settings)
 
 
 @pytest.fixture(scope="module")

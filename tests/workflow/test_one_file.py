@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.workflow]
 NODE = '''"""Node: the mean brightness of a dataset's photos."""
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import step
+from bgbias.engine.node import Dependencies, step
 from bgbias.files.atomic import write_text
 from bgbias.study import plan
 
@@ -27,12 +27,8 @@ def goals(study):
     return [{"dataset": dataset} for dataset in plan.datasets(study)]
 
 
-def reads(study, dataset):
-    return inputs.photos(dataset)
-
-
-def settings(study, dataset):
-    return {}
+def depends(study, dataset):
+    return Dependencies(inputs.photos(dataset))
 
 
 def brightness(study, dataset):

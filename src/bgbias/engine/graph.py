@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bgbias import plugins
-from bgbias.engine.node import Node, StepOutput, step
+from bgbias.engine.node import Dependencies, Node, step
 from bgbias.files import code
 from bgbias.files.checksums import read_recorded
 from bgbias.study.params import Study
@@ -50,19 +50,20 @@ def once(what: Hashable, find: Callable[[], T]) -> T:
     return result
 
 
-def find_inputs(study: Study, reader: Node) -> dict[str, StepOutput]:
-    """Role to file: what ``reader`` reads."""
-    return once(("reads", reader), lambda: reader.reads(study))
+def depends(study: Study, node: Node) -> Dependencies:
+    """All that a node's numbers depend on."""
+    return once(("depends", node), lambda: node.depends(study))
 
 
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
     """The files that a node reads, by role."""
-    return {role: output.path(study) for role, output in find_inputs(study, step(name, **subject)).items()}
+    files = depends(study, step(name, **subject)).files
+    return {role: output.path(study) for role, output in files.items()}
 
 
 def reads_from(study: Study, reader: Node) -> list[Node]:
     """The nodes whose outputs ``reader`` reads, each once, in the order in which it names them."""
-    return list(dict.fromkeys(output.node for output in find_inputs(study, reader).values()))
+    return list(dict.fromkeys(output.node for output in depends(study, reader).files.values()))
 
 
 def goals(study: Study) -> list[Node]:
@@ -108,8 +109,8 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
     for maker in reads_from(study, reader):
         upstream.setdefault(maker.name, {})[maker.subject_name] = _maker_digest(study, maker, reader)
     read = {n: sums if len(sums) > 1 else next(iter(sums.values())) for n, sums in upstream.items()}
-    settings = reader.settings(study)
-    modules = reader.code(study)
+    declared = depends(study, reader)
+    settings, modules = dict(declared.settings), [module.__name__ for module in declared.code]
     by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
     content = {"node": name, "subject": reader.subject_name, **by}
     if hidden := (content.keys() & settings.keys()) | ((content | settings).keys() & read.keys()):

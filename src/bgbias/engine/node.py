@@ -5,11 +5,7 @@ A node's file is the only place that says of it
 ``SUBJECT``                  the wildcards that name what it works on: ``("dataset", "masker")``; ``("cell",)`` for a model;
 ``OUTPUTS``                  its files: name to pattern (``study/paths.py`` says where the roots are); one of them, its record, is
                              called ``<node>_record``. Names are the whole project's: no two nodes use the same;
-``reads(study, ...)``        role to ``StepOutput``: every file that it reads, by the node that makes it; without it, none;
-``settings(study, ...)``     what else its numbers depend on: all that it takes from params.yaml, and files of the user's;
-``uses(study, ...)``         the files of losses, maskers, tables, ... that it works by, as modules; none if it does not say,
-                             but for the backbone of a model (a cell) that it runs on a device.
-                             Their code, and that of all that the node's own file imports, is in its digest (``files/code.py``);
+``depends(study, ...)``      all that its numbers depend on, as ``Dependencies``: files, settings, code;
 ``cost(study, ...)``         what it will take (``engine/forecast.py``); one small file if it does not say;
 ``COLLECTION``               photos, masks or backgrounds that models are made of: what they are called in MLflow, and the output
                              that stands for them;
@@ -24,14 +20,15 @@ A node's file is the only place that says of it
 
 and a function of the node's own name that does the work: ``<node>(study, ...)``, whose docstring is the command's help (its first
 sentence stands in the list of commands), and which takes ``device`` if it can run on a GPU. ``SUBJECT``, ``OUTPUTS``,
-``settings`` and the function must be there.
+``depends`` and the function must be there.
 
 Edges, input files, digests, forecasts, commands, and what MLflow says of parents are derived from there. Planning imports every
 node's file: heavy imports stay inside its functions.
 """
 
 import inspect
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -42,9 +39,6 @@ from bgbias.study import Cell, Study, plan
 # Steps of one model that one job does, one after the other: torch is imported once.
 TOGETHER = ("embed", "score", "attribute")
 GPU_THREADS = 4  # beside a GPU, to prepare what it computes with
-
-Settings = dict[str, Any]
-Modules = list[ModuleType]
 
 
 @dataclass(frozen=True)
@@ -96,22 +90,17 @@ class Node:
         """The study as it is for this node, which may work on a model that is trained in its own way."""
         return plan.study_for_cell(study, self.cell) if self.cell else study
 
-    def reads(self, study: Study) -> dict[str, "StepOutput"]:
-        """Role to file: what the node reads; nothing if its file does not say."""
-        reads = getattr(self.module, "reads", None)
-        return reads(self.study(study), **self.keywords) if reads else {}
-
-    def settings(self, study: Study) -> dict[str, Any]:
-        """What else its numbers depend on."""
-        return dict(self.module.settings(self.study(study), **self.keywords))
+    def depends(self, study: Study) -> "Dependencies":
+        """All that its numbers depend on; of code its own file first, and the backbone of a model that it runs on a device."""
+        declared: Dependencies = self.module.depends(self.study(study), **self.keywords)
+        code = [self.module, *declared.code]
+        if self.cell and self.takes_device and not plan.folds_of(study, self.cell):
+            code.append(plan.backbone(study, self.cell.backbone).module)
+        return replace(declared, code=code)
 
     def code(self, study: Study) -> tuple[str, ...]:
-        """The modules that it works by, by name: its own file first, and the backbone of a model that it runs."""
-        uses = getattr(self.module, "uses", None)
-        used = list(uses(self.study(study), **self.keywords)) if uses else []
-        if self.cell and self.takes_device and not plan.folds_of(study, self.cell):
-            used.append(plan.backbone(study, self.cell.backbone).module)
-        return (self.module.__name__, *(m.__name__ for m in used))
+        """The modules that it works by, by name: its own file first."""
+        return tuple(module.__name__ for module in self.depends(study).code)
 
     @property
     def takes_device(self) -> bool:
@@ -143,6 +132,20 @@ class StepOutput:
 
     def path(self, study: Study) -> Path:
         return self.node.file(study, self.output)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """All that a step's numbers depend on: its digest is made of it.
+
+    ``files``: every file that it reads, by its role and the node that makes it; ``settings``: all that it takes from params.yaml,
+    and files of the user's; ``code``: the files of losses, maskers, tables, ... that it works by, beside its own. Their code, and
+    that of all that these files import, is in the digest (``files/code.py``).
+    """
+
+    files: Mapping[str, StepOutput] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    code: Sequence[ModuleType] = ()
 
 
 def step(name: str, /, **subject: Any) -> Node:

@@ -108,7 +108,7 @@ class Rules:
             for node in nodes:
                 if check and node not in self._current:
                     check_step(self.study, node)
-                for file in graph.find_inputs(self.study, node).values():
+                for file in graph.depends(self.study, node).files.values():
                     needed |= {file.path(self.study): file.node, file.node.record(self.study): file.node}
             read = [
                 (path, self._is_forced(maker, forced)) for path, maker in needed.items() if maker not in nodes

@@ -9,7 +9,7 @@ from bgbias import plugins, progress
 from bgbias.attacks import Strength
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -23,24 +23,19 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     embeddings = files_of(step("embed", cell=cell), "embeddings")
-    return inputs.photos(cell.dataset) | inputs.model(study, cell) | embeddings
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {
-        "attacked": study.attacked.model_dump(),
-        "precision": study.evaluation.precision,
-        **inputs.network_settings(study, cell, "attack"),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    chosen = [plugins.load("attacks", name) for name in study.attacked.attacks]
     families = ("metrics", "embedding_metrics")
     metrics = [plugins.load(family, name) for family in families for name in plugins.names(family)]
-    return [*chosen, *metrics]
+    return Dependencies(
+        files=inputs.photos(cell.dataset) | inputs.model(study, cell) | embeddings,
+        settings={
+            "attacked": study.attacked.model_dump(),
+            "precision": study.evaluation.precision,
+            **inputs.network_settings(study, cell, "attack"),
+        },
+        code=[*(plugins.load("attacks", name) for name in study.attacked.attacks), *metrics],
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

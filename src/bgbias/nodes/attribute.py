@@ -4,7 +4,7 @@ import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -20,20 +20,20 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     true = inputs.truth(study, cell.dataset) if plan.truth(study, cell.dataset) == "masks" else {}
-    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true | inputs.model(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
+    photos = inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | true
     # Scores that were made before there was a choice stay what they are.
     left_out = {"pretrained"} | (set() if study.attribution.similarity else {"similarity"})
-    return {
-        "attribution": study.attribution.model_dump(exclude=left_out),
-        "distance": plan.distance(cell),
-        **inputs.network_settings(study, cell, "attribute"),
-        **inputs.mask_policy(study),
-    }
+    return Dependencies(
+        files=photos | inputs.model(study, cell),
+        settings={
+            "attribution": study.attribution.model_dump(exclude=left_out),
+            "distance": plan.distance(cell),
+            **inputs.network_settings(study, cell, "attribute"),
+            **inputs.mask_policy(study),
+        },
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

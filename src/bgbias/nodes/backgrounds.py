@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import read_recorded
 from bgbias.files.store import writing
@@ -26,27 +26,28 @@ OUTPUTS = {
 COLLECTION = ("backgrounds", "pool_table")
 
 
-def reads(study: Study, pool: str) -> dict[str, StepOutput]:
-    """A proposal, or photos that lists name; nothing where the pools are drawn or lie in folders."""
-    if study.backgrounds[pool].propose:
-        return files_of(step("propose", pool=pool), "proposal")
-    return files_of(step("gather", pool=pool), "gathered") if plan.listed_pools(study, pool) else {}
+def depends(study: Study, pool: str) -> Dependencies:
+    """A proposal, or photos that lists name; folders by what lies there.
 
-
-def settings(study: Study, pool: str) -> Settings:
-    """Where the pools come from; folders by what lies there. Only what is set: a new kind of source leaves others as they are."""
+    Only what is set of the sources: a new kind of source leaves others as they are.
+    """
     described = study.backgrounds[pool]
     if described.propose:
-        return {"proposal": described.propose.model_dump()}
+        proposal = files_of(step("propose", pool=pool), "proposal")
+        return Dependencies(proposal, {"proposal": described.propose.model_dump()})
     before = read_recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
     sources = described.pools.items()
     folders = {role: source.source for role, source in sources if source.source and not source.listed}
-    return {
-        "pools": {
-            role: source.model_dump(exclude_defaults=True, exclude={"copies"}) for role, source in sources
+    is_listed = bool(plan.listed_pools(study, pool))
+    return Dependencies(
+        files=files_of(step("gather", pool=pool), "gathered") if is_listed else {},
+        settings={
+            "pools": {
+                role: source.model_dump(exclude_defaults=True, exclude={"copies"}) for role, source in sources
+            },
+            "listing": list_places(study, folders, before),
         },
-        "listing": list_places(study, folders, before),
-    }
+    )
 
 
 def backgrounds(study: Study, pool: str) -> None:

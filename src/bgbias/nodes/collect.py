@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.files.atomic import replacing
 from bgbias.files.pictures import is_photo
 from bgbias.nodes.masks import summary
@@ -31,19 +31,15 @@ OUTPUTS = {
 LIMITS = Limits(minutes=60)
 
 
-def reads(study: Study) -> dict[str, StepOutput]:
+def depends(study: Study) -> Dependencies:
+    """Scores, and which masks are trusted: they are counted."""
     read = inputs.of_models(plan.cells(study), "score", "scores", "queries")
     read |= inputs.of_models(plan.attributed_models(study), "attribute", "attribution")
     for dataset in plan.datasets(study):
         read[f"mask_table {dataset}"] = inputs.masks(study, dataset)["mask_table"]
         index = files_of(step("index", dataset=dataset), "table", "excluded")
         read |= {f"{output} {dataset}": written for output, written in index.items()}
-    return read
-
-
-def settings(study: Study) -> Settings:
-    """Which masks are trusted: they are counted."""
-    return inputs.mask_policy(study)
+    return Dependencies(read, inputs.mask_policy(study))
 
 
 def collect(study: Study) -> None:

@@ -2,7 +2,7 @@
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -16,18 +16,17 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     photos = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "test")
-    return photos | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings")
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {
-        "crossing": study.crossing.model_dump(),
-        "precision": study.evaluation.precision,
-        **inputs.network_settings(study, cell, "cross"),
-        **inputs.mask_policy(study),
-    }
+    return Dependencies(
+        files=photos | inputs.model(study, cell) | files_of(step("embed", cell=cell), "embeddings"),
+        settings={
+            "crossing": study.crossing.model_dump(),
+            "precision": study.evaluation.precision,
+            **inputs.network_settings(study, cell, "cross"),
+            **inputs.mask_policy(study),
+        },
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -14,7 +14,7 @@ import numpy as np
 from bgbias import plugins, progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.store import ImageStore
@@ -41,25 +41,21 @@ TIMED = 64  # pictures, in memory
 DRAWN = (RANDOM_BACKGROUND, 0)  # how validation photos are seen that a fit is judged by
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     photos = inputs.album(study, cell.dataset, {"masks", "backgrounds"}, "val", "test")
     masks = files_of(step("remask", dataset=cell.dataset, backbone=cell.backbone), "seen_masks", "remasking")
-    return photos | inputs.model(study, cell) | masks | files_of(step("embed", cell=cell), "embeddings")
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {
-        "cures": study.cures.model_dump(),
-        "precision": study.evaluation.precision,
-        **inputs.network_settings(study, cell, "cure"),
-        **inputs.mask_policy(study),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    cures = [plugins.load("cures", name) for name in study.cures.names]
+    embeddings = files_of(step("embed", cell=cell), "embeddings")
     metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return [*cures, *metrics]
+    return Dependencies(
+        files=photos | inputs.model(study, cell) | masks | embeddings,
+        settings={
+            "cures": study.cures.model_dump(),
+            "precision": study.evaluation.precision,
+            **inputs.network_settings(study, cell, "cure"),
+            **inputs.mask_policy(study),
+        },
+        code=[*(plugins.load("cures", name) for name in study.cures.names), *metrics],
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -3,7 +3,7 @@
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.evaluation import conditions, embeddings
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -16,28 +16,20 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     if parts := plan.folds_of(study, cell):
-        return inputs.of_models(parts, "embed", "embeddings")
-    needs = conditions.needs(study.evaluation.conditions)
-    return inputs.album(study, cell.dataset, needs, "test") | inputs.model(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    if plan.folds_of(study, cell):
-        return {}
-    evaluation = study.evaluation.model_dump(exclude={"batch_size"})
-    return {
-        "evaluation": evaluation,
-        **inputs.network_settings(study, cell, "embed"),
-        **inputs.mask_policy(study),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    if plan.folds_of(study, cell):
-        return []
-    return [plugins.load("conditions", name) for name in study.evaluation.conditions]
+        return Dependencies(inputs.of_models(parts, "embed", "embeddings"))
+    names = study.evaluation.conditions
+    photos = inputs.album(study, cell.dataset, conditions.needs(names), "test")
+    return Dependencies(
+        files=photos | inputs.model(study, cell),
+        settings={
+            "evaluation": study.evaluation.model_dump(exclude={"batch_size"}),
+            **inputs.network_settings(study, cell, "embed"),
+            **inputs.mask_policy(study),
+        },
+        code=[plugins.load("conditions", name) for name in names],
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -3,7 +3,7 @@
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import FLOAT, Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.evaluation.conditions import CLEAN
@@ -18,29 +18,25 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
     if parts := plan.folds_of(study, cell):
-        return inputs.of_models(parts, "embed_training", "training_embeddings")
-    return inputs.photos(_dataset(study, cell)) | inputs.model(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    if plan.folds_of(study, cell):
-        return {}
-    return {
-        "evaluation": {"precision": study.evaluation.precision},
-        "probes": {"dataset": _dataset(study, cell), "photos": _most(study, cell)},
-        **inputs.network_settings(study, cell, "embed_training"),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    return [] if plan.folds_of(study, cell) else [plugins.load("conditions", CLEAN)]
+        return Dependencies(inputs.of_models(parts, "embed_training", "training_embeddings"))
+    dataset, photos = _fitted_on(study, cell)
+    return Dependencies(
+        files=inputs.photos(dataset) | inputs.model(study, cell),
+        settings={
+            "evaluation": {"precision": study.evaluation.precision},
+            "probes": {"dataset": dataset, "photos": photos},
+            **inputs.network_settings(study, cell, "embed_training"),
+        },
+        code=[plugins.load("conditions", CLEAN)],
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:
-    count, unknown = photos_of(study, _dataset(study, cell), "train")
-    count = min(count, _most(study, cell) or count)
+    dataset, most = _fitted_on(study, cell)
+    count, unknown = photos_of(study, dataset, "train")
+    count = min(count, most or count)
     size = count * study.train.embedding_dim * FLOAT
     if parts := plan.folds_of(study, cell):
         return Cost(disk=len(parts) * size, unknown=unknown)
@@ -58,23 +54,21 @@ def embed_training(study: Study, cell: Cell, device: str = "auto") -> None:
             by_fold = [embeddings.read(files.at("training_embeddings", **part.wildcards)) for part in parts]
             embedded = embeddings.side_by_side(by_fold)
         else:
-            model, album, how = open_model(study, cell, record.on(device), _dataset(study, cell))
-            table = album.table("train").keyed("probe", _most(study, cell))
+            dataset, most = _fitted_on(study, cell)
+            model, album, how = open_model(study, cell, record.on(device), dataset)
+            table = album.table("train").keyed("probe", most)
             photos = album.evaluation(table, frozenset(), "train")
             embedded = embedding.embed(for_inference(model), photos, [(CLEAN, 0)], how)
         embedded.write(record.outputs["training_embeddings"])
         record.metrics["training_photos"] = len(embedded.ids)
 
 
-def _dataset(study: Study, cell: Cell) -> str:
+def _fitted_on(study: Study, cell: Cell) -> tuple[str, int | None]:
+    """The dataset whose training photos the cell's probes are fitted on, and how many of them; None for all."""
     other = study.datasets[cell.dataset].fit_probes_on
     if other is None:
         raise UserError(
             f"Probes of {cell.dataset} are fitted on parts of its test photos. Set datasets.{cell.dataset}.fit_probes_on in"
             " params.yaml, if its test photos are of the classes of training photos."
         )
-    return other
-
-
-def _most(study: Study, cell: Cell) -> int | None:
-    return study.datasets[_dataset(study, cell)].probe_photos
+    return other, study.datasets[other].probe_photos

@@ -6,7 +6,7 @@ from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
-from bgbias.engine.node import Limits, Modules, Settings, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.files import fetch as fetching
 from bgbias.files import pictures, places, store
 from bgbias.files.checksums import elsewhere, read_recorded
@@ -25,20 +25,17 @@ def subjects(study: Study, dataset: str, part: str | None = None) -> list[dict[s
     return [{"dataset": dataset, "part": p} for p in parts]
 
 
-def settings(study: Study, dataset: str, part: str) -> Settings:
-    """Where the file may come from, and, for files of the user's, what lies there."""
+def depends(study: Study, dataset: str, part: str) -> Dependencies:
+    """Where the file may come from, and, for files of the user's, what lies there; of code how a folder is packed. What is
+    fetched is verified, whatever code brings it.
+    """
     sources = sources_of(study, dataset, part)
-    planned = identity(sources, study.files.at("known_files"))
+    identities = identity(sources, study.files.at("known_files"))
     if all(elsewhere(s.place) for s in sources):
         before = read_recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
-        if _without_listing(before) == _without_listing(planned):
-            return {"sources": before}
-    return {"sources": planned}
-
-
-def uses(study: Study, dataset: str, part: str) -> Modules:
-    """How a folder is packed. What is fetched is verified, whatever code brings it."""
-    return [store]
+        if _without_listing(before) == _without_listing(identities):
+            identities = before
+    return Dependencies(settings={"sources": identities}, code=[store])
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:

@@ -1,7 +1,7 @@
 """Node: a figure of the report; each figure's file says what it shows, and draws it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.report import figures, names
 from bgbias.study.params import Study
@@ -19,21 +19,14 @@ def goals(study: Study) -> list[dict[str, str]]:
     return [{"figure": name} for name in figures.list_enabled(study)]
 
 
-def reads(study: Study, figure: str) -> dict[str, StepOutput]:
-    """What the figure shows; one that the grid does not have is an error."""
+def depends(study: Study, figure: str) -> Dependencies:
+    """What the figure shows, and how it prints names; one that the grid does not have is an error."""
     enabled = figures.list_enabled(study)
     if figure not in enabled:
         raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(enabled)}.")
-    return figures.load(figure).reads(study)
-
-
-def settings(study: Study, figure: str) -> Settings:
-    """What else it depends on, and how it prints names."""
-    return getattr(figures.load(figure), "settings", lambda study: {})(study) | names.settings(study)
-
-
-def uses(study: Study, figure: str) -> Modules:
-    return [figures.load(figure)]
+    declared = figures.load(figure)
+    settings = getattr(declared, "settings", lambda study: {})(study)
+    return Dependencies(declared.reads(study), settings | names.settings(study), [declared])
 
 
 def figure(study: Study, figure: str) -> None:

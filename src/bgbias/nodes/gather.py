@@ -6,7 +6,7 @@ from pathlib import Path
 from bgbias import progress
 from bgbias.backgrounds import pools
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Settings, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import content_id
 from bgbias.files.store import writing
@@ -21,18 +21,14 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=2000, minutes=720)
 
 
-def settings(study: Study, pool: str) -> Settings:
+def depends(study: Study, pool: str) -> Dependencies:
     """The lists, by content, and which of their groups each pool takes."""
-    lists = plan.listed_pools(study, pool)
-    return {
-        "lists": {
-            role: {
-                "group": source.group,
-                "sha256": content_id(Path(str(source.source)), study.files.at("known_files")),
-            }
-            for role, source in lists.items()
-        }
+    known = study.files.at("known_files")
+    lists = {
+        role: {"group": source.group, "sha256": content_id(Path(str(source.source)), known)}
+        for role, source in plan.listed_pools(study, pool).items()
     }
+    return Dependencies(settings={"lists": lists})
 
 
 def gather(study: Study, pool: str) -> None:

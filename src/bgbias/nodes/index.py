@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of, size_of
-from bgbias.engine.node import Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, step
 from bgbias.errors import UserError
 from bgbias.files.store import writing
 from bgbias.images import pixels
@@ -30,17 +30,13 @@ OUTPUTS = {
 COLLECTION = ("photos", "photos")
 
 
-def reads(study: Study, dataset: str) -> dict[str, StepOutput]:
-    return inputs.parts(study, dataset)
-
-
-def settings(study: Study, dataset: str) -> Settings:
+def depends(study: Study, dataset: str) -> Dependencies:
     described = study.datasets[dataset]
-    return {"kind": described.kind, "options": described.options}
-
-
-def uses(study: Study, dataset: str) -> Modules:
-    return [study.dataset(dataset).module]
+    return Dependencies(
+        files=inputs.parts(study, dataset),
+        settings={"kind": described.kind, "options": described.options},
+        code=[study.dataset(dataset).module],
+    )
 
 
 def cost(study: Study, dataset: str) -> Cost:

@@ -11,7 +11,7 @@ from bgbias import progress
 from bgbias.compute.device import describe
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.errors import UserError
 from bgbias.files.checksums import read_recorded
 from bgbias.files.store import ImageStore, writing
@@ -49,19 +49,14 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
     return [{"dataset": dataset, "masker": study.masker(masker or study.datasets[dataset].masker).name}]
 
 
-def reads(study: Study, dataset: str, masker: str) -> dict[str, StepOutput]:
+def depends(study: Study, dataset: str, masker: str) -> Dependencies:
+    """The masker's own files, where they are elsewhere, are what they were when the masks were made."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
-    return photos | inputs.weights(study.masker(masker))
-
-
-def settings(study: Study, dataset: str, masker: str) -> Settings:
-    """The masker. Its own files, where they are elsewhere, are what they were when the masks were made."""
     before = read_recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
-    return masker_identity(study, masker, before)
-
-
-def uses(study: Study, dataset: str, masker: str) -> Modules:
-    return [study.masker(masker).module]
+    chosen = study.masker(masker)
+    return Dependencies(
+        photos | inputs.weights(chosen), masker_identity(study, masker, before), [chosen.module]
+    )
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:

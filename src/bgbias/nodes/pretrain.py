@@ -4,7 +4,7 @@ import shutil
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MODEL_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.nodes._models import network, with_statistics
 from bgbias.photos.folds import seed_and_fold
@@ -22,25 +22,20 @@ LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "pretraining_history"  # grows while the node works
 
 
-def reads(study: Study, backbone: str, dataset: str, run: str) -> dict[str, StepOutput]:
-    photos = inputs.album(
-        study, dataset, _find_pretraining(study, backbone).params().needs, backbone=backbone
-    )
-    return photos | inputs.weights(plan.backbone(study, backbone))
-
-
-def settings(study: Study, backbone: str, dataset: str, run: str) -> Settings:
-    pretraining = _find_pretraining(study, backbone)
+def depends(study: Study, backbone: str, dataset: str, run: str) -> Dependencies:
+    network, pretraining = plan.backbone(study, backbone), _find_pretraining(study, backbone)
+    params = pretraining.params()
     node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
-    return {
-        "pretraining": {"kind": pretraining.kind, **pretraining.params().model_dump(exclude={"dataset"})},
-        **inputs.backbone_settings(study, backbone, node),
-        **(inputs.mask_policy(study) if "masks" in pretraining.params().needs else {}),
-    }
-
-
-def uses(study: Study, backbone: str, dataset: str, run: str) -> Modules:
-    return [plan.backbone(study, backbone).module, _find_pretraining(study, backbone).module]
+    photos = inputs.album(study, dataset, params.needs, backbone=backbone)
+    return Dependencies(
+        files=photos | inputs.weights(network),
+        settings={
+            "pretraining": {"kind": pretraining.kind, **params.model_dump(exclude={"dataset"})},
+            **inputs.backbone_settings(study, backbone, node),
+            **(inputs.mask_policy(study) if "masks" in params.needs else {}),
+        },
+        code=[network.module, pretraining.module],
+    )
 
 
 def cost(study: Study, backbone: str, dataset: str, run: str) -> Cost:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, files_of, step
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.study import CELL, Cell, Study, plan
 
@@ -14,19 +14,16 @@ OUTPUTS = {
 }
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    """The embeddings; those of training photos, and what both are of, where probes are fitted on these."""
+def depends(study: Study, cell: Cell) -> Dependencies:
+    """The embeddings, and what probes are fitted on: into how many parts photos are divided, or whose training photos, with
+    what both are of.
+    """
     read = files_of(step("embed", cell=cell), "embeddings")
     if (fitted := study.datasets[cell.dataset].fit_probes_on) is None:
-        return read
+        return Dependencies(read, {"probes": {"folds": study.probes.folds}})
     of_training = step("embed_training", cell=plan.fitted_cell(study, cell))
-    return read | files_of(of_training, "training_embeddings") | inputs.tables(cell.dataset, fitted)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    """What probes are fitted on: into how many parts photos are divided, or whose training photos."""
-    fitted = study.datasets[cell.dataset].fit_probes_on
-    return {"probes": {"dataset": fitted} if fitted else {"folds": study.probes.folds}}
+    read |= files_of(of_training, "training_embeddings") | inputs.tables(cell.dataset, fitted)
+    return Dependencies(read, {"probes": {"dataset": fitted}})
 
 
 def probe(study: Study, cell: Cell) -> None:

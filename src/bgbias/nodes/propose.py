@@ -13,7 +13,7 @@ from bgbias import progress
 from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
 from bgbias.engine import inputs, records
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
 from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
@@ -40,25 +40,23 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=480)
 
 
-def reads(study: Study, pool: str) -> dict[str, StepOutput]:
-    return inputs.weights(study.masker(_proposal(study, pool).masker))
-
-
-def settings(study: Study, pool: str) -> Settings:
+def depends(study: Study, pool: str) -> Dependencies:
     """The folder, by what lies there, what people decided by hand, and the masker."""
     proposal = _proposal(study, pool)
+    masker = study.masker(proposal.masker)
     before = read_recorded(study.files.at("propose_record", pool=pool))
     gone = elsewhere(proposal.source) and before.get("source") == proposal.source
-    return {
-        "source": proposal.source,
-        "listing": before["listing"] if gone else fingerprint(proposal.source, study.files.at("known_files")),
-        "names": {"keep": proposal.keep, "drop": proposal.drop},
-        "masker": masker_identity(study, proposal.masker, before.get("masker")),
-    }
-
-
-def uses(study: Study, pool: str) -> Modules:
-    return [study.masker(_proposal(study, pool).masker).module]
+    known = study.files.at("known_files")
+    return Dependencies(
+        files=inputs.weights(masker),
+        settings={
+            "source": proposal.source,
+            "listing": before["listing"] if gone else fingerprint(proposal.source, known),
+            "names": {"keep": proposal.keep, "drop": proposal.drop},
+            "masker": masker_identity(study, proposal.masker, before.get("masker")),
+        },
+        code=[masker.module],
+    )
 
 
 def threads(study: Study, pool: str) -> int:

@@ -11,7 +11,7 @@ from itertools import islice
 from bgbias import progress
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.files.store import writing
@@ -31,26 +31,21 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000, minutes=720)
 
 
-def reads(study: Study, dataset: str, backbone: str) -> dict[str, StepOutput]:
-    return inputs.album(study, dataset, {"masks", "backgrounds"}, "test") | inputs.weights(
-        study.masker_of(dataset)
-    )
-
-
-def settings(study: Study, dataset: str, backbone: str) -> Settings:
-    facts = plan.backbone(study, backbone).facts
-    return {
-        "draws": study.cures.draws,
-        "size": [facts.resize, facts.input_size],
-        "masker": study.maskers[study.datasets[dataset].masker].model_dump(),
-        **inputs.mask_policy(study),
-    }
-
-
-def uses(study: Study, dataset: str, backbone: str) -> Modules:
+def depends(study: Study, dataset: str, backbone: str) -> Dependencies:
     from bgbias.evaluation.conditions import clean, random_background
 
-    return [study.masker_of(dataset).module, clean, random_background]
+    masker, facts = study.masker_of(dataset), plan.backbone(study, backbone).facts
+    photos = inputs.album(study, dataset, {"masks", "backgrounds"}, "test")
+    return Dependencies(
+        files=photos | inputs.weights(masker),
+        settings={
+            "draws": study.cures.draws,
+            "size": [facts.resize, facts.input_size],
+            "masker": study.maskers[masker.name].model_dump(),
+            **inputs.mask_policy(study),
+        },
+        code=[masker.module, clean, random_background],
+    )
 
 
 def cost(study: Study, dataset: str, backbone: str) -> Cost:

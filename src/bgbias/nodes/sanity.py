@@ -11,7 +11,7 @@ from bgbias import progress, seeds
 from bgbias.compute.lazy import torch
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.models.settings import How
 from bgbias.nodes._models import open_model
 from bgbias.study import CELL, Cell, Study, plan
@@ -28,17 +28,17 @@ LIMITS = Limits(memory_mb=8000, minutes=480)
 NETWORKS = 4  # the model's own, and one of each level that forgot
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    return inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset) | inputs.model(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {
-        "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
-        "distance": plan.distance(cell),
-        "sanity": study.sanity.model_dump(),
-        **inputs.mask_policy(study),
-    }
+def depends(study: Study, cell: Cell) -> Dependencies:
+    photos = inputs.photos(cell.dataset) | inputs.masks(study, cell.dataset)
+    return Dependencies(
+        files=photos | inputs.model(study, cell),
+        settings={
+            "attribution": study.attribution.model_dump(exclude={"images", "similarity", "pretrained"}),
+            "distance": plan.distance(cell),
+            "sanity": study.sanity.model_dump(),
+            **inputs.mask_policy(study),
+        },
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

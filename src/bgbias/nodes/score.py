@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bgbias import plugins
 from bgbias.engine import records
-from bgbias.engine.node import Modules, Settings, StepOutput, files_of, step
+from bgbias.engine.node import Dependencies, files_of, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.study import CELL, Cell, Study
@@ -24,17 +24,16 @@ OUTPUTS = {
 }
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    return files_of(step("embed", cell=cell), "embeddings")
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {"metrics": plugins.names("metrics")}
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    metrics = [plugins.load("metrics", name) for name in plugins.names("metrics")]
-    return metrics + [plugins.load("conditions", name) for name in study.evaluation.conditions]
+def depends(study: Study, cell: Cell) -> Dependencies:
+    metrics = plugins.names("metrics")
+    return Dependencies(
+        files=files_of(step("embed", cell=cell), "embeddings"),
+        settings={"metrics": metrics},
+        code=[
+            *(plugins.load("metrics", name) for name in metrics),
+            *(plugins.load("conditions", name) for name in study.evaluation.conditions),
+        ],
+    )
 
 
 def score(study: Study, cell: Cell) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.files.atomic import replacing
 from bgbias.nodes._models import open_model
 from bgbias.segmentation import episodes
@@ -21,20 +21,16 @@ OUTPUTS = {
 LIMITS = Limits(memory_mb=8000)
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
-    return inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset) | inputs.model(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    return {
-        "segmentation": study.segmentation.model_dump(),
-        **inputs.network_settings(study, cell, "segment"),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    """How the dataset says where its objects are."""
-    return [study.dataset(cell.dataset).module]
+def depends(study: Study, cell: Cell) -> Dependencies:
+    photos = inputs.photos(cell.dataset) | inputs.truth(study, cell.dataset)
+    return Dependencies(
+        files=photos | inputs.model(study, cell),
+        settings={
+            "segmentation": study.segmentation.model_dump(),
+            **inputs.network_settings(study, cell, "segment"),
+        },
+        code=[study.dataset(cell.dataset).module],  # it says where its objects are
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

@@ -1,7 +1,7 @@
 """Node: a table of the report; each table's file says what it is made of, and makes it."""
 
 from bgbias.engine import records
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study
@@ -22,21 +22,14 @@ def goals(study: Study) -> list[dict[str, str]]:
     return [{"table": name} for name in tables.list_enabled(study)]
 
 
-def reads(study: Study, table: str) -> dict[str, StepOutput]:
-    """What the table is made of; one that the grid does not have is an error."""
+def depends(study: Study, table: str) -> Dependencies:
+    """What the table is made of, and how it prints names; one that the grid does not have is an error."""
     enabled = tables.list_enabled(study)
     if table not in enabled:
         raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(enabled)}.")
-    return tables.load(table).reads(study)
-
-
-def settings(study: Study, table: str) -> Settings:
-    """What else its numbers and its caption depend on, and how it prints names."""
-    return tables.read_settings(tables.load(table), study) | names.settings(study)
-
-
-def uses(study: Study, table: str) -> Modules:
-    return [tables.load(table)]
+    declared = tables.load(table)
+    settings = tables.read_settings(declared, study) | names.settings(study)
+    return Dependencies(declared.reads(study), settings, [declared])
 
 
 def table(study: Study, table: str) -> None:

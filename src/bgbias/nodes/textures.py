@@ -9,7 +9,7 @@ from bgbias import progress
 from bgbias.compute import device
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import NODE_BYTES, Cost, photos_of, side_of, threads_by_photos
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
@@ -27,19 +27,12 @@ OUTPUTS = {
 LIMITS = Limits(minutes=720)
 
 
-def reads(study: Study, dataset: str, backbone: str) -> dict[str, StepOutput]:
-    return inputs.photos(dataset)
-
-
-def settings(study: Study, dataset: str, backbone: str) -> Settings:
+def depends(study: Study, dataset: str, backbone: str) -> Dependencies:
     """Which network sees the photos, and so how large they are; its weights see nothing."""
-    return inputs.without_weights(study, backbone)
-
-
-def uses(study: Study, dataset: str, backbone: str) -> Modules:
     from bgbias.images import quilting
 
-    return [plan.backbone(study, backbone).module, quilting]
+    code = [plan.backbone(study, backbone).module, quilting]
+    return Dependencies(inputs.photos(dataset), inputs.without_weights(study, backbone), code)
 
 
 def threads(study: Study, dataset: str, backbone: str) -> int:

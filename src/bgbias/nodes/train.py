@@ -5,7 +5,7 @@ import shutil
 from bgbias import plugins
 from bgbias.engine import inputs, records
 from bgbias.engine.forecast import Cost, model_bytes, photos_of
-from bgbias.engine.node import Limits, Modules, Settings, StepOutput, step
+from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.models.settings import How
@@ -24,35 +24,29 @@ LIMITS = Limits(memory_mb=8000, minutes=1440)
 CURVE = "history"  # grows while the node works
 
 
-def reads(study: Study, cell: Cell) -> dict[str, StepOutput]:
+def depends(study: Study, cell: Cell) -> Dependencies:
+    """Of code the loss and the method, how these two go together, and what scores the validation photos."""
     plan.check_is_network(study, cell)
     if not plan.trains(study, cell):
         raise UserError(f"{cell.name} is not trained: it is the backbone as it comes.")
-    needs = plan.needs(study, cell)
+    method, needs = plan.method(study, cell), plan.needs(study, cell)
+    selection = plan.selection_condition(study, cell)
+    condition = RANDOM_BACKGROUND if selection == "corrupted" else CLEAN
+    by = [("losses", cell.loss), ("conditions", condition), *(("metrics", name) for name in METRICS)]
+    by += [("repulsions", cell.loss)] * method.repels + method.uses
     photos = inputs.album(study, cell.dataset, needs, "train", "val", backbone=cell.backbone)
-    return photos | inputs.backbone_weights(study, cell)
-
-
-def settings(study: Study, cell: Cell) -> Settings:
-    method = plan.method(study, cell).identity
-    return {
-        "train": study.train.model_dump(exclude={"selection"}),
-        "selection": plan.selection_condition(study, cell),
-        "loss": loss_options(study, cell.dataset, cell.loss),
-        **inputs.backbone(study, cell, "train"),
-        **({"method": method} if method else {}),
-        **(inputs.mask_policy(study) if "masks" in plan.needs(study, cell) else {}),
-    }
-
-
-def uses(study: Study, cell: Cell) -> Modules:
-    """The loss and the method, how these two go together, and what scores the validation photos."""
-    condition = RANDOM_BACKGROUND if plan.selection_condition(study, cell) == "corrupted" else CLEAN
-    chosen = [("losses", cell.loss), ("conditions", condition)]
-    scored = [("metrics", name) for name in METRICS]
-    method = plan.method(study, cell)
-    repelled = [("repulsions", cell.loss)] * method.repels
-    return [method.module, *(plugins.load(*one) for one in chosen + scored + repelled + method.uses)]
+    return Dependencies(
+        files=photos | inputs.backbone_weights(study, cell),
+        settings={
+            "train": study.train.model_dump(exclude={"selection"}),
+            "selection": selection,
+            "loss": loss_options(study, cell.dataset, cell.loss),
+            **inputs.backbone(study, cell, "train"),
+            **({"method": method.identity} if method.identity else {}),
+            **(inputs.mask_policy(study) if "masks" in needs else {}),
+        },
+        code=[method.module, *(plugins.load(*one) for one in by)],
+    )
 
 
 def cost(study: Study, cell: Cell) -> Cost:

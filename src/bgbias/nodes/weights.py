@@ -7,12 +7,12 @@ from typing import Any
 from bgbias.compute.lazy import Tensor
 from bgbias.engine import records
 from bgbias.engine.forecast import MODEL_BYTES, Cost
-from bgbias.engine.node import Modules, Settings, step
+from bgbias.engine.node import Dependencies, step
 from bgbias.errors import UserError
 from bgbias.files import fetch
 from bgbias.study.named import NamedEntry
 from bgbias.study.params import Study
-from bgbias.study.sources import PublishedWeights, find_published, network_of
+from bgbias.study.sources import PublishedWeights, find_published
 
 SUBJECT = ("owner",)
 OUTPUTS = {
@@ -26,13 +26,10 @@ def subjects(study: Study, owner: str) -> list[dict[str, str]]:
     return [{"owner": owner if "/" in owner else f"backbones/{owner}"}]
 
 
-def settings(study: Study, owner: str) -> Settings:
-    return find_published(study, owner).identity
-
-
-def uses(study: Study, owner: str) -> Modules:
-    """The network, whose file says how published weights become its own."""
-    return [network_of(study, owner).module]
+def depends(study: Study, owner: str) -> Dependencies:
+    """The network's file says how published weights become its own."""
+    published = find_published(study, owner)
+    return Dependencies(settings=published.identity, code=[published.network.module])
 
 
 def cost(study: Study, owner: str) -> Cost:
