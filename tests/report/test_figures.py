@@ -10,23 +10,21 @@ import pandas as pd
 import pytest
 import table_examples as examples
 import yaml
-from asked_models import model
-from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.colors import to_hex, to_rgb, to_rgba
 from matplotlib.figure import Figure
 from PIL import Image
-from small_study import described, load
-from table_inputs import SEEDS, STUDY, drops
+from table_inputs import SEEDS, drops
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.images import contact_sheet
-from bgbias.report import captions, formats
-from bgbias.report import figures as every_figure
+from bgbias.masks.settings import MaskPolicy
 from bgbias.report import style as figures
 from bgbias.report.figures import _panels
 from bgbias.report.figures._dots import figure_change, figure_drop, figure_models
 from bgbias.report.figures._maps import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
+from bgbias.report.figures.masks import MaskTile, figure_masks, select_doubtful
 from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted_queries
 from bgbias.report.maps import Picture, overlay
@@ -119,15 +117,16 @@ def texts(figure: Figure) -> list[str]:
 
 
 def test_same_data_same_bytes(tmp_path: Path) -> None:
-    first, second = (figures.save(MADE["drop"](), tmp_path / name, "drop") for name in ("first", "second"))
-    for one, other in zip(first, second, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-    pdf, png = first
-    assert pdf.read_bytes().startswith(b"%PDF")
-    assert b"CreationDate" not in pdf.read_bytes()
-    assert Image.open(png).info["dpi"] == pytest.approx((200, 200), abs=0.1)
+    for name in ("first", "second"):
+        figure = figures.blank(1, 1)
+        figure.add_subplot().plot([0, 1], label="a line")
+        figures.save(figure, tmp_path / name, "line")
+    first, second = (sorted((tmp_path / name).iterdir()) for name in ("first", "second"))
     # Nothing is left of the temporary files.
-    assert sorted(p.name for p in (tmp_path / "first").iterdir()) == ["drop.pdf", "drop.png"]
+    assert [path.name for path in first] == ["line.pdf", "line.png"]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+    assert b"CreationDate" not in first[0].read_bytes()
+    assert Image.open(first[1]).info["dpi"] == pytest.approx((200, 200), abs=0.1)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -144,25 +143,59 @@ def test_right_and_wrong_are_framed_and_marked() -> None:
     # Two methods, two rows each.
     assert (found.count("✓"), found.count("✗"), found.count("2/3")) == (8, 4, 4)
     frames = [axes.spines["top"].get_edgecolor() for axes in figure.axes]
-    right, wrong = to_rgba(figures.RIGHT), to_rgba(figures.WRONG)
-    assert (frames.count(right), frames.count(wrong)) == (8, 4)
-
-
-def test_each_neighbour_needs_a_mark() -> None:
+    assert (frames.count(to_rgba(figures.RIGHT)), frames.count(to_rgba(figures.WRONG))) == (8, 4)
     for marks in ([True], [True, False, True]):
         with pytest.raises(ValueError, match=r"shorter|longer"):
             figure_retrieval({"plain": [Retrieval(photo(0), [photo(1), photo(2)], marks)]})
 
 
-def test_attribution_scores_are_printed_with_a_true_minus() -> None:
+def test_attribution_scores_are_printed_with_a_true_minus_or_as_missing() -> None:
     found = texts(figure_attribution(METHODS, attribution()))
     assert (found.count("−0.12"), found.count("1.00")) == (2, 2)
-
-
-def test_an_empty_mask_and_a_missing_score_can_be_drawn() -> None:
     flat = np.zeros((32, 32), dtype=np.float16)
     row = pictures(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
     assert "no score" in texts(figure_attribution(["plain"], [row]))
+
+
+def tile(excluded: bool = False, truth: bool = True, mask: int = 255, **row: object) -> MaskTile:
+    alpha = np.zeros((60, 80), np.uint8)
+    alpha[10:40, 20:60] = mask
+    values = {"image_id": "birds/a photo.jpg", "area": 0.25, "clarity": 0.5, "iou": 0.125} | row
+    return MaskTile(photo(0, 80)[:60], alpha, np.roll(alpha, 5, 1) if truth else None, values, excluded)
+
+
+def test_masks_are_shown_with_what_is_known_of_them_and_excluded_ones_in_red() -> None:
+    long = {"image_id": "x/Red_winged_Blackbird_0012_6015.jpg", "iou": float("nan")}
+    tiles = [tile(), tile(excluded=True, truth=False, **long), tile(mask=0, truth=False)]
+    figure = figure_masks({"worst": tiles}, MaskPolicy())
+    said = [axes.get_xlabel() for axes in figure.axes]
+    assert said[:2] == ["a photo\n25 % · 0.50 · 0.12", "Red_winge…_0012_6015\n25 % · 0.50"]
+    # The mask's outline and, where it is known, the truth's; an empty mask has none.
+    assert [len(axes.collections) for axes in figure.axes] == [2, 1, 0]
+    frames = [to_hex(axes.spines["top"].get_edgecolor()).upper() for axes in figure.axes]
+    assert frames == [contact_sheet.RULE, figures.WRONG, contact_sheet.RULE]
+    assert any("area is not 1 % to 95 %" in text for text in texts(figure))
+    kept = figure_masks({"worst": [tile()]}, MaskPolicy(keep_all=True))
+    assert any("all masks are used" in text for text in texts(kept))
+
+
+def test_each_mask_stands_under_its_worst_reason() -> None:
+    known = {
+        "iou": [0.9, 0.2, np.nan, np.nan, np.nan, np.nan, np.nan],
+        "clarity": [1, 1, 0.1, 1, 1, 1, 1],
+        "area": [0.5, 0.5, 0.5, 0.02, 0.9, 0.04, 0.5],
+    }
+    masks = pd.DataFrame(known).assign(image_id=list("abcdefg"))
+    assert select_doubtful(masks, MaskPolicy(), 1) == {
+        "lowest IoU": ["b"],
+        "least clear": ["c"],
+        "smallest": ["d"],
+        "largest": ["e"],
+        # .01 and .95 are the bounds: .04 is nearer than .5.
+        "nearest to the\npolicy's bounds": ["f"],
+    }
+    unknown = masks.assign(iou=np.nan, clarity=[0.3, 0.1, 0.2] + [1] * 4)[:3]
+    assert select_doubtful(unknown, MaskPolicy(), 2) == {"least clear": ["b", "c"], "smallest": ["a"]}
 
 
 def test_attributed_pixels_are_brighter_than_others() -> None:
@@ -228,33 +261,19 @@ def test_change_calls_no_loss_where_there_is_one() -> None:
     assert {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()} == {"BGAugment"}
 
 
-def test_the_legend_of_long_names_stays_beside_the_panels() -> None:
-    long = {"method": {"bgaugment": "attr_frac+bgaugment"}}
+def test_the_legend_stays_beside_the_panels_and_explains_the_marks_of_several_losses() -> None:
+    shown = table().replace({"method": {"bgaugment": "attr_frac+bgaugment"}, "loss": {"arcface": "none"}})
     for datasets in (1, 3):
-        some = table()[table()["dataset"].isin([*CORRELATIONS][:datasets])].replace(long)
+        some = shown[shown["dataset"].isin([*CORRELATIONS][:datasets])]
         figure = _panels.figure(some, lambda *_: None, "clean", "corrupted")
         figure.draw_without_rendering()
         legend = figure.legends[0].get_window_extent()
         assert max(axes.get_window_extent().x1 for axes in figure.axes[:3]) < legend.x0
         assert legend.x1 <= figure.bbox.x1
+        assert len(figure.legends[0].get_texts()) == 2
 
 
-def test_the_legend_explains_no_mark_where_one_loss_was_trained_with() -> None:
-    of_one_loss = table().replace({"loss": {"arcface": "none"}})
-    figure = _panels.figure(of_one_loss, lambda *_: None, "clean", "corrupted")
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["Plain", "BGAugment"]
-
-
-@pytest.mark.parametrize(("methods", "wanted"), [(["plain"], False), (["plain", "bgaugment"], True)])
-def test_change_is_wanted_where_a_method_is_trained_beside_plain(
-    tmp_path: Path, small_plugins: None, methods: list[str], wanted: bool
-) -> None:
-    raw = described(tmp_path)
-    raw["grids"]["small"]["cells"][0] |= {"methods": methods, "pretrained": True}
-    assert ("change" in every_figure.list_enabled(load(tmp_path, raw))) == wanted
-
-
-def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:
+def test_drop_figure_names_every_model_and_shows_papers_numbers_that_compare() -> None:
     differs = ["other photos"] * len(table())
     shown = table().assign(
         published_clean=55.0,
@@ -262,24 +281,12 @@ def test_drop_figure_shows_papers_numbers_that_compare_and_no_others() -> None:
         published_corrupted=33.0,
         published_corrupted_differs=differs,
     )
-    crosses = [line for line in figure_drop(shown).axes[0].lines if line.get_marker() == "x"]
+    figure = figure_drop(shown)
+    crosses = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "x"]
     assert [line.get_xdata()[0] for line in crosses] == [55.0]
-
-
-def test_drop_figure_names_every_model_and_dataset() -> None:
-    figure = figure_drop(table())
     labels = [[t.get_text() for t in axes.get_yticklabels()] for axes in figure.axes]
     pair = ["Contrastive", "+ BGAugment"]
     assert [of for of in labels if of] == [pair, pair, [*pair, "ArcFace", "+ BGAugment"]]
-    titles = [axes.get_title("left") for axes in figure.axes]
-    assert [title for title in titles if title] == [f"{d} · toynet" for d in CORRELATIONS]
-
-
-def test_drop_figure_has_room_for_long_names() -> None:
-    figure = figure_drop(table().replace({"method": {"bgaugment": "attr_frac_8+bgaugment"}}))
-    figure.draw_without_rendering()
-    assert min(t.get_window_extent().x0 for axes in figure.axes for t in axes.get_yticklabels()) > 0
-    assert max(axes.get_tightbbox().x1 for axes in figure.axes) < figure.bbox.x1
 
 
 def test_methods_keep_their_colours() -> None:
@@ -316,11 +323,6 @@ EYES = {
         [0.004733, 0.691367, 0.303900],
     ],
 }
-
-
-@pytest.mark.parametrize("eyes", EYES)
-def test_methods_colours_stay_apart_for_every_eye(eyes: str) -> None:
-    assert least_distance([figures.colour(name) for name in plugins.names("methods")], eyes) > 10
 
 
 @pytest.mark.parametrize("grid", yaml.safe_load(OWN.read_text("utf-8"))["grids"])
@@ -369,15 +371,11 @@ def test_contact_sheet_places_pictures_row_by_row() -> None:
     sheet = np.asarray(contact_sheet.contact_sheet(reds, columns=2, side=64))
     # Gaps of 4 pixels around squares of 64.
     assert sheet.shape == (140, 140, 3)
-    assert [sheet[y, x].tolist() for y, x in ((36, 36), (36, 104), (104, 36), (104, 104))] == [
-        [50, 0, 0],
-        [100, 0, 0],
-        [150, 0, 0],
-        [255, 255, 255],
+    places = ((36, 36), (36, 104), (104, 36), (104, 104))
+    assert [sheet[place].tolist() for place in places] == [
+        *([red, 0, 0] for red in (50, 100, 150)),
+        [255] * 3,
     ]
-
-
-def test_contact_sheet_takes_masks_and_wide_photos_and_wants_a_label_each() -> None:
     mask, wide = np.full((10, 10), 255, dtype=np.uint8), np.zeros((20, 40, 3), dtype=np.uint8)
     assert contact_sheet.contact_sheet([mask, wide], 2, ["mask", "photo"], side=64).height > 64
     with pytest.raises(ValueError, match="2 pictures but 1 labels"):
@@ -423,21 +421,8 @@ def test_shape_share_shows_every_alpha_and_every_seed() -> None:
 
 
 def test_models_have_a_panel_for_each_dataset_the_best_on_top() -> None:
-    of = {"resnet50": (0.7, 0.5), "mobilenet": (0.6, 0.3), "vit": (0.75, 0.45)}
-    own = [
-        model(*levels).assign(dataset=dataset, backbone=name, loss="none", method="pretrained")
-        for dataset in ("birds", "shop")
-        for name, levels in of.items()
-    ]
-    table = models.table(pd.concat(own))
-    drawn = figure_models(table)
+    drawn = figure_models(models.table(examples.as_they_come(("birds", "shop"))))
     assert len(drawn.axes) == 2
     for axes in drawn.axes:
         assert [label.get_text() for label in axes.get_yticklabels()] == ["resnet50", "vit", "mobilenet"]
         assert axes.yaxis_inverted()
-    # Printed, too, the models of a dataset stand together.
-    text = formats.markdown(table, "table15", captions.write(models, STUDY, table, {}))
-    assert "every two models of a dataset" in text
-    assert next(line for line in text.splitlines() if line.startswith("### ")).startswith("### birds")
-    printed = [line.split(" | ")[0].strip("| ") for line in text.splitlines() if line.startswith("| ")]
-    assert printed[-3:] == ["resnet50", "vit", "mobilenet"]

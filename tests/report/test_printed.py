@@ -26,6 +26,7 @@ from bgbias.report.tables import (
     decomposition,
     mask_quality,
     methods,
+    models,
     pretrainings,
     probes,
     retrieval,
@@ -103,6 +104,7 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
         examples.decisions(), examples.LEARNED, {"toy": dict.fromkeys(range(8), 0.05)}
     ),
     "table14, no negatives": lambda: shape_texture.table(examples.decisions()),
+    "table15": lambda: models.table(examples.as_they_come()),
 }
 
 

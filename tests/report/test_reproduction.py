@@ -18,6 +18,7 @@ from bgbias.study.params import Study, load
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN: Model = ("demo_90", "tiny", "contrastive", "plain")
 CURED: Model = (*PLAIN[:3], "bgaugment")
+ENDS = ["clean", "clean_low", "clean_high"]
 Tables = dict[str, pd.DataFrame]
 
 
@@ -49,21 +50,12 @@ def other(found: list[repeat.Comparison]) -> list[tuple[str, str, str]]:
     return [(one.table, one.number, one.verdict) for one in found if one.verdict != repeat.IDENTICAL]
 
 
-def test_what_prints_alike_is_the_same(tables: Tables) -> None:
-    found = repeat.compare(tables, again(tables, "table1", "clean", 1e-9))
-    assert repeat.verdict(found) == "identical"
-    assert repeat.sentence(found) == f"identical: all {len(found)} numbers are as printed."
-    assert len({(one.model, one.table, one.number) for one in found}) == len(found) > 250
-
-
 @pytest.mark.parametrize(
     ("table", "column", "share", "seed", "verdict", "of_all"),
     [
         ("table1", "clean", 1.4, None, "within the interval", "within the interval"),
-        ("table1", "clean", 1.5, None, "different", "within the interval"),
         ("table1", "clean", 2.3, None, "different", "within the interval"),
         ("table1", "clean", 2.8, None, "different", "different"),
-        ("table1", "relative_drop", -1.4, None, "within the interval", "within the interval"),
         ("table1", "relative_drop", -2.8, None, "different", "different"),
         ("table1", "clean_sd_seeds", 9, None, "without an interval", "within the interval"),
         ("table2", "ref", 2.8, None, "different", "different"),
@@ -83,47 +75,41 @@ def test_another_number_is_judged_by_both_intervals(
     assert repeat.sentence(found).startswith(f"{of_all}: ")
 
 
-def test_more_numbers_outside_than_chance_allows_are_different(tables: Tables) -> None:
-    table = tables["table1"].copy()
+def test_numbers_are_identical_or_more_of_them_outside_than_chance_allows(tables: Tables) -> None:
+    found = repeat.compare(tables, again(tables, "table1", "clean", 1e-9))
+    assert repeat.sentence(found) == f"identical: all {len(found)} numbers are as printed."
+    assert len({(one.model, one.table, one.number) for one in found}) == len(found) > 250
+    # An interval of another width is not the same.
+    assert other(repeat.compare(tables, again(tables, "table1", "clean_low", -1))) == [
+        ("table1", "clean", "within the interval")
+    ]
     columns = ["clean", "corrupted", "relative_drop"]
+    table, every = tables["table1"].copy(), [f"{c}{end}" for c in columns for end in ("", "_low", "_high")]
     for column in columns:
-        by = 1.6 * (table[column] - table[f"{column}_low"])
-        table[_with_ends([column])] = table[_with_ends([column])].add(by, axis=0)
-    found = repeat.compare({"table1": tables["table1"][[*MODEL, *_with_ends(columns)]]}, {"table1": table})
+        ends = [name for name in every if name.startswith(column)]
+        table[ends] = table[ends].add(1.6 * (table[column] - table[f"{column}_low"]), axis=0)
+    found = repeat.compare({"table1": tables["table1"][[*MODEL, *every]]}, {"table1": table})
     assert {verdict for *_, verdict in other(found)} == {"different"}
-    assert repeat.verdict(found) == "different"
     assert repeat.sentence(found).startswith("different: of ")
 
 
 def test_models_of_other_seeds_are_seldom_different(tables: Tables) -> None:
     """Two runs of methods that are the same: classes stay, seeds are others, and all queries of one training move together."""
     rng = np.random.default_rng(0)
-    frame = tables["table1"][[*MODEL, *_with_ends(["clean", "corrupted"])]]
+    rows = tables["table1"][MODEL].head(4)
     classes = np.repeat(np.arange(16), 10)
     different = 0
-    for _ in range(40):
-        easy = rng.normal(60, 15, (len(frame), 2, 16))
+    for _ in range(12):
+        easy = rng.normal(60, 15, (len(rows), 1, 16))
         runs = []
         for _ in range(2):
-            seeds = rng.normal(0, 4, (len(frame), 2, 3, 1)) + rng.normal(0, 4, (len(frame), 2, 3, 16))
-            queries = (easy[:, :, None] + seeds)[..., classes] + rng.normal(0, 10, (len(frame), 2, 3, 160))
-            run = frame.copy()
-            for at, column in enumerate(("clean", "corrupted")):
-                for row in range(len(frame)):
-                    found = uncertainty.estimate([queries[row, at]], classes)
-                    run.loc[row, _with_ends([column])] = [found.value, found.low, found.high]
-            runs.append({"table1": run})
+            seeds = rng.normal(0, 4, (len(rows), 3, 1)) + rng.normal(0, 4, (len(rows), 3, 16))
+            queries = (easy + seeds)[..., classes] + rng.normal(0, 10, (len(rows), 3, 160))
+            found = [uncertainty.estimate([of_row], classes) for of_row in queries]
+            ends = pd.DataFrame([(of.value, of.low, of.high) for of in found], columns=ENDS, index=rows.index)
+            runs.append({"table1": rows.join(ends)})
         different += repeat.verdict(repeat.compare(*runs)) == "different"
-    assert different <= 3
-
-
-def _with_ends(columns: list[str]) -> list[str]:
-    return [f"{column}{end}" for column in columns for end in ("", "_low", "_high")]
-
-
-def test_an_interval_of_another_width_is_not_the_same(tables: Tables) -> None:
-    found = repeat.compare(tables, again(tables, "table1", "clean_low", -1))
-    assert other(found) == [("table1", "clean", "within the interval")]
+    assert different <= 1
 
 
 def test_a_row_that_is_gone_is_different_unless_others_were_asked_for(tables: Tables) -> None:

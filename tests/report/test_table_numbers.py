@@ -328,22 +328,9 @@ def test_decisions_are_shared_out_over_classes_and_seeds() -> None:
     assert table["alpha"].tolist() == [0, 2]
 
 
-LEVELS = {"resnet50": (0.7, 0.5), "mobilenet": (0.6, 0.3), "vit": (0.75, 0.45)}
-
-
-def as_they_come(dataset: str = "birds") -> pd.DataFrame:
-    """Pretrained models, and one that was trained, of which Table 15 says nothing."""
-    own = [
-        model(*levels).assign(dataset=dataset, backbone=name, loss="none", method="pretrained")
-        for name, levels in LEVELS.items()
-    ]
-    other = model(0.9, 0.9).assign(dataset=dataset, backbone="resnet50", loss="arcface", method="plain")
-    return pd.concat([*own, other], ignore_index=True)
-
-
 def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
-    found = comparison.compare({name: model(*levels) for name, levels in LEVELS.items()})
-    table = models.table(as_they_come())
+    found = comparison.compare({name: model(*levels) for name, levels in examples.LEVELS.items()})
+    table = models.table(examples.as_they_come())
     assert list(table["backbone"]) == list(found.models["model"]) == ["resnet50", "vit", "mobilenet"]
     for name in ("clean", "changed", "drop", "drop_low", "drop_high"):
         assert table[name].tolist() == pytest.approx((100 * found.models[name]).tolist())
@@ -353,7 +340,7 @@ def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
         assert row["against_best"] == pytest.approx(100 * against[str(name)].value)
         assert row["against_best_p_holm"] == pytest.approx(against[str(name)].p)
     assert table["against_best"].isna().tolist() == [True, False, False]
-    both = models.table(pd.concat([as_they_come(), as_they_come("shop")], ignore_index=True))
+    both = models.table(examples.as_they_come(("birds", "shop")))
     for _, own in both.groupby("dataset"):
         pd.testing.assert_frame_equal(
             own.drop(columns="dataset").reset_index(drop=True), table.drop(columns="dataset")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from asked_models import model
 from table_inputs import (
     CLEAN,
     CORRUPTED,
@@ -240,3 +241,20 @@ def masks(clarity: np.ndarray = CLARITY, iou: float | np.ndarray = np.nan) -> di
     """A table of masks, its rows in another order than the queries'."""
     table = pd.DataFrame({"image_id": IDS, "clarity": clarity, "iou": iou})
     return {"toy": table.sample(frac=1, random_state=1)}
+
+
+# -- of models as they come (Table 15) ---------------------------------------------------------------------------------------
+
+LEVELS = {"resnet50": (0.7, 0.5), "mobilenet": (0.6, 0.3), "vit": (0.75, 0.45)}
+
+
+@cache
+def as_they_come(datasets: tuple[str, ...] = ("birds",)) -> pd.DataFrame:
+    """Pretrained models, and one that was trained, of which Table 15 says nothing."""
+    own = [
+        model(*levels).assign(dataset=dataset, backbone=name, loss="none", method="pretrained")
+        for dataset in datasets
+        for name, levels in LEVELS.items()
+    ]
+    other = model(0.9, 0.9).assign(dataset="birds", backbone="resnet50", loss="arcface", method="plain")
+    return pd.concat([*own, other], ignore_index=True)
