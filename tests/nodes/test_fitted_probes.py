@@ -164,12 +164,6 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
     said = refusal("stl", **untrained)
     assert said.startswith("renditions has no photos to learn from without labels. ")
     assert "Choose another dataset for pretrainings.moco.dataset in " in said
-    raw["pretrainings"]["moco"]["dataset"] = "bare"
-    raw["datasets"]["renditions"]["fit_probes_on"] = raw["datasets"]["stl"]["fit_probes_on"] = "renditions"
-    del raw["datasets"]["stl"]["probe_photos"]
-    said = refusal("stl", **untrained)
-    assert said.startswith("renditions has no photos to fit probes on. ")
-    assert "Choose another dataset for datasets.stl.fit_probes_on in " in said
 
 
 def test_photos_of_folds_and_of_unknown_datasets_are_others_affair(study: Study) -> None:

@@ -67,13 +67,12 @@ def sha256(path: Path) -> str:
 # Fetching.
 
 
-@pytest.mark.parametrize("digits", [8, 64])
 def test_weights_behind_a_url_are_fetched_verified_and_converted(
-    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path, digits: int
+    server: Server, published: tuple[Path, dict[str, Tensor]], tmp_path: Path
 ) -> None:
     file, state = published
     options = serve(server, file)
-    options["sha256"] = options["sha256"][:digits]
+    options["sha256"] = options["sha256"][:8]
     chosen = with_weights(tmp_path, **options)
     nodes.weights(chosen, OWNER)
     target = chosen.files.at("weights", owner=OWNER)
@@ -142,13 +141,6 @@ def test_offline_the_error_says_what_to_put_where(tmp_path: Path, monkeypatch: p
     assert "Get net-12345678.pth (sha256 begins with 12345678) by other means" in text
     assert f"put it at {tmp_path}/downloads/net-12345678.pth" in text
     assert re.search(r"python -m bgbias weights --params \S+ backbones/mobilenet_v2", text)
-
-
-def test_file_that_holds_something_else_is_refused(server: Server, tmp_path: Path) -> None:
-    torch.save({"epoch": 3}, tmp_path / "net.pth")
-    chosen = with_weights(tmp_path, **serve(server, tmp_path / "net.pth"))
-    with pytest.raises(UserError, match="not hold weights of backbones/mobilenet_v2: 'epoch' is no tensor"):
-        nodes.weights(chosen, OWNER)
 
 
 # Weights that timm fetches by itself.

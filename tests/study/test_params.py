@@ -43,17 +43,8 @@ UNKNOWN = [
     ("paths.wrok", "Did you mean 'work'?"),
     ("datasets.squares.maskr", "Did you mean 'masker'?"),
     ("datasets.squares.options.photoz", "Did you mean 'photos'?"),
-    ("maskers.other.option", "Did you mean 'options'?"),
-    ("maskers.other.options.weights", "Known keys: none."),
-    ("backgrounds.noise.trian", "Did you mean 'train'?"),
-    ("backgrounds.noise.test.sorce", "Did you mean 'source'?"),
     ("backbones.pixels.weights", "Known keys: none."),
     ("losses.contrastive.default.neg_margn", "Did you mean 'neg_margin'?"),
-    ("losses.triplet.default.margins", "Did you mean 'margin'?"),
-    ("train.patienc", "Did you mean 'patience'?"),
-    ("mask_policy.min_aera", "Did you mean 'min_area'?"),
-    ("evaluation.draw", "Did you mean 'draws'?"),
-    ("attribution.nois", "Did you mean 'noise'?"),
     ("grids.small.sels", "Did you mean 'cells'?"),
     (f"{BLOCK}.metods", "Did you mean 'methods'?"),
     ("grids.small.train.patienc", "Did you mean 'patience'?"),
@@ -64,52 +55,27 @@ WRONG = [
     ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
     ("train.lr", "fast", 'must be a number above 0 (found: "fast")'),
     ("train.lr", float("nan"), "must be a number above 0 (found: NaN)"),
-    ("train.lr", float("inf"), "must be a number above 0 (found: Infinity)"),
     ("train.lr", True, "true and false are no numbers (found: true)"),
-    ("train.max_epochs", True, "true and false are no numbers"),
     ("train.optimizer", "lars", 'must be one of rmsprop, adam, adamw, sgd (found: "lars")'),
-    ("train.precision", "fp16", 'must be one of fp32, bf16 (found: "fp16")'),
     ("train.embedder_lr", "x", 'must be a number above 0, or null (found: "x")'),
     ("train.crop_scale", [0.1], "must be a list of 2 values, each a number above 0 and of 1 or less (found: [0.1])"),
-    ("train.crop_scale", 0.5, "must be a list of 2 values, each a number above 0 and of 1 or less (found: 0.5)"),
     ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
-    ("train.crop_scale", [0.5, 2], "above 0 and of 1 or less"),
-    ("train.crop_scale", [-1, 1], "must be a number above 0 and of 1 or less (found: -1)"),
-    ("evaluation.draws", 2.5, "must be a whole number of 1 or more (found: 2.5)"),
     ("evaluation.conditions", ["clean"], "drops are measured from clean to random_background"),
     ("mask_policy.max_area", 1.5, "must be a number from 0 to 1 (found: 1.5)"),
     ("datasets", {7: {}}, "a name must be text; write it in quotes"),
-    ("datasets.squares", None, "must be a mapping of keys (found: null)"),
     ("datasets.squares.kind", "", "it must not be empty"),
     ("datasets.squares.losses", "nobody", "no loss has a column 'nobody'; there are: default."),
     ("datasets.squares.options.photos", "many", 'must be a whole number (found: "many")'),
     ("losses.arcface.default.margin", 200, "must be a number of 0 or more and below 180 (found: 200)"),
-    ("losses.arcface.default.lr", None, "must be a number above 0 (found: null)"),
     ("losses.arcface.default", {"margin": 20, "lr": 0.1}, "is missing; it must be a number above 0"),
-    ("losses.triplet.default.margin", float("inf"), "must be a number from 0 to 2 (found: Infinity)"),
     ("losses.triplet.square", {"margin": 0.1}, "column of no dataset. Did you mean 'squares'?"),
     ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
-    ("backgrounds.noise.train.source", "", "it must not be empty"),
     ("backgrounds.noise.train.size", 32, "`size` is that of drawn pictures"),
-    ("grids", ["small"], 'must be a mapping of keys (found: ["small"])'),
-    ("grids.small.train.batch_size", 1, "must be a whole number of 2 or more (found: 1)"),
     ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
-    (f"{BLOCK}.seeds", [-1], "must be a whole number from 0 to 4294967295 (found: -1)"),
     (f"{BLOCK}.seeds", [0, 1, 0], "0 is named twice"),
-    (f"{BLOCK}.seeds", [0, "0"], "0 is named twice"),
-    (f"{BLOCK}.seeds", [True], "true and false are no numbers (found: [true])"),
     (f"{BLOCK}.seeds", [], "no seeds: nothing would be trained"),
     (f"{BLOCK}.seeds", 3, "must be a list, each a whole number from 0 to 4294967295 (found: 3)"),
-    (f"{BLOCK}.losses", [], "no losses: nothing would be trained"),
-    (f"{BLOCK}.methods", [], "no methods: nothing would be trained"),
-    (f"{BLOCK}.methods", ["plain", "plain"], "plain is named twice"),
     (f"{BLOCK}.methods", ["pretrained"], "write `pretrained: true` instead"),
-    (f"{BLOCK}.datasets", [], "must be a list of one or more values, each text (found: [])"),
-    (f"{BLOCK}.datasets", ["squares", "squares"], "squares is named twice"),
-    (f"{BLOCK}.datasets", "squares", 'must be a list of one or more values, each text (found: "squares")'),
-    (f"{BLOCK}.backbones", [], "one or more"),
-    (f"{BLOCK}.folds", [], "one or more"),
-    (f"{BLOCK}.folds", [0, 0], "0 is named twice"),
     (f"{BLOCK}.folds", [4], "must be a whole number of 0 or more and below 4 (found: 4)"),
     (f"{BLOCK}.pretrained", 5, "must be true or false (found: 5)"),
 ]  # fmt: skip
@@ -192,7 +158,7 @@ def test_messages_and_commands_name_the_file_of_the_study(tmp_path: Path, raw: d
     assert str(UserError(text)) == str(UserError(str(UserError(text)))) == named
 
 
-@pytest.mark.parametrize("needs", ['frozenset({"mask"})', '"masks"', '["masks", "background"]'])
+@pytest.mark.parametrize("needs", ['frozenset({"mask"})', '["masks", "background"]'])
 def test_a_plugin_needs_what_there_is(tmp_path: Path, needs: str) -> None:
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "mine.py").write_text(f"NEEDS = {needs}\nTRAINS = False\n")
@@ -320,14 +286,6 @@ def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[
     ):
         assert name in str(told.value)
     assert str(told.value).count("attr_loss") == 2  # the nearest, and once among all that are there
-
-
-def test_unknown_plugin_is_refused_with_what_exists() -> None:
-    words = r"no 'tripet' in losses; there are: arcface, .* Did you mean 'triplet'"
-    with pytest.raises(UserError, match=words):
-        plugins.load("losses", "tripet")
-    assert "pixels" in plugins.names("backbones")
-    assert not any(name.startswith("_") for family in plugins.FAMILIES for name in plugins.names(family))
 
 
 def test_loss_settings_come_from_the_nearest_column(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,10 @@ from bgbias.files.fetch import Source
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.study.sources import identity, parts_of
+from bgbias.study.sources import identity
 
 ROOT = Path(__file__).resolve().parents[2]
-Digests = dict[tuple[str, str], str]
+Digests = dict[str, str]
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -35,40 +34,21 @@ def raw(tmp_path: Path) -> dict[str, Any]:
     return described(tmp_path)
 
 
-def fingerprints(study: Study) -> Digests:
-    """(node, subject) -> digest, for every node of the study."""
-    return dict(_digests(study))
+def fingerprints(study: Study, *more: Node) -> Digests:
+    """The digest of every node of the grid but those that show its results, and of ``more`` with what these read from."""
+    with graph.share_lookups():
+        nodes = [*graph.in_order(study), *graph.in_order(study, more)]
+        shown = {node for node in nodes if node.name not in ("table", "figure")}
+        return {node.label: graph.digest(study, node.name, **node.keywords) for node in shown}
 
 
-def _digests(study: Study) -> Iterator[tuple[tuple[str, str], str]]:
-    for dataset, chosen in study.datasets.items():
-        for part in parts_of(study, dataset):
-            yield ("fetch", f"{dataset}/{part}"), graph.digest(study, "fetch", dataset=dataset, part=part)
-        yield ("index", dataset), graph.digest(study, "index", dataset=dataset)
-        yield ("masks", dataset), graph.digest(study, "masks", dataset=dataset, masker=chosen.masker)
-    for pool in study.backgrounds:
-        yield ("backgrounds", pool), graph.digest(study, "backgrounds", pool=pool)
-    for cell in plan.cells(study):
-        for node in (
-            ("train", "embed", "score", "attribute") if plan.trains(study, cell) else ("embed", "score")
-        ):
-            yield (node, cell.name), graph.digest(study, node, cell=cell)
-    yield ("collect", ""), graph.digest(study, "collect")
-    yield ("table", "table1"), graph.digest(study, "table", table="table1")
-
-
-def changed(before: Study, after: Study) -> set[tuple[str, str]]:
-    old, new = fingerprints(before), fingerprints(after)
+def changed(old: Digests, new: Digests) -> set[str]:
     assert old.keys() == new.keys()
-    return changed_between(old, new)
+    return {label for label in old if old[label] != new[label]}
 
 
-def changed_between(old: Digests, new: Digests) -> set[tuple[str, str]]:
-    return {key for key in old if old[key] != new[key]}
-
-
-def of(nodes: str, *cells: Cell) -> set[tuple[str, str]]:
-    return {(node, cell.name) for node in nodes.split() for cell in cells}
+def of(nodes: str, *cells: Cell) -> set[str]:
+    return {f"{node} {cell.name}" for node in nodes.split() for cell in cells}
 
 
 def cell(loss: str, method: str) -> Cell:
@@ -79,9 +59,8 @@ ALL = [cell(loss, method) for loss in ("contrastive", "arcface") for method in (
 CURED = [c for c in ALL if c.method == "bgaugment"]
 PLAIN = [c for c in ALL if c.method == "plain"]
 ARCFACE = [c for c in ALL if c.loss == "arcface"]
-REPORT = {("collect", ""), ("table", "table1")}
 OF_MODELS = "train embed score attribute"
-OF_MASKS = of("embed score attribute", *ALL) | of("train", *CURED) | REPORT
+OF_MASKS = of("embed score attribute", *ALL) | of("train", *CURED)
 
 
 def test_the_same_study_has_the_same_digests_each_of_its_own(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -93,17 +72,17 @@ def test_the_same_study_has_the_same_digests_each_of_its_own(tmp_path: Path, raw
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("losses.arcface.default.margin", 21, of(OF_MODELS, *ARCFACE) | REPORT),
+        ("losses.arcface.default.margin", 21, of(OF_MODELS, *ARCFACE)),
         # Plain training reads no masks and no backgrounds.
-        ("maskers.ground_truth", {"kind": "u2netp"}, OF_MASKS | {("masks", "squares")}),
+        ("maskers.ground_truth", {"kind": "u2netp"}, OF_MASKS | {"masks squares/ground_truth"}),
         ("mask_policy", {"min_area": 0.2}, OF_MASKS),
         (
             "backgrounds.noise.test.part",
             [0, 2],
-            {("backgrounds", "noise")} | of("embed score", *ALL) | of("train attribute", *CURED) | REPORT,
+            {"backgrounds noise"} | of("embed score", *ALL) | of("train attribute", *CURED),
         ),
-        ("train.selection", "published", of(OF_MODELS, *CURED) | REPORT),
-        ("evaluation.draws", 3, of("embed score", *ALL) | REPORT),
+        ("train.selection", "published", of(OF_MODELS, *CURED)),
+        ("evaluation.draws", 3, of("embed score", *ALL)),
         ("evaluation.batch_size", 1, set()),
         # What no cell of the grid names.
         ("losses.arcface.elsewhere", {"margin": 1, "scale": 1, "lr": 1}, set()),
@@ -112,15 +91,18 @@ def test_the_same_study_has_the_same_digests_each_of_its_own(tmp_path: Path, raw
     ],
 )
 def test_an_edit_reruns_what_reads_it_alone(
-    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, expected: set[tuple[str, str]]
+    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, expected: set[str]
 ) -> None:
-    before = load(tmp_path, raw)
+    before = fingerprints(load(tmp_path, raw))
     *way, last = key.split(".")
     place = raw
     for step_down in way:
         place = place[step_down]
     place[last] = value if key != "grids.other" else raw["grids"]["small"] | value
-    assert changed(before, load(tmp_path, raw)) == expected
+    # Whatever changes, results are brought together anew.
+    assert changed(before, fingerprints(load(tmp_path, raw))) == expected | (
+        {"collect"} if expected else set()
+    )
 
 
 def test_selection_is_what_a_study_asks_for(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -136,57 +118,44 @@ def test_selection_is_what_a_study_asks_for(tmp_path: Path, raw: dict[str, Any])
     assert plan.needs(load(tmp_path, raw), PLAIN[0]) == frozenset()
     # On corrupted photos it reads masks for every method.
     assert selected("corrupted") == ["corrupted"] * 4
-    before = load(tmp_path, raw)
-    raw["mask_policy"] = {"min_area": 0.2}
-    assert of("train", *ALL) < changed(before, load(tmp_path, raw))
-
-
-def test_added_photo_in_a_local_folder_is_noticed(tmp_path: Path, raw: dict[str, Any]) -> None:
     before = fingerprints(load(tmp_path, raw))
-    (tmp_path / "test" / "one_more.png").write_bytes(b"x")
-    fingerprint.cache_clear()
-    after = fingerprints(load(tmp_path, raw))
-    assert before["backgrounds", "noise"] != after["backgrounds", "noise"]
-    assert before["train", PLAIN[0].name] == after["train", PLAIN[0].name]
+    raw["mask_policy"] = {"min_area": 0.2}
+    assert of("train", *ALL) < changed(before, fingerprints(load(tmp_path, raw)))
 
 
 def test_photos_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dict[str, Any]) -> None:
     """A clone brings what was made of them with its records; the photos themselves stay where they were."""
     options = {"source": str(tmp_path / "train")}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
-    study = load(tmp_path, raw)
-    for node in (step("index", dataset="mine"), step("backgrounds", pool="noise")):
+    study, index = load(tmp_path, raw), step("index", dataset="mine")
+    for node in (index, step("backgrounds", pool="noise")):
         path = node.record(study)
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"spec": graph.spec(study, node.name, **node.keywords)}))
-    before = fingerprints(study)
+    before = fingerprints(study, index)
     for folder in ("train", "val", "test"):
         (tmp_path / folder).rename(tmp_path / f"{folder} elsewhere")
     fingerprint.cache_clear()
-    after = fingerprints(study)
-    assert {k for k in before if before[k] != after[k]} == {("fetch", "mine/photos")}
+    assert changed(before, fingerprints(study, index)) == {"fetch mine/photos"}
     (tmp_path / "train").mkdir()  # they are back, and others
     fingerprint.cache_clear()
-    assert fingerprints(study)["index", "mine"] != before["index", "mine"]
+    assert "index mine" in changed(before, fingerprints(study, index))
 
 
 def test_each_part_of_a_dataset_is_fetched_by_itself(tmp_path: Path, raw: dict[str, Any]) -> None:
     options = {"source": str(tmp_path / "train"), "masks": str(tmp_path / "val")}
     raw["datasets"]["mine"] = raw["datasets"]["squares"] | {"kind": "folder", "options": options}
-    study = load(tmp_path, raw)
-    fetched = [step("fetch", dataset="mine", part=part) for part in ("photos", "masks")]
-    assert graph.reads_from(study, step("index", dataset="mine")) == fetched
-    assert graph.inputs(study, "index", dataset="mine") == {
-        part: study.files.at("part", dataset="mine", part=part) for part in ("photos", "masks")
-    }
-    assert [n.label for n in fetched] == ["fetch mine/photos", "fetch mine/masks"]
+    study, index = load(tmp_path, raw), step("index", dataset="mine")
+    assert [node.label for node in graph.reads_from(study, index)] == [
+        "fetch mine/photos",
+        "fetch mine/masks",
+    ]
     # An added mask is fetched again, the photos are not.
-    before = fingerprints(study)
+    before = fingerprints(study, index)
     (tmp_path / "val" / "one_more.png").write_bytes(b"x")
     fingerprint.cache_clear()
-    after = fingerprints(study)
-    changed_keys = {key for key in before if before[key] != after[key] and "mine" in key[1]}
-    assert changed_keys == {("fetch", "mine/masks"), ("index", "mine"), ("masks", "mine")}
+    again = {label for label in changed(before, fingerprints(study, index)) if "mine" in label}
+    assert again == {"fetch mine/masks", "index mine"}
 
 
 # Files of the user's own, and the nodes that read each.
@@ -270,7 +239,8 @@ def test_weights_that_are_elsewhere_cannot_have_changed(tmp_path: Path, raw: dic
     weights.rename(tmp_path / "elsewhere.pth")
     assert fingerprints(study) == before
     weights.write_bytes(b"2")  # they are back, and others
-    assert {n for n, _ in changed_between(before, fingerprints(study))} >= {"masks", "train", "embed"}
+    again = {label.split()[0] for label in changed(before, fingerprints(study))}
+    assert again >= {"masks", "train", "embed"}
 
 
 def test_another_mirror_of_a_known_file_changes_nothing(tmp_path: Path) -> None:
@@ -298,33 +268,6 @@ def test_part_that_is_not_there_is_refused(
         graph.digest(load(tmp_path, raw), "fetch", dataset=dataset, part=part)
 
 
-def test_inputs_are_what_the_method_reads(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    assert set(graph.inputs(study, "train", cell=PLAIN[0])) == {"table", "photos"}
-    cured = {"table", "photos", "masks", "mask_table", "train_pool", "val_pool"}
-    assert set(graph.inputs(study, "train", cell=CURED[0])) == cured
-    embedding = {"model", "table", "photos", "masks", "mask_table", "test_pool"}
-    assert set(graph.inputs(study, "embed", cell=PLAIN[0])) == embedding
-
-
-def test_paper_sized_grid_plans_150_trainings(tmp_path: Path, raw: dict[str, Any]) -> None:
-    """3 datasets x 5 losses x 2 methods x 5 seeds, and for each dataset its backbone, alone and with each seed's layer."""
-    block = raw["grids"]["small"]["cells"][0]
-    for name in ("cars", "products"):
-        raw["datasets"][name] = raw["datasets"]["squares"]
-    raw["losses"]["multi_similarity"] = {"default": {"alpha": 2, "beta": 50, "base": 0.5}}
-    raw["losses"]["normalized_softmax"] = {"default": {"temperature": 0.1, "lr": 0.01}}
-    block |= {"datasets": list(raw["datasets"]), "losses": list(raw["losses"]), "seeds": [0, 1, 2, 3, 4]}
-    block["pretrained"] = True
-    raw["grids"]["small"]["cells"].append(block)  # cells named twice count once
-    study = load(tmp_path, raw)
-    planned = plan.checked_cells(study)
-    trained = [c for c in planned if plan.trains(study, c)]
-    assert (len(planned), len(trained)) == (3 * 6 + 150, 150)
-    assert len({graph.digest(study, "train", cell=c) for c in trained}) == 150
-    assert len({study.files.at("model", **c.wildcards) for c in trained}) == 150
-
-
 def test_untrained_row_cannot_be_trained(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     for method in ("pretrained", "untrained"):
@@ -339,6 +282,7 @@ def test_a_backbone_as_it_comes_has_a_row_and_one_with_the_layer_of_each_seed(
 ) -> None:
     block = raw["grids"]["small"]["cells"][0]
     block |= {"pretrained": True, "seeds": [4, 2]}
+    raw["grids"]["small"]["cells"].append(block)  # cells named twice count once
     not_trained = [c for c in plan.checked_cells(load(tmp_path, raw)) if c.loss == "none"]
     of = "squares", "pixels", "none"
     assert not_trained == [Cell(*of, "pretrained", 0), Cell(*of, "untrained", 4), Cell(*of, "untrained", 2)]

@@ -15,9 +15,8 @@ from small_study import described, load, with_weights
 from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.files import fetch, state_dicts
-from bgbias.nodes import weights as nodes
-from bgbias.study import plan
+from bgbias.files import state_dicts
+from bgbias.study import plan, sources
 from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -39,13 +38,6 @@ def test_published_files_are_torchvisions() -> None:
         facts, transform = plugins.load("backbones", name).FACTS, kind.IMAGENET1K_V1.transforms()
         assert ([facts.input_size], [facts.resize]) == (transform.crop_size, transform.resize_size)
         assert (list(facts.preprocess.mean), list(facts.preprocess.std)) == (transform.mean, transform.std)
-
-
-def test_published_files_carry_their_checksum_in_their_name() -> None:
-    for name in ("bn_inception", "resnet18", "resnet50", "resnet152", "mobilenet_v2"):
-        (source,) = plugins.load("backbones", name).PUBLISHED
-        assert fetch.Source.model_validate(source.model_dump()) == source
-        assert source.called.endswith(f"-{source.sha256}.pth")
 
 
 def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(tmp_path: Path) -> None:
@@ -111,7 +103,7 @@ def test_backbone_without_published_weights_says_so(tmp_path: Path) -> None:
 
 def test_unknown_owner_is_refused_with_those_that_exist(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no 'backbones/net'; there are: backbones/pixels, .*maskers/other"):
-        nodes.weights(load(tmp_path, described(tmp_path)), "backbones/net")
+        sources.network_of(load(tmp_path, described(tmp_path)), "backbones/net")
 
 
 # Files of one's own.
