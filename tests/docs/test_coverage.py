@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 import bgbias
 from bgbias.results import uncertainty
@@ -92,29 +91,3 @@ def test_the_way_that_is_compared_with_others_is_the_projects() -> None:
         reach = ways["used"](ways["Parts"].of(values))
         estimates = [bgbias.estimate([own], np.arange(classes)) for own in values]
         assert reach == pytest.approx([found.high - found.value for found in estimates])
-
-
-def test_the_degrees_of_freedom_that_are_compared_with_others_are_the_projects() -> None:
-    of_classes = np.array([2, 5, 9, 40, 3])
-    levels = np.random.default_rng(0).normal(size=5)
-    # All of a class alike, so that its share of the variance is its size squared.
-    values, classes = np.repeat(levels, of_classes)[None, :, None], np.repeat(np.arange(5), of_classes)
-    worth = (of_classes**2).sum() ** 2 / (of_classes**4).sum()
-    own = uncertainty._Classed.from_values(values, np.zeros_like(values), classes).degrees_of_freedom(
-        np.ones(1)
-    )
-    assert own == pytest.approx(sizes["WAYS"]["as used here"](5, worth))
-    assert sizes["WAYS"]["of as many classes of equal size as these are worth"](5, worth) < own < 4
-
-
-def test_components_of_variance_are_those_of_a_naive_table() -> None:
-    values = np.random.default_rng(1).normal(size=(1, 4, 6)) + np.arange(4)[None, :, None]
-    (own,) = values
-    rest = own - own.mean(1, keepdims=True) - own.mean(0, keepdims=True) + own.mean()
-    both = (rest**2).sum() / 15 / 24
-    seeds, classes = own.mean(1).var(ddof=1) / 4 - both, max(0.0, own.mean(0).var(ddof=1) / 6 - both)
-    variance = seeds + classes + both
-    freedom = variance**2 / (seeds**2 / 3 + classes**2 / 5 + both**2 / 15)
-    assert seeds > 0
-    expected = stats.t.ppf(0.975, freedom) * np.sqrt(variance)
-    assert ways["components"](ways["Parts"].of(values)) == pytest.approx([expected])

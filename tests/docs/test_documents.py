@@ -295,13 +295,6 @@ def test_links_and_pictures_are_there(page: Path) -> None:
     assert all((page.parent / target).exists() for target in targets if target), targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_line_begins_with_a_number_that_a_command_writes(page: Path) -> None:
-    """The comment before it would begin a block of HTML: the sentence ends there, and so does the list that it stands in."""
-    lines = page.read_text(encoding="utf-8").splitlines()
-    assert not [n for n, line in enumerate(lines, 1) if re.match(r"\s*<!-- .*-->.*<!-- end -->", line)]
-
-
 def test_every_folder_of_products_and_unfinished_work_is_explained() -> None:
     text = (ROOT / "data/README.md").read_text(encoding="utf-8")
     patterns = [
@@ -315,10 +308,6 @@ def test_every_folder_of_products_and_unfinished_work_is_explained() -> None:
     }
     assert len(folders) > 10
     assert not [folder for folder in folders if f"`{folder}" not in text]
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
 
 
 def test_the_page_on_grids_names_every_section_that_a_grid_may_change() -> None:

@@ -55,18 +55,6 @@ def test_pasting_costs_more_the_worse_the_masks_are() -> None:
         assert worst > pasting["true"]
 
 
-@pytest.mark.parametrize(
-    ("name", "function", "asked", "words"),
-    [
-        ("sensitivity", "made", "fish", r"There is nothing called fish; there are: toys, birds."),
-        ("uncertainty", "kept", "covarage", "There is no table covarage; there are: coverage"),
-    ],
-)
-def test_what_is_not_there_is_named(name: str, function: str, asked: str, words: str) -> None:
-    with pytest.raises(SystemExit, match=words):
-        list(script(f"{name}/__main__.py")[function]([asked]))
-
-
 @pytest.mark.parametrize("grid", ["cub50", "grocery"])
 def test_the_grids_train_with_what_was_chosen(grid: str) -> None:
     searched = script("settings/__main__.py")
@@ -82,20 +70,6 @@ def test_what_was_chosen_beats_the_untrained_backbone_at_the_same_length() -> No
     trained = found[found["settings"] == searched["CHOSEN"]].groupby("loss")["val_map_at_r"].max()
     assert set(trained.index) == {"contrastive", "arcface"}
     assert trained.min() > of_layers["val_map_at_r"].max()
-
-
-def test_tables_of_maskers_are_made_of_their_figures() -> None:
-    tables = script("results/masker_from_report.py")["tables"]()
-    summary = tables["table"].splitlines()
-    assert summary[0].startswith("| set | photos | published | as chosen |")
-    assert summary[-1].startswith("| all | 30 | 0.832 | 0.832 | unchanged |")
-    assert "| SOP | 0.5 | +0.028 (s.e. 0.019) | no |" in tables["shares"]
-    figures = rows("results/maskers.csv")
-    means = figures.pivot_table("iou", "group", "masker")
-    # A newer network is not better on every kind of photo.
-    assert means.loc["cars196"].idxmax() == "isnet"
-    assert (means.loc[["cub200", "sop"]].idxmax(axis=1) == "u2net").all()
-    assert figures.groupby("masker").size().eq(30).all()
 
 
 def test_sentences_about_the_range_that_perfect_masks_lie_in_hold() -> None:

@@ -6,7 +6,6 @@ import runpy
 from pathlib import Path
 
 import pandas as pd
-import pytest
 
 from bgbias.results.uncertainty import FEWEST_HARD, STARRED_CLASSES, STARRED_SEEDS
 
@@ -74,49 +73,3 @@ def test_what_captions_say_of_skewed_effects_is_what_was_found() -> None:
     uneven = one[(one["kind"] == "logistic, unequal sizes") & (one["number"] == "difference starred")]
     for way in ("bootstrap-t", "wild bootstrap", "sign flips"):
         assert uneven[way].max() > 0.08, way
-
-
-def test_a_cell_holds_the_shares_of_all_numbers_of_classes() -> None:
-    assert evidence["_by_classes"](pd.Series([0.054, 0.5, 1.0])) == "5 · 50 · 100"
-    assert evidence["_by_classes"](pd.Series([float("nan")] * 3)) == "–"
-
-
-def test_shares_outside_of_the_band_are_counted_where_they_lie() -> None:
-    """Two kinds of one model, four shares each of coverage and of stars; what lies on an edge is in the band."""
-    kinds = pd.DataFrame(
-        {
-            "seeds": [1, 1],
-            "classes": [5, 10],
-            "mean covered": [0.919, 0.92],
-            "drop covered": [0.98, 0.97],
-            "difference starred": [0.03, 0.01],
-            "change starred": [0.02, 0.071],
-        }
-    )
-    assert evidence["_band"](kinds).splitlines()[-1] == "| these models | 4 | 1 | 1 | 2 | 1 |"
-
-
-def test_shares_that_lay_outside_stand_beside_those_of_their_own_kind() -> None:
-    """Three kinds, of which one lies inside; what was found again is in another order, and may be missing."""
-    shares = {"mean covered": 0.95, "drop covered": 0.95, "difference starred": 0.05, "change starred": 0.05}
-    kind = {"seeds": 1, "correlation": 0.3, "uneven": False, "of_seeds": 0.0, "of_seed_and_class": 0.0}
-    first = pd.DataFrame(
-        [
-            kind | shares | {"classes": 5, "mean covered": 0.91},
-            kind | shares | {"classes": 10},
-            kind | shares | {"classes": 25, "change starred": 0.08, "drop covered": 0.98},
-        ]
-    )
-    again = pd.DataFrame(
-        [
-            kind | shares | {"classes": 25, "drop covered": 0.961, "change starred": 0.062},
-            kind | shares | {"classes": 5, "mean covered": 0.943},
-        ]
-    )
-    assert evidence["_again"](first, again).splitlines()[2:] == [
-        "| these models | 5 | 0.3 | equal | 0.0, 0.0 | mean covered | 91.0 | 94.3 |",
-        "| these models | 25 | 0.3 | equal | 0.0, 0.0 | drop covered | 98.0 | 96.1 |",
-        "| these models | 25 | 0.3 | equal | 0.0, 0.0 | change starred | 8.0 | 6.2 |",
-    ]
-    with pytest.raises(SystemExit, match=r"make it anew: python docs/uncertainty again"):
-        evidence["_again"](first, again[:1])

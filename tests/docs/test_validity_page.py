@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
@@ -51,27 +50,6 @@ def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any]) -> No
     )
 
 
-def test_what_the_page_says_of_single_networks_holds(study: dict[str, Any]) -> None:
-    of = study["Sums"]("main")
-    every = np.arange(len(of.products))
-    drops, levels = of.drops(every), of.levels(every)
-    shares = {name: 100 * study["carried"](of, n).value for n, name in enumerate(of.networks)}
-    vit = shares.pop(VIT)
-    said(
-        "it was larger than the real one for every network",
-        f"All but one lie between {min(shares.values()):.0f} and {max(shares.values()):.0f} % carried",
-        f"has {vit:.0f} %",
-        "here either ranks networks about as well by what they find at the other visit",
-        "rank correlations 0.90 and 0.88",
-        "The main run has 614 queries of 620 photos",
-    )
-    assert (drops["a"] > drops["natural"]).all()
-    found = [spearmanr(levels[of_level], levels["there"]).statistic for of_level in ("here", "composite")]
-    assert [f"{one:.2f}" for one in found] == ["0.90", "0.88"]
-    assert of.queries[0, 0].sum() == 614
-    assert of.networks[int(levels["here"].argmin())] == VIT
-
-
 def test_shares_tell_what_the_page_says(study: dict[str, Any]) -> None:
     said(
         "The larger the object's share, and the smaller the background's, the smaller both drops.",
@@ -87,27 +65,6 @@ def test_shares_tell_what_the_page_says(study: dict[str, Any]) -> None:
     assert min(p for (share, _), p in tests.items() if share == "interaction") > 0.05
     corrected = dict(zip(tests, uncertainty.holm(list(tests.values())), strict=True))
     assert [share for share in SHARES if corrected[share, "natural"] < 0.05] == ["background"]
-
-
-def test_other_masks_and_other_photos_say_what_the_page_says(study: dict[str, Any]) -> None:
-    said(
-        "The order holds as well, over eight networks of two families",
-        "exaggerate by 17 points with IS-Net's masks, and by 6, not significantly, with the other draws",
-        "with the other draws the slope's interval is [0.37, 1.04], and begins below 0.5",
-    )
-    runs = {run: study["Sums"](run) for run in ("isnet", "other_draws")}
-    for of in runs.values():
-        assert study["over_networks"](of, "a").low > 0.5
-        assert study["carried"](of).low > 0.5
-    assert [round(100 * study["carried"](runs["isnet"], path=path).value) for path in study["PATHS"]] == [
-        80,
-        87,
-    ]
-    isnet, other = (study["more_than"](of, "a") for of in runs.values())
-    assert (round(-100 * isnet.value), round(-100 * other.value)) == (17, 6)
-    assert isnet.high < 0 < other.high
-    slope = study["slope"](runs["other_draws"], "b")
-    assert (round(slope.low, 2), round(slope.high, 2)) == (0.37, 1.04)
 
 
 def test_no_cure_helps_at_the_other_visit() -> None:
@@ -138,17 +95,6 @@ def test_no_cure_helps_at_the_other_visit() -> None:
     of_plain = winning[winning.index.str.startswith("plain")]
     assert of_plain.index[of_plain["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
     assert less["there_difference_p_holm"] > 0.05
-
-
-def test_levels_without_a_product_lack_it_in_queries_and_gallery(study: dict[str, Any]) -> None:
-    of = study["Sums"]("main")
-    table = pd.read_csv(ROOT / "docs/results/validity/main.csv")
-    own = table[(table["network"] == of.networks[3]) & (table["level"] == "there")].set_index("product")
-    gone = of.products[5]
-    others = own.drop(index=gone)
-    expected = (others["map_at_r"].sum() + own.loc[gone, "of_others"]) / others["queries"].sum()
-    without = np.delete(np.arange(len(of.products)), 5)
-    assert of.levels(without)["there"][3] == pytest.approx(expected)
 
 
 def test_ranks_correlate_as_scipy_says_and_permutations_as_all_orders_do(study: dict[str, Any]) -> None:
