@@ -128,7 +128,7 @@ ui: $(READY)  ## compare models in the MLflow UI: prints the address of the grid
 screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs Chromium; the demo, or GRID=cub50)
 	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(if $(GRID),"$$GRID")
 
-# A test that hangs says where, and ends (tests/support/workers.py).
+# A test that hangs says where, and ends (pyproject.toml).
 test: $(READY)  ## the tests, without the shared photos
 	$(PYTEST) -m "not shared and not slurm and not slow"
 

@@ -8,10 +8,10 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import project
 import pytest
-import workers
 from project import Project
 
 from bgbias import errors, plugins
@@ -23,13 +23,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    workers.add_options(parser)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from workers import ByFile
 
-
-def pytest_configure(config: pytest.Config) -> None:
-    if getattr(config.option, "numprocesses", None):
-        config.pluginmanager.register(workers.Ending(config))
+    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
