@@ -13,10 +13,9 @@ from torch import nn
 
 import bgbias
 from bgbias import seeds
+from bgbias.auditing import embedding
 from bgbias.errors import UserError
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted, Options, load
-from tests.support import toy_folder
 
 AMONG = "another vector among the others than alone"
 TINY = Options(size=16, device="cpu")
@@ -168,14 +167,8 @@ def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> No
         load(Apart(0.2), options).embed(views(8))
 
 
-def test_audit_and_embed_refuse_a_function_that_mixes_photos(tmp_path: Path) -> None:
-    """An audit before masks are made."""
-    toy_folder.made(tmp_path)
-    (tmp_path / "others").mkdir()
-    for number, noise in enumerate(seeds.generator("others").integers(0, 256, (9, 64, 64, 3), np.uint8)):
-        (tmp_path / "others" / f"{number}.png").write_bytes(pixels.encode_png(noise))
-    known = {"masks": tmp_path / "masks", "backgrounds": tmp_path / "others"}
-    with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of"):
-        bgbias.audit(tmp_path / "photos", mixing, **known, size=64, resize=64)
+def test_audit_and_embed_refuse_a_function_that_mixes_photos() -> None:
+    with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of a, b, c"):
+        embedding.vectors(load(mixing, Options(size=16)), iter(views(3)), "abc")
     with pytest.raises(UserError, match=f"The model gives picture 1 of 8 {AMONG}"):
         bgbias.embed(mixing, list(views(8)))
