@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from brought_models import photos, randomised, saved, theirs
 from PIL import Image
-from small_transformers import built, clip_folder
+from small_transformers import KINDS, clip_folder, saved_folder
 from torch import nn
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
@@ -146,9 +146,7 @@ def of_transformers(kind: str) -> Made:
     def made(folder: Path) -> Case:
         from transformers import AutoImageProcessor
 
-        network, processor = built(kind)
-        randomised(network).save_pretrained(folder)
-        processor.save_pretrained(folder)
+        network = saved_folder(kind, folder)
         processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
         pictures = [Image.fromarray(photo) for photo in photos()]
         with torch.no_grad():
@@ -240,10 +238,9 @@ def of_onnx(
     return made
 
 
-def of_torchscript(folder: Path) -> Case:
-    network = small_network()
-    torch.jit.save(torch.jit.trace(network, torch.zeros(2, 3, 32, 32)), folder / "model.pt")
-    return Case(load(f"torchscript:{folder / 'model.pt'}", SMALL), theirs(usual(32), network))
+def scripted(folder: Path) -> str:
+    torch.jit.save(torch.jit.trace(small_network(), torch.zeros(2, 3, 32, 32)), folder / "model.pt")
+    return f"torchscript:{folder / 'model.pt'}"
 
 
 def exported(folder: Path, pictures: int = 1, any_number: bool = False) -> Path:
@@ -255,29 +252,22 @@ def exported(folder: Path, pictures: int = 1, any_number: bool = False) -> Path:
     return folder / "model.pt2"
 
 
-def of_exported(pictures: int, any_number: bool) -> Made:
-    def made(folder: Path) -> Case:
-        model = load(exported(folder, pictures, any_number), CPU)
-        return Case(model, theirs(usual(32), small_network()))
+def in_mlflow(folder: Path, form: Any) -> str:
+    import mlflow
 
-    return made
+    mlflow.pytorch.save_model(
+        small_network(),
+        str(folder / "model"),
+        serialization_format=form,
+        input_example=np.zeros((1, 3, 32, 32), np.float32),
+        pip_requirements=[],
+    )
+    return f"mlflow:{folder / 'model'}"
 
 
-def of_mlflow(form: Any) -> Made:
-    def made(folder: Path) -> Case:
-        import mlflow
-
-        example = np.zeros((1, 3, 32, 32), np.float32)
-        mlflow.pytorch.save_model(
-            small_network(),
-            str(folder / "model"),
-            serialization_format=form,
-            input_example=example,
-            pip_requirements=[],
-        )
-        return Case(load(f"mlflow:{folder / 'model'}", SMALL), theirs(usual(32), small_network()))
-
-    return made
+def of_small_network(save: Callable[[Path], object], options: Options = SMALL) -> Made:
+    """As ``save`` leaves it in a folder, or at hand."""
+    return lambda folder: Case(load(save(folder), options), theirs(usual(32), small_network()))
 
 
 # Ours, and somebody's own.
@@ -300,10 +290,6 @@ def of_run(folder: Path) -> Case:
     return Case(load(file, CPU), Embedder(file, "cpu").embed(photos()), 1e-12)
 
 
-def of_network(folder: Path) -> Case:
-    return Case(load(small_network(), SMALL), theirs(usual(32), small_network()))
-
-
 def of_function(folder: Path) -> Case:
     def means(batch: list[np.ndarray]) -> list[np.ndarray]:
         return [picture.mean((0, 1)) for picture in batch]
@@ -313,8 +299,6 @@ def of_function(folder: Path) -> Case:
 
 
 SQUASHED = {"crop_mode": "squash", "crop_pct": 0.9, "interpolation": "bilinear", "mean": (0.4, 0.5, 0.6)}
-HALF = (0.5, 0.5, 0.5)
-KINDS = ("clip", "siglip", "clip_vision", "dinov2", "vit", "convnext", "mobilevit", "ijepa")
 # By its library and what it is, how a model is made.
 BY_LIBRARY: dict[str, dict[str, Made]] = {
     # Centre crop and squash with a crop behind it, bilinear and bicubic, class token and mean, ImageNet's colours and others.
@@ -322,7 +306,6 @@ BY_LIBRARY: dict[str, dict[str, Made]] = {
         "timm": of_timm("test_vit.r160_in1k"),
         "timm, another size": of_timm("test_vit.r160_in1k", {"size": 96}),
         "timm, mean": of_timm("test_vit.r160_in1k", {"pooling": "mean"}, global_pool="avg"),
-        "timm, convolutions": of_timm("mobilenetv3_small_050"),
         "timm, bilinear": of_timm("test_resnet.r160_in1k"),
         "timm, squashed": of_timm("test_nfnet.r160_in1k", pretrained_cfg_overlay=SQUASHED),
     },
@@ -341,17 +324,17 @@ BY_LIBRARY: dict[str, dict[str, Made]] = {
         "onnx, channels last": of_onnx(("batch", 32, 32, 3)),
         "onnx, any size": of_onnx(("batch", 3, "height", "width"), options=Options(size=40), side=40),
         "onnx, grey levels": of_onnx(normalise=lambda x: 255 * x, kind="UINT8"),
-        "onnx, map": of_onnx(outputs=("map",)),
-        "onnx, several": of_onnx(outputs=("map", "image_embeds")),
-        "onnx, colours": of_onnx(normalise=Normalize(HALF, HALF), options=Options(mean=HALF, std=HALF)),
     },
-    "mlflow": {"mlflow": of_mlflow("pickle"), "mlflow, exported": of_mlflow("pt2")},
+    "mlflow": {
+        "mlflow": of_small_network(lambda folder: in_mlflow(folder, "pickle")),
+        "mlflow, exported": of_small_network(lambda folder: in_mlflow(folder, "pt2")),
+    },
     "torch": {
-        "torchscript": of_torchscript,
-        "exported": of_exported(1, False),
-        "exported, any number": of_exported(2, True),
+        "torchscript": of_small_network(scripted),
+        "exported": of_small_network(exported, CPU),
+        "exported, any number": of_small_network(lambda folder: exported(folder, 2, any_number=True), CPU),
         "run": of_run,
-        "network": of_network,
+        "network": of_small_network(lambda _: small_network()),
         "function": of_function,
     },
 }

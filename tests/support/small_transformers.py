@@ -8,50 +8,63 @@ from typing import Any
 
 from brought_models import randomised
 
-TOWER = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-SEEN = {"image_size": 32, "patch_size": 8}
-TEXT = {
-    **TOWER,
-    "vocab_size": 50,
-    "max_position_embeddings": 8,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-    "pad_token_id": 1,
+LAYERS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+VISION = {**LAYERS, "image_size": 32, "patch_size": 8}
+TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+TEXT = {**LAYERS, **TOKENS, "vocab_size": 50, "max_position_embeddings": 8}
+MOBILE = {"hidden_sizes": [8, 8, 8], "neck_hidden_sizes": [8, 8, 8, 8, 8, 8, 16], "num_attention_heads": 2}
+CROP = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
+SQUARE = {"size": {"height": 32, "width": 32}}
+# The network and its configuration, and the image processor and its own.
+KINDS: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
+    "clip": (
+        "CLIPModel",
+        {"vision_config": VISION, "text_config": TEXT, "projection_dim": 16},
+        "CLIPImageProcessor",
+        CROP,
+    ),
+    "siglip": ("SiglipModel", {"vision_config": VISION, "text_config": TEXT}, "SiglipImageProcessor", SQUARE),
+    "clip_vision": (
+        "CLIPVisionModelWithProjection",
+        {**VISION, "projection_dim": 16},
+        "CLIPImageProcessor",
+        CROP,
+    ),
+    "dinov2": ("Dinov2Model", VISION, "BitImageProcessor", CROP),
+    "vit": ("ViTForImageClassification", VISION, "ViTImageProcessor", SQUARE),
+    "convnext": (
+        "ConvNextForImageClassification",
+        {"hidden_sizes": [8, 8, 16, 32], "depths": [1, 1, 1, 1]},
+        "ConvNextImageProcessor",
+        {"size": {"shortest_edge": 32}},
+    ),
+    # It looks at colours in the order B, G, R.
+    "mobilevit": (
+        "MobileViTForImageClassification",
+        {**MOBILE, "image_size": 32},
+        "MobileViTImageProcessor",
+        CROP,
+    ),
+    # Its tokens, none of which stands for the class, are averaged.
+    "ijepa": ("IJepaForImageClassification", VISION, "ViTImageProcessor", SQUARE),
 }
 
 
 def built(kind: str) -> tuple[Any, Any]:
     """A small network and the image processor that goes with its kind."""
-    import transformers as t
+    import transformers
 
-    crop = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
-    square = {"size": {"height": 32, "width": 32}}
-    config: Any
-    if kind == "clip":
-        config = t.CLIPConfig(vision_config={**TOWER, **SEEN}, text_config=TEXT, projection_dim=16)
-        return t.CLIPModel(config), t.CLIPImageProcessor(**crop)
-    if kind == "siglip":
-        config = t.SiglipConfig(vision_config={**TOWER, **SEEN}, text_config=TEXT)
-        return t.SiglipModel(config), t.SiglipImageProcessor(**square)
-    if kind == "clip_vision":
-        config = t.CLIPVisionConfig(**TOWER, **SEEN, projection_dim=16)
-        return t.CLIPVisionModelWithProjection(config), t.CLIPImageProcessor(**crop)
-    if kind == "dinov2":
-        return t.Dinov2Model(t.Dinov2Config(**TOWER, **SEEN)), t.BitImageProcessor(**crop)
-    if kind == "vit":
-        return t.ViTForImageClassification(t.ViTConfig(**TOWER, **SEEN)), t.ViTImageProcessor(**square)
-    if kind == "mobilevit":  # it looks at colours in the order B, G, R
-        config = t.MobileViTConfig(
-            image_size=32,
-            hidden_sizes=[8, 8, 8],
-            neck_hidden_sizes=[8, 8, 8, 8, 8, 8, 16],
-            num_attention_heads=2,
-        )
-        return t.MobileViTForImageClassification(config), t.MobileViTImageProcessor(**crop)
-    if kind == "ijepa":  # tokens, none of which stands for the class
-        return t.IJepaForImageClassification(t.IJepaConfig(**TOWER, **SEEN)), t.ViTImageProcessor(**square)
-    config = t.ConvNextConfig(hidden_sizes=[8, 8, 16, 32], depths=[1, 1, 1, 1])
-    return t.ConvNextForImageClassification(config), t.ConvNextImageProcessor(size={"shortest_edge": 32})
+    name, config, processor, sizes = KINDS[kind]
+    network = getattr(transformers, name)
+    return network(network.config_class(**config)), getattr(transformers, processor)(**sizes)
+
+
+def saved_folder(kind: str, folder: Path, which: int = 0) -> Any:
+    """Both as people save them; the network. ``which``: of the weights."""
+    network, processor = built(kind)
+    randomised(network, which).save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return network
 
 
 def clip_folder(folder: Path) -> Path:

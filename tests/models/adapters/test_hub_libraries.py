@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 from adapter_cases import CPU
-from brought_models import assert_equal, ours, photos, randomised, saved
+from brought_models import assert_equal, ours, photos, saved
 from PIL import Image
-from small_transformers import built, clip_folder
+from small_transformers import clip_folder, saved_folder
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, load
@@ -21,13 +21,6 @@ from bgbias.models.adapters import Adapted, Options, load
 @pytest.fixture(autouse=True)
 def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-
-
-def saved_folder(kind: str, folder: Path, which: int = 0) -> Any:
-    network, processor = built(kind)
-    randomised(network, which).save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return network
 
 
 # With and without a projection, with a pooler that was trained, and a classifier.
