@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from miniatures import as_folder
 from project import PATIENCE
 
 from bgbias import seeds
@@ -39,7 +40,7 @@ def files(folder: Path) -> list[str]:
 
 
 def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) -> None:
-    found = picture_cache.pictures(store, 32, tmp_path / "prepared")
+    found = picture_cache.pictures(store, 32, tmp_path)
     source = ImageStore(store)
     assert found.ids == source.ids
     for row, name in enumerate(source.ids):
@@ -49,39 +50,29 @@ def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) 
         assert expected.shape[:2] == pixels.resized_shape(*source.array(name).shape[:2], 32)
     assert len(list(found)) == len(found) == 5
     assert ("class 0/0.png" in found, "0.png" in found) == (True, False)
-
-
-def test_any_reader_of_npy_understands_the_files(store: Path, tmp_path: Path) -> None:
-    found = picture_cache.pictures(store, 32, tmp_path)
-    pixels = np.load(next(tmp_path.glob("photos-32-*.npy")))
+    with pytest.raises(ValueError, match="read-only"):
+        found[0][0] = 1
+    # Any reader of npy understands the files.
+    levels = np.load(next(tmp_path.glob("photos-32-*.npy")))
     with np.load(next(tmp_path.glob("photos-32-*.npz"))) as plain:
         start, shape = plain["offsets"][2], plain["shapes"][2]
-        by_hand = pixels[start : start + shape.prod()].reshape(shape)
+        by_hand = levels[start : start + shape.prod()].reshape(shape)
         np.testing.assert_array_equal(by_hand, found.get(str(plain["ids"][2])))
 
 
 def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
     with writing(tmp_path / "masks.zip") as masks:
         masks.add("a.png", pixels.encode_png(noise(0, 40, 60)))
-    hard = picture_cache.pictures(
-        tmp_path / "masks.zip",
-        20,
-        tmp_path,
-        "L",
-        lambda m: np.where(m > 99, 255, 0).astype(np.uint8),
-        "-hard",
-    )
-    expected = pixels.resize_short(np.where(noise(0, 40, 60) > 99, 255, 0).astype(np.uint8), 20)
+
+    def threshold(mask: np.ndarray) -> np.ndarray:
+        return np.where(mask > 99, 255, 0).astype(np.uint8)
+
+    hard = picture_cache.pictures(tmp_path / "masks.zip", 20, tmp_path, "L", threshold, "-hard")
+    expected = pixels.resize_short(threshold(noise(0, 40, 60)), 20)
     np.testing.assert_array_equal(hard.get("a.png"), expected)
     soft = picture_cache.pictures(tmp_path / "masks.zip", 20, tmp_path, "L")
     assert (soft.get("a.png") != expected).any()
     assert len(files(tmp_path)) == 2  # side by side
-
-
-def test_nothing_is_decoded_twice(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    picture_cache.pictures(store, 32, tmp_path)
-    monkeypatch.setattr(pixels, "decode", None)
-    assert len(picture_cache.pictures(store, 32, tmp_path)) == 5
 
 
 def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path) -> None:
@@ -95,11 +86,6 @@ def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path
     assert [name.rsplit("-", 1)[0] for name in files(tmp_path)] == ["photos-16", "photos-32"]
     # A process that is reading the old ones goes on reading them.
     np.testing.assert_array_equal(before.get("class 0/0.png"), kept)
-
-
-def test_what_is_read_cannot_be_written(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        picture_cache.pictures(store, 32, tmp_path)[0][0] = 1
 
 
 def _open(store: Path, folder: Path, decoded: Path) -> None:
@@ -177,18 +163,6 @@ def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_
     np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[1], second)
 
 
-def test_file_without_checksums_is_prepared_anew(store: Path, tmp_path: Path) -> None:
-    kept = picture_cache.pictures(store, 32, tmp_path)[0].copy()
-    path = next(tmp_path.glob("*.npz"))
-    with np.load(path) as whole:
-        older = {name: whole[name] for name in whole.files if name != "checks"}
-    path.unlink()
-    np.savez(path, **older)
-    np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[0], kept)
-    with np.load(path) as anew:
-        assert len(anew["checks"]) == 5
-
-
 def test_disk_without_file_locks_is_refused_with_a_way_out(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,19 +175,12 @@ def test_disk_without_file_locks_is_refused_with_a_way_out(
     assert files(tmp_path / "prepared") == []
 
 
-def test_what_killed_processes_left_is_removed(store: Path, tmp_path: Path) -> None:
-    (tmp_path / ".photos-32-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"half")
-    (tmp_path / ".photos-64-0123456789abcdef.npy.elsewhere-1.partial").write_bytes(b"of another size")
-    picture_cache.pictures(store, 32, tmp_path)
-    assert [p.name for p in tmp_path.glob(".*partial")] == [
-        ".photos-64-0123456789abcdef.npy.elsewhere-1.partial"
-    ]
-
-
 def test_what_was_interrupted_is_gone_on_with(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = picture_cache.pictures(store, 32, tmp_path / "whole")
+    of_the_killed = {f".photos-{side}-0123.npy.elsewhere-1.partial": b"" for side in (32, 64)}
+    left = as_folder(tmp_path / "killed", of_the_killed)
     decoded: list[str] = []
     decode = pixels.decode
 
@@ -225,17 +192,17 @@ def test_what_was_interrupted_is_gone_on_with(
 
     monkeypatch.setattr(pixels, "decode", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        picture_cache.pictures(store, 32, tmp_path / "killed")
-    (partial,) = (tmp_path / "killed").glob(".*partial")
+        picture_cache.pictures(store, 32, left)
+    partial, of_another_size = sorted(left.glob(".*partial"))
+    assert of_another_size.name.startswith(".photos-64")
     with partial.open("ab") as file:
         file.write(b"half a picture")
-    again = picture_cache.pictures(store, 32, tmp_path / "killed")
+    again = picture_cache.pictures(store, 32, left)
     assert set(decoded[4:]) < set(whole.ids)
     for name in whole.ids:
         np.testing.assert_array_equal(again.get(name), whole.get(name))
-    assert [p.read_bytes() for p in (tmp_path / "killed").glob("*.npy")] == [
-        p.read_bytes() for p in (tmp_path / "whole").glob("*.npy")
-    ]
+    (made,), (expected,) = (list(folder.glob("*.npy")) for folder in (left, tmp_path / "whole"))
+    assert made.read_bytes() == expected.read_bytes()
 
 
 def test_empty_collection_is_no_error(tmp_path: Path) -> None:
