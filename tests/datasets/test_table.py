@@ -60,15 +60,7 @@ def test_table_says_label_split_and_mask(tmp_path: Path, rows: pd.DataFrame, par
         assert item.truth == ((tmp_path / row.mask).read_bytes() if row.mask else None)
 
 
-def test_pictures_may_lie_elsewhere(tmp_path: Path, rows: pd.DataFrame) -> None:
-    pictures = {f.relative_to(tmp_path).as_posix(): f.read_bytes() for f in tmp_path.rglob("*.*g")}
-    (tmp_path / "tables").mkdir()
-    packed = as_zip(tmp_path / "pictures.zip", pictures)
-    for root in (tmp_path, packed):
-        assert len(items(tmp_path / "tables", rows, root=str(root))) == 30
-
-
-def test_pictures_lie_beside_the_table_unless_their_root_is_named() -> None:
+def test_pictures_lie_beside_the_table_unless_their_root_is_named(tmp_path: Path, rows: pd.DataFrame) -> None:
     def root(source: str, root: str | None = None) -> str | None:
         return table.parts(table.Params(source=source, root=root))["photos"][0].place
 
@@ -77,6 +69,11 @@ def test_pictures_lie_beside_the_table_unless_their_root_is_named() -> None:
     assert root("https://example.org/list.csv", "/photos") == "/photos"
     with pytest.raises(ValueError, match="needs `root`"):
         root("https://example.org/list.csv")
+    assert [table.truth(table.Params(source="a", root="b", masks=m)) for m in (0, 1)] == [None, "masks"]
+    pictures = {f.relative_to(tmp_path).as_posix(): f.read_bytes() for f in tmp_path.rglob("*.*g")}
+    (tmp_path / "tables").mkdir()
+    packed = as_zip(tmp_path / "pictures.zip", pictures)
+    assert len(items(tmp_path / "tables", rows, root=str(packed))) == 30
 
 
 def test_cells_of_parquet_are_text_and_its_rows_count_from_one(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -105,50 +102,24 @@ def test_splits_are_by_label_and_those_that_share_a_group_get_one(tmp_path: Path
         assert set(split_of.values()) == {"train", "val", "test"}
 
 
-@pytest.mark.parametrize(
-    ("row", "column", "value", "words"),
-    [
-        (2, "image", "photos/gone.jpg", "row 4, image: there is no file 'photos/gone.jpg'"),
-        (2, "image", "", "row 4, image: empty"),
-        (2, "image", "../secret.jpg", "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
-        (2, "image", "/etc/x.jpg", "row 4, image: '/etc/x.jpg' leads out"),
-        (2, "image", "photos/0_2.txt", "row 4, image: 'photos/0_2.txt' is no picture"),
-        (2, "image", "photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
-        (2, "image", "./photos/0_0.jpg", "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
-        (2, "label", " ", "row 4, label: empty"),
-        (2, "split", "dev", "row 4, split: 'dev' is none of train, val, test, unused"),
-        (2, "split", "", "row 4, split: '' is none of"),
-        (2, "split", "test", "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows"),
-        (2, "mask", "masks/gone.png", "row 4, mask: there is no file 'masks/gone.png'"),
-        (29, "group", "0", "row 31, group: '0' is test here and train in row 2"),
-    ],
-)  # fmt: skip
-def test_mistake_is_told_with_row_and_column(
-    tmp_path: Path, rows: pd.DataFrame, row: int, column: str, value: str, words: str
-) -> None:
-    rows.loc[row, column] = value
-    with pytest.raises(UserError) as told:
-        items(tmp_path, rows)
-    assert f"shop: {tmp_path}/table.csv cannot be used:\n  {words}" in str(told.value)
-
-
-def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows["label"] = ""
-    rows.loc[0, "image"] = "gone.jpg"
-    with pytest.raises(UserError) as told:
-        items(tmp_path, rows)
-    assert str(told.value).count("row ") == 10
-    assert "row 2, image: there is no file 'gone.jpg'\n  row 2, label: empty" in str(told.value)
-    assert str(told.value).endswith("and 21 more")
-
-
 OF_TEST = pd.Series(SPLITS).repeat(3).eq("test").to_numpy()
-Change = Callable[[pd.DataFrame], pd.DataFrame]
+Change = Callable[[pd.DataFrame], pd.DataFrame] | tuple[int, str, str]  # a row's cell
 
 
 @pytest.mark.parametrize(
     ("change", "options", "words"),
     [
+        ((2, "image", "photos/gone.jpg"), {}, "row 4, image: there is no file 'photos/gone.jpg'"),
+        ((2, "image", ""), {}, "row 4, image: empty"),
+        ((2, "image", "../secret.jpg"), {}, "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
+        ((2, "image", "/etc/x.jpg"), {}, "row 4, image: '/etc/x.jpg' leads out"),
+        ((2, "image", "photos/0_2.txt"), {}, "row 4, image: 'photos/0_2.txt' is no picture"),
+        ((2, "image", "./photos/0_0.jpg"), {}, "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
+        ((2, "label", " "), {}, "row 4, label: empty"),
+        ((2, "split", "dev"), {}, "row 4, split: 'dev' is none of train, val, test, unused"),
+        ((2, "split", "test"), {}, "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows"),
+        ((2, "mask", "masks/gone.png"), {}, "row 4, mask: there is no file 'masks/gone.png'"),
+        ((29, "group", "0"), {}, "row 31, group: '0' is test here and train in row 2"),
         (lambda f: f.drop(columns="label"), {}, "has no column 'label'; it needs image and label"),
         (lambda f: f.assign(Split="train"), {}, "has a column 'Split', which says nothing here"),
         (lambda f: f[:0], {}, "it has no rows"),
@@ -162,11 +133,28 @@ Change = Callable[[pd.DataFrame], pd.DataFrame]
         (lambda f: f.assign(image=b"picture"), {"parquet": True}, "holds pictures in its column 'image'; a study needs their"),
     ],
 )  # fmt: skip
-def test_table_of_another_form_is_refused(
+def test_what_is_wrong_is_told_with_row_and_column(
     tmp_path: Path, rows: pd.DataFrame, change: Change, options: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(UserError, match=words):
-        items(tmp_path, change(rows), **options)
+    if isinstance(change, tuple):
+        row, column, rows.loc[row, column] = change
+    else:
+        rows = change(rows)
+    with pytest.raises(UserError) as told:
+        items(tmp_path, rows, **options)
+    assert words in str(told.value)
+
+
+def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: pd.DataFrame) -> None:
+    rows["label"] = ""
+    rows.loc[0, "image"] = "gone.jpg"
+    with pytest.raises(UserError) as told:
+        items(tmp_path, rows)
+    text = str(told.value)
+    assert text.startswith(f"shop: {tmp_path}/table.csv cannot be used:\n  row 2, image: there is no file")
+    assert "'gone.jpg'\n  row 2, label: empty" in text
+    assert text.count("row ") == 10
+    assert text.endswith("and 21 more")
 
 
 def test_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
@@ -191,11 +179,6 @@ def test_labels_in_two_splits_unused_photos_and_test_photos_alone_may_be_asked_f
     rows.loc[2, "split"] = "test"
     found = {i.image_id: i.split for i in items(tmp_path, rows, closed_set=True)}
     assert (found["photos/0_1.jpg"], found["photos/0_2.jpg"]) == ("train", "test")
-
-
-def test_masks_of_a_table_judge_segmentation_where_it_is_said_to_have_them() -> None:
-    assert table.truth(table.Params(source="list.csv", root="photos")) is None
-    assert table.truth(table.Params(source="list.csv", root="photos", masks=True)) == "masks"
 
 
 def test_table_says_who_is_asked_among_whom(tmp_path: Path, rows: pd.DataFrame) -> None:
