@@ -16,8 +16,6 @@ from bgbias.evaluation import late_interaction
 from bgbias.evaluation.cures import _projected as erasure
 from bgbias.evaluation.cures._pictures import Joined
 from bgbias.evaluation.late_interaction import PatchSets, similarity
-from bgbias.evaluation.metrics.map_at_r import per_query
-from bgbias.evaluation.retrieval import neighbours
 
 SIDE = 32
 
@@ -111,21 +109,6 @@ def test_embeddings_of_both_pictures_are_added_with_the_weight_that_is_judged_be
     # Of a picture without an object both are alike, and it stays where it is whatever the weight.
     strongest = fit(lambda candidate: candidate.weight)
     np.testing.assert_allclose(strongest(first, first), first, atol=1e-5)
-
-
-def test_what_objects_and_backgrounds_add_up_to_is_taken_apart() -> None:
-    """Embeddings that are sums of an object's and a background's: without the background, all classes are found."""
-    objects, backgrounds, labels = random_unit(2, 8, 16), random_unit(3, 40, 16), np.arange(40) % 8
-    seen = unit(objects[labels] + 2 * backgrounds)
-
-    def judge(candidate: Joined) -> float:
-        vectors = candidate(seen, backgrounds)
-        return float(np.mean(per_query(neighbours(vectors, labels, vectors, labels))))
-
-    fitted = plugins.load("cures", "background_subtracted").fit(judge)
-    assert fitted.weight > 0.5
-    assert judge(Joined(1, 0)) < 0.5
-    assert judge(fitted) > 0.9
 
 
 # Feature maps and patches.

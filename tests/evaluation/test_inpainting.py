@@ -51,10 +51,6 @@ def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) 
         assert made.ids == ["a.png"]
     assert calls == [255, 0]
     np.testing.assert_array_equal(made.get("a.png"), photos.get("a.png"))
-
-
-def test_a_mask_of_another_size_is_refused(tmp_path: Path) -> None:
-    photos = pictures(tmp_path, "photos", a=PHOTO)
-    masks = pictures(tmp_path, "masks", "L", a=np.zeros((SIDE, SIDE + 9), np.uint8))
+    wide = pictures(tmp_path, "wide", "L", a=np.zeros((SIDE, SIDE + 9), np.uint8))
     with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
-        picture_cache.combined("made", tmp_path, photos, masks, remove_object)
+        picture_cache.combined("made", tmp_path, photos, wide, remove_object)

@@ -147,16 +147,14 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
     costs, models = forecast(asked)["segment"], len(plan.cells(asked))
     assert (costs.nodes, costs.images, costs.forward) == (models, models * 6, (models * 6 * 11,) * 2)
     assert "segment" not in forecast(without)
+    # It reads neither masks nor backgrounds.
+    raw["datasets"]["squares"]["masker"] = "other"
+    other = load(tmp_path, raw | {"segmentation": {"episodes": 6}})
+    published = load(tmp_path, raw | {"segmentation": {"episodes": 6, "score": "published"}})
+    digests = [graph.digest(study, "segment", cell=CELL) for study in (asked, other, published)]
+    assert digests[0] == digests[1] != digests[2]
     with pytest.raises(UserError, match=r"'small' asks for no segmentation; set grids\.small\.segmentation"):
         segment(without, CELL)
-
-
-def test_segmentation_reads_neither_masks_nor_backgrounds(tmp_path: Path, raw: dict[str, Any]) -> None:
-    before = graph.digest(load(tmp_path, raw), "segment", cell=CELL)
-    raw["datasets"]["squares"]["masker"] = "other"
-    assert graph.digest(load(tmp_path, raw), "segment", cell=CELL) == before
-    raw["segmentation"]["score"] = "published"
-    assert graph.digest(load(tmp_path, raw), "segment", cell=CELL) != before
 
 
 def test_dataset_without_truth_is_refused_at_planning(tmp_path: Path, raw: dict[str, Any]) -> None:
