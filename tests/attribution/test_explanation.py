@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from commands import bgbias
 from PIL import Image
+from project import ROOT
 
 from bgbias import plugins, seeds
 from bgbias.attribution.explanation import explain
@@ -54,33 +53,6 @@ def spot(channel: int, row: int, column: int) -> np.ndarray:
     return made
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Five photos and a model."""
-    for number, name in enumerate(NAMES):
-        Image.fromarray(photo(number)).save(tmp_path / name)
-    save(model(), tmp_path / "model.safetensors")
-    return tmp_path
-
-
-@pytest.fixture
-def typed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Type ``explain`` in the folder; its exit status comes back."""
-    from bgbias import cli
-
-    handler = signal.getsignal(signal.SIGTERM)
-    monkeypatch.chdir(folder)
-
-    def run(*words: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["bgbias", "explain", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0)
-
-    yield run
-    signal.signal(signal.SIGTERM, handler)
-
-
 @pytest.mark.parametrize("count", [2, 4])
 def test_photos_are_shown_as_the_model_saw_them_with_its_distances(count: int) -> None:
     made, photos = model(), [photo(i, 60 + i, 50) for i in range(count)]
@@ -99,21 +71,15 @@ def test_photos_are_shown_as_the_model_saw_them_with_its_distances(count: int) -
     assert titles[1:] == [f"{role}, {d:.2f} away" for role, d in zip(found.roles[1:], distances, strict=True)]
 
 
-def test_shared_object_is_found_wherever_it_stands() -> None:
-    """Two photos have a red spot in different corners; the rest is black."""
+def test_what_is_shared_or_sets_two_photos_apart_is_found_wherever_it_stands() -> None:
+    """Two red spots in different corners; then both are half red, and the second has a green one, too."""
     found = explain(brightness(), [spot(0, 2, 2), spot(0, 26, 26)])
     for attention, (top, left) in zip(found.maps, ((0, 0), (16, 16)), strict=True):
-        quarter = attention[top : top + 16, left : left + 16].sum()
-        assert quarter > 0.9 * attention.sum()
-
-
-def test_what_sets_two_photos_apart_is_found() -> None:
-    """Both are half red; the second has a green spot too."""
+        assert attention[top : top + 16, left : left + 16].sum() > 0.9 * attention.sum()
     first, second = spot(0, 2, 2), spot(0, 2, 2) + spot(1, 26, 26)
     second[2:10, 2:10, 0] //= 2
-    found = explain(brightness(), [first, second], same=False)
-    lower = found.maps[1][16:, 16:]
-    assert lower.max() > 0.9
+    apart = explain(brightness(), [first, second], same=False)
+    assert apart.maps[1][16:, 16:].max() > 0.9
 
 
 def test_nothing_counts_where_nothing_is_seen() -> None:
@@ -125,44 +91,45 @@ def test_nothing_counts_where_nothing_is_seen() -> None:
     assert words.count("no place counts") == 2
 
 
-def test_command_writes_a_figure(
-    typed: Callable[..., int], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five photos and a model."""
+    made = tmp_path_factory.mktemp("explained")
+    for number, name in enumerate(NAMES):
+        Image.fromarray(photo(number)).save(made / name)
+    plugins.use(ROOT / "tests/support/plugins")
+    save(model(), made / "model.safetensors")
+    plugins.use()
+    return made
+
+
+def test_command_writes_a_figure(folder: Path) -> None:
     for name, kind in (("three.pdf", b"%PDF"), ("three.PNG", b"\x89PNG")):
-        assert typed("model.safetensors", *NAMES[:3], "--out", f"made/{name}", "--device", "cpu") == 0
-        told = capsys.readouterr()
-        assert told.out == f"made/{name}\n"
+        words = ("explain", "model.safetensors", *NAMES[:3], "--out", f"made/{name}", "--device", "cpu")
+        told = bgbias(folder, *words)
+        assert (told.returncode, told.stdout) == (0, f"made/{name}\n")
         assert (folder / "made" / name).read_bytes().startswith(kind)
     # What maps cannot show is said, with the command that measures it.
-    assert "not what would be found on another background" in told.err
-    assert "bgbias audit PHOTOS --model model.safetensors" in told.err
+    assert "not what would be found on another background" in told.stderr
+    assert "bgbias audit PHOTOS --model model.safetensors" in told.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["model.safetensors", *NAMES], "of two, three or four photos, not 5"),
-        (["model.safetensors", "a.png", "z.png"], "the picture z.png is missing"),
-        (["model.safetensors", "a.png", "model.safetensors"], "'model.safetensors' cannot be decoded"),
-        (["model.safetensors", "a.png", "b.png", "c.png", "--different"], "give two, not 3"),
-        (
-            ["model.safetensors", "a.png", "b.png", "--out", "figure.jpg"],
-            "a .png or a .pdf, not 'figure.jpg'",
-        ),
+        (NAMES, "of two, three or four photos, not 5"),
+        (("a.png", "z.png"), "the picture z.png is missing"),
+        (("a.png", "model.safetensors"), "'model.safetensors' cannot be decoded"),
+        (("a.png", "b.png", "c.png", "--different"), "give two, not 3"),
+        (("a.png", "b.png", "--out", "figure.jpg"), "a .png or a .pdf, not 'figure.jpg'"),
     ],
 )
-def test_mistakes_are_told_in_plain_words(
-    typed: Callable[..., int],
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    told: str,
-) -> None:
-    assert typed(*words) == 2
-    said = capsys.readouterr().err
-    assert told in said
-    assert "Traceback" not in said
-    assert sorted(p.name for p in folder.iterdir()) == sorted([*NAMES, "model.safetensors"])
+def test_mistakes_are_told_in_plain_words(folder: Path, words: tuple[str, ...], told: str) -> None:
+    before = sorted(folder.iterdir())
+    said = bgbias(folder, "explain", "model.safetensors", *words)
+    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    assert told in said.stderr
+    assert sorted(folder.iterdir()) == before
 
 
 def test_neck_is_part_of_what_is_explained() -> None:

@@ -31,13 +31,12 @@ def unit(x: Tensor) -> Tensor:
 class SmoothNet(nn.Module):
     """A small differentiable embedding of [B, 3, H, W]; any function of the photo would do."""
 
-    def __init__(self, seed: int = 0, dtype: torch.dtype = torch.float64) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        generator = seeds.torch_generator("smooth net", seed)
-        self.conv = nn.Conv2d(3, 8, 3, padding=1).to(dtype)
-        self.head = nn.Linear(8, 4).to(dtype)
+        generator = seeds.torch_generator("smooth net", 0)
+        self.conv, self.head = nn.Conv2d(3, 8, 3, padding=1).double(), nn.Linear(8, 4).double()
         for parameter in self.parameters():
-            parameter.data = torch.randn(parameter.shape, generator=generator, dtype=dtype)
+            parameter.data = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
 
     def forward(self, x: Tensor) -> Tensor:
         return unit(self.head(torch.tanh(self.conv(x)).mean((2, 3))))
@@ -55,8 +54,9 @@ class Looking(nn.Module):
         return unit(torch.stack((brightness, torch.ones_like(brightness)), 1))
 
 
-def photos(count: int, size: int = 8, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.rand(count, 3, size, size, generator=seeds.torch_generator("photos"), dtype=dtype)
+def photos(count: int, size: int = 8) -> Tensor:
+    generator = seeds.torch_generator("photos")
+    return torch.rand(count, 3, size, size, generator=generator, dtype=torch.float64)
 
 
 def keys(count: int) -> list[str]:
