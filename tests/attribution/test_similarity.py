@@ -208,12 +208,6 @@ def test_enlarged_maps_lie_over_the_photo() -> None:
     assert large[10:, :10].max() == 0
 
 
-@pytest.mark.parametrize("count", [1, 5])
-def test_other_numbers_of_photos_are_refused(count: int) -> None:
-    with pytest.raises(ValueError, match=f"2, 3 or 4 photos, not {count}"):
-        attention.dimension_weights([ANCHOR] * count)
-
-
 # As an attribution.
 
 

@@ -13,7 +13,7 @@ from in_memory import Pictures, table
 
 from bgbias import attacks, seeds
 from bgbias.attacks import Strength
-from bgbias.evaluation.attack_eval import PGD_20, embed_attacked
+from bgbias.evaluation.attack_eval import embed_attacked
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.inference import embed_views, for_inference
@@ -46,14 +46,14 @@ def test_agrees_with_its_naive_twin(attack: str) -> None:
     """Photo by photo, in grey levels; a pixel that lies beside a kink of the network may go either way."""
     net, photos, strength = model().eval(), shown(4, 2), Strength(epsilon=0.1, steps=3)
     before = clean(net, photos)
-    found = embed_attacked(net, photos, before, attack, strength, draw=1)
+    found = embed_attacked(net, photos, before, attack, strength)
     count = 1 if attack == "stax" else 2
-    rows = attacks.targets_of_photos(photos.table.labels, photos.table.keys, count, 1)
+    rows = attacks.targets_of_photos(photos.table.labels, photos.table.keys, count, 0)
     std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     reach = 255 * 0.1 * std
     for row, (key_set, item) in enumerate(photos.table.keys):
         photo = torch.from_numpy(photos.clean(str(row))).permute(2, 0, 1).float()
-        generator = seeds.torch_generator("attack noise", key_set, 1, item)
+        generator = seeds.torch_generator("attack noise", key_set, 0, item)
         noise = 2 * torch.rand((3, 32, 32), generator=generator) - 1
         x = (photo + 255 * 5e-4 * std * noise).clamp(0, 255)
         for _ in range(3):
@@ -77,13 +77,10 @@ def test_batches_and_folded_norms_change_nothing() -> None:
         np.testing.assert_allclose(found, whole, atol=1e-3)
 
 
-def test_draws_have_other_targets_and_without_epsilon_photos_are_embedded_as_they_are() -> None:
+def test_without_epsilon_photos_are_embedded_as_they_are() -> None:
     net, photos = model().eval(), shown(4, 2)
     before = clean(net, photos)
     assert np.array_equal(embed_attacked(net, photos, before, "mtax:2", Strength(epsilon=0.0)), before)
-    first, again, second = (embed_attacked(net, photos, before, "stax", PGD_20, draw) for draw in (0, 0, 1))
-    assert np.array_equal(first, again)
-    assert np.abs(first - second).max() > 1e-3
 
 
 def test_every_model_is_attacked_from_the_same_noise_towards_the_same_photos(
@@ -98,7 +95,7 @@ def test_every_model_is_attacked_from_the_same_noise_towards_the_same_photos(
     monkeypatch.setattr(attacks, "attack", noted)
     for seed in (0, 1):
         # In place of embeddings, the rows themselves: the targets' embeddings tell who they are.
-        embed_attacked(model(seed).eval(), photos, np.eye(12, dtype=np.float32), "mtax:3")
+        embed_attacked(model(seed).eval(), photos, np.eye(12, dtype=np.float32), "mtax:3", Strength(steps=20))
     (begun, aims), (other_begun, other_aims) = seen
     assert torch.equal(begun, other_begun)
     assert torch.equal(aims, other_aims)

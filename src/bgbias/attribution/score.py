@@ -79,8 +79,6 @@ def score(attribution: Tensor, mask: Tensor) -> float:
     Without attribution, or where the mask is full (0/0) or empty (the formula would say 0 whatever the model
     does), there is no score: ``NoScoreError``.
     """
-    if attribution.shape != mask.shape:
-        raise ValueError(f"map {tuple(attribution.shape)} and mask {tuple(mask.shape)} differ in size")
     attribution, mask = attribution.double(), mask.double()
     fraction, total = mask.mean(), attribution.sum()
     if fraction >= 1:

@@ -30,8 +30,6 @@ def dimension_weights(embeddings: Sequence[Tensor], same: bool = True) -> Tensor
     ``same`` is for pairs: whether the two are of one class.
     """
     anchor, *others = embeddings
-    if len(others) not in (1, 2, 3):
-        raise ValueError(f"similarity attention is of 2, 3 or 4 photos, not {len(embeddings)}")
     apart = [(anchor - other).abs() for other in others]
     if len(others) == 1 and not same:
         return apart[0]

@@ -14,27 +14,23 @@ from bgbias.evaluation.photos import EvaluationPhotos, workers
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
 
-PGD_20 = Strength(steps=20)
-"""Projected gradient descent as the paper of MDProp tests by it."""
-
 
 def embed_attacked(
     model: EmbeddingModel,
     photos: EvaluationPhotos,
     clean: np.ndarray,
     attack: str,
-    strength: Strength = PGD_20,
-    draw: int = 0,
+    strength: Strength,
     how: How = USUAL,
 ) -> np.ndarray:
     """Embeddings float32 [N, d] of the split's photos, each attacked towards others of it, for the model alone.
 
     ``clean`` [N, d]: the model's embeddings of the original photos, in the table's order, of which the targets' are taken, and
-    which are the answer where epsilon is 0. Targets and noise are drawn by the photos' names and ``draw``, not by the batch that
-    a photo is in, and are the same for every model of one input size. Too few classes for the attack are an error.
+    which are the answer where epsilon is 0. Targets and noise are drawn by the photos' names, not by the batch that a photo is
+    in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """
     labels, keys = photos.table.labels, photos.table.keys
-    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack), draw)
+    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack), 0)
     if not strength.epsilon:
         return clean
     aims = torch.from_numpy(clean)[rows]
@@ -51,7 +47,7 @@ def embed_attacked(
             # In the memory's order that networks are fastest with.
             grey = torch.from_numpy(batch).permute(0, 3, 1, 2).float()
             # By each photo's name, on the CPU, so that every device starts alike.
-            drawn = [seeds.torch_generator("attack noise", key, draw, item) for key, item in keys[start:stop]]
+            drawn = [seeds.torch_generator("attack noise", key, 0, item) for key, item in keys[start:stop]]
             noise = torch.stack([attacks.uniform(*one) for one in zip(grey, drawn, strict=True)])
             grey, goal = grey.to(device), aims[start:stop].to(device)
             begin = attacks.start(grey, strength.noise, noise.to(device))

@@ -73,7 +73,7 @@ def attack(study: Study, cell: Cell, device: str = "auto") -> None:
         for attack, epsilon in progress.track(every, len(every), f"attacks on {cell.name}"):
             strength = Strength(epsilon=epsilon, steps=settings.steps)
             name = f"{attack}@{epsilon:g}"  # as tables have it
-            vectors = attack_eval.embed_attacked(model, photos, clean, attack, strength, 0, how)
+            vectors = attack_eval.embed_attacked(model, photos, clean, attack, strength, how)
             after = replace(before, views={(CLEAN, 0): vectors}, donors={})
             attacked = scores.score_queries(after, {"attack": name}, clean)
             tables.append(attacked)
