@@ -2,8 +2,8 @@
 
     python -m benchmarks._measure COMPARISON DEVICE ROUNDS RECORD [tiny]
 
-writes what it measured to RECORD as JSON; with ``memory:CONTENDER`` in place of ROUNDS and RECORD it prints the most memory, in
-MB, that this contender takes beyond what it starts with, in a process in which nobody else ran.
+writes what it measured to RECORD as JSON; with ``memory`` and a CONTENDER in place of ROUNDS and RECORD it prints the most
+memory, in MB, that this contender takes beyond what it starts with, in a process in which nobody else ran.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from benchmarks import Contender, Measured, Role, surroundings
-from benchmarks._bench import source
-from bgbias import plugins
-from bgbias.compute import processor
+from benchmarks._cases import CASES
+from benchmarks._project import cores
+from bgbias.compute import processor, vitals
 from bgbias.compute.device import M_MMAP_MAX, M_TRIM_THRESHOLD, keep_freed_memory, pick
 from bgbias.files.atomic import write_json
 
@@ -41,27 +43,27 @@ SMALLEST = 1.0  # MB; less than that is noise
 
 def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
     """What one comparison gave, ready for JSON."""
-    module = plugins.load("benchmarks", comparison)
-    device = pick(device)
+    case, device = CASES[comparison], pick(device)
     begun, load = datetime.now(UTC), [os.getloadavg()[0]]
     # First: processes of their own, which should not find a gigabyte of data in use beside them.
-    counted = getattr(module, "MEMORY", ())
-    megabytes = {name: _extra_megabytes(comparison, name, device, tiny) for name in counted}
-    contenders = list(module.contenders(device, tiny))
-    clock = getattr(module, "CLOCK", time.perf_counter)
-    seconds, results = take_turns(contenders, rounds, _finish(device), clock)
+    megabytes = {}
+    for name in case.memory:
+        words = [sys.executable, "-m", "benchmarks._measure", comparison, device, "memory", name]
+        words += ["tiny"] * tiny
+        done = subprocess.run(words, env=surroundings(), check=True, stdout=subprocess.PIPE, text=True)
+        megabytes[name] = float(done.stdout.split()[-1])
+    contenders = list(case.contenders(device, tiny))
+    seconds, results = take_turns(contenders, rounds, _finish(device), case.clock)
     missing = {c.name: c.missing for c in contenders if c.run is None}
-    figures = module.judge(Measured(device, tiny, seconds, results, missing, megabytes))
-    load.append(os.getloadavg()[0])
+    figures = case.judge(Measured(device, tiny, seconds, results, missing, megabytes))
     return {
         "comparison": comparison,
-        "source": source(comparison),
-        "title": module.TITLE,
+        "title": case.title,
         "device": device,
         "tiny": tiny,
         "rounds": rounds,
         "begun": begun.isoformat(timespec="seconds"),
-        "load": load,
+        "load": [*load, os.getloadavg()[0]],
         "machine": describe_machine(device),
         "contenders": [
             {
@@ -135,40 +137,25 @@ def set_allocator(role: Role) -> None:
         mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_THRESHOLD)
 
 
-def _extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
-    words = [sys.executable, "-m", "benchmarks._measure", comparison, device, f"memory:{contender}"]
-    words += ["tiny"] * tiny
-    done = subprocess.run(words, env=surroundings(), check=True, stdout=subprocess.PIPE, text=True)
-    return float(done.stdout.split()[-1])
-
-
 def extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
     """Of one run, after a tiny one: what libraries load when they are first called does not count."""
-    module = plugins.load("benchmarks", comparison)
     for small in (True, tiny):
-        chosen = next(c for c in module.contenders(device, small) if c.name == contender)
+        chosen = next(c for c in CASES[comparison].contenders(device, small) if c.name == contender)
+        assert chosen.run is not None
         set_allocator(chosen.role)
         gc.collect()
         # What was freed while the data were made is otherwise there to be used again, and would not count.
         with contextlib.suppress(AttributeError, OSError, TypeError):
             ctypes.CDLL(None).malloc_trim(0)
-        before = _memory("VmRSS")
+        before = psutil.Process().memory_info().rss / 2**20
         FORGET.write_text("5")
         chosen.run()
-    return max(_memory("VmHWM") - before, SMALLEST)
-
-
-def _memory(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith(f"{field}:"))) / 1024
+    return max(vitals.peak_memory_mb() - before, SMALLEST)
 
 
 def describe_machine(device: str) -> dict[str, str | int]:
     """Processor, cores, threads, memory, versions, and the GPU if ``device`` is one."""
-    import psutil
     import torch
-
-    from benchmarks._project import cores
 
     described: dict[str, str | int] = {
         "cpu": processor.fact("model name") or platform.processor() or platform.machine(),
@@ -183,8 +170,9 @@ def describe_machine(device: str) -> dict[str, str | int]:
 
 
 if __name__ == "__main__":
-    name, where, what, *more = sys.argv[1:]
-    if what.startswith("memory:"):
-        print(extra_megabytes(name, what.removeprefix("memory:"), where, more == ["tiny"]))
+    name, where, what, target, *more = sys.argv[1:]
+    is_tiny = more == ["tiny"]
+    if what == "memory":
+        print(extra_megabytes(name, target, where, is_tiny))
     else:
-        write_json(Path(more[0]), measure(name, where, int(what), more[1:] == ["tiny"]))
+        write_json(Path(target), measure(name, where, int(what), is_tiny))

@@ -44,7 +44,7 @@ ATTRIBUTED, SAMPLES = 32, 25
 MAP_AT_R, SCORE = 0.002, 0.008
 
 
-def _contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.files.places import source
     from bgbias.models.backbones.mobilenet_v2 import Params
     from bgbias.models.inference import for_inference
@@ -65,7 +65,7 @@ def _contenders(device: str, tiny: bool) -> Iterator[Contender]:
         )
 
 
-def _judge(measured: Measured) -> list[Figure]:
+def judge(measured: Measured) -> list[Figure]:
     if missing := measured.missing.get("fp32", ""):
         return [Figure("MAP@R moves by", [], at_most=MAP_AT_R, missing=missing)]
     (exact, scores), (coarse, moved) = (measured.results[p] for p in PRECISIONS)
@@ -132,7 +132,7 @@ MASK_WEIGHTS, SETS = "shared:weights/u2netp.safetensors", ("cub200_first50.tgz",
 EACH, EVERY = 32, 20  # photos of each set: every 20th
 
 
-def _mask_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def mask_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias import plugins
 
     u2netp = plugins.load("maskers", "u2netp")
@@ -154,7 +154,7 @@ def _mask_contenders(device: str, tiny: bool) -> Iterator[Contender]:
         yield Contender(precision, "ours", partial(mask, u2netp.build(params, device)))
 
 
-def _judge_masks(measured: Measured) -> list[Figure]:
+def judge_masks(measured: Measured) -> list[Figure]:
     figures = [measured.ratio("times as fast in bf16", "fp32", "bf16")]
     missing = measured.missing.get("fp32", "")
     for name in SETS:
@@ -170,24 +170,3 @@ def _judge_masks(measured: Measured) -> list[Figure]:
 def _iou(a: np.ndarray, b: np.ndarray) -> float:
     a, b = a >= 128, b >= 128
     return float((a & b).sum() / max((a | b).sum(), 1)) if (a | b).any() else 1.0
-
-
-MEMBERS: dict[str, dict[str, Any]] = {
-    "precision": {
-        "TITLE": "bf16 and float32: ImageNet's MobileNetV2 at 224 with a random embedding layer, birds of 50 classes, a disc as"
-        " mask",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "ROUNDS": 1,
-        "contenders": _contenders,
-        "judge": _judge,
-    },
-    "mask_precision": {
-        "TITLE": "masks of the trained U²-Net-p at 320 pixels in bf16 and in float32",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "ROUNDS": 1,
-        "contenders": _mask_contenders,
-        "judge": _judge_masks,
-    },
-}

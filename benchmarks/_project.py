@@ -1,4 +1,5 @@
-"""The machine's cores, folders that last as long as the process, and commands of this very package in them as from a terminal."""
+"""What comparisons share: the machine's cores, folders that last as long as the process, commands of this very package in them as
+from a terminal; models of random weights, which do not matter to speed, and the real loop of training around them."""
 
 from __future__ import annotations
 
@@ -8,11 +9,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import bgbias
+from bgbias import plugins, seeds
+from bgbias.files.code import ROOT
 
-SOURCE = Path(bgbias.__file__).parents[1]
+SOURCE = ROOT.parent
 # What a clone of the project has.
 PARTS = (
     *("Snakefile", "workflow", "profiles", "params.yaml", "grids", "dvc.yaml", "requirements.lock"),
@@ -98,3 +102,35 @@ def copy_project() -> Path:
         else:
             shutil.copy2(place, copy)
     return folder
+
+
+def random_model(backbone: str, device: str = "cpu", dim: int = 128) -> Any:
+    """A backbone under a random embedding layer."""
+    from bgbias.models.model import build_model
+
+    options = {} if backbone == "tiny" else {"weights": None}
+    params = plugins.load("backbones", backbone).Params.model_validate(options)
+    return build_model(backbone, params, dim, seeds.torch_generator("bench")).to(device)
+
+
+def contrastive_method(name: str, model: Any, device: str) -> Any:
+    """A method with the contrastive loss around a model, on its device."""
+    from bgbias.training import loop
+
+    loss = plugins.load("losses", "contrastive")
+    base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 0, 128, seeds.torch_generator("bench"))
+    module = plugins.load("methods", name)
+    params = (module.Params(),) if hasattr(module, "Params") else ()
+    method = module.Method(model, base, *params)
+    loop.to_device(method, device)
+    return method
+
+
+def trainer(method: Any, steps: int, device: str) -> Callable[[Any], object]:
+    """So many steps of the real loop over given batches."""
+    from bgbias.training import loop
+    from bgbias.training.settings import Train
+
+    settings = Train(iterations_per_epoch=steps)
+    optimizer = loop.make_optimizer(method, settings)
+    return lambda batches: loop.train_epoch(method, batches, optimizer, settings, device, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ METRICS = ("map_at_r", "precision_at_1", "r_precision")
 CHECKED = 4000
 
 
-def _contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     classes, dim = (60, 16) if tiny else (11_316, 128)
     vectors, labels = clustered(photos(tiny), classes, dim)
     yield Contender(OURS, "ours", lambda: _ours(vectors, labels, device))
@@ -47,7 +46,7 @@ def _contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(LIMIT, "limit", _multiplications(len(vectors), dim, device))
 
 
-def _judge(measured: Measured) -> list[Figure]:
+def judge(measured: Measured) -> list[Figure]:
     found, theirs = measured.results[OURS], measured.results[PEER]
     on_cpu = measured.device == "cpu"
     figures = [
@@ -140,7 +139,7 @@ QUERIES, PHOTOS, DIM = 4096, 1_000_000, 128
 GALLERY_MB = 4 * PHOTOS * DIM / 2**20
 
 
-def _million_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def million_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from bgbias.evaluation.retrieval import neighbours
 
     queries, photos, dim = (64, 2000, 16) if tiny else (QUERIES, PHOTOS, DIM)
@@ -149,31 +148,9 @@ def _million_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(OURS, "ours", run)
 
 
-def _judge_million(measured: Measured) -> list[Figure]:
+def judge_million(measured: Measured) -> list[Figure]:
     figures = [measured.rate("queries", OURS, QUERIES, "a second")]
     if measured.device == "cpu":
         part = measured.megabytes[OURS] / GALLERY_MB
         figures.append(Figure("extra memory by the embeddings' own", [part], at_most=1.5))
     return figures
-
-
-MEMBERS: dict[str, dict[str, Any]] = {
-    "retrieval": {
-        "TITLE": "MAP@R, P@1 and RP at SOP's size (60,502 x 128, 11,316 classes)",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "ROUNDS": 3,
-        "MEMORY": (OURS, PEER),
-        "contenders": _contenders,
-        "judge": _judge,
-    },
-    "retrieval_million": {
-        "TITLE": "4,096 queries among a million photos of 128 numbers",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "ROUNDS": 2,
-        "MEMORY": (OURS,),
-        "contenders": _million_contenders,
-        "judge": _judge_million,
-    },
-}

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
 import itertools
-import os
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks import Contender, Figure, Measured
-from benchmarks._models import contrastive_method, random_model, trainer
-from benchmarks._project import cores
+from benchmarks import Contender, Figure, Measured, surroundings
+from benchmarks._project import contrastive_method, cores, random_model, trainer
+from bgbias.compute import vitals
 
 PER_CLASS = 4
 
@@ -34,7 +30,7 @@ TENSORS, PLAIN, REPLACED = "plain on tensors in memory", "plain on photos", "bga
 STEPS, BATCH = 4, 32
 
 
-def _step_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def step_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias.models.backbones.mobilenet_v2 import FACTS
 
@@ -52,12 +48,12 @@ def _step_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(REPLACED, "ours", runs("bgaugment", lambda: epochs(shown["bgaugment"], batch, steps)))
 
 
-def _judge_step(measured: Measured) -> list[Figure]:
+def judge_step(measured: Measured) -> list[Figure]:
     steps = 1 if measured.tiny else STEPS
     return [
         measured.ratio("photos by tensors in memory", PLAIN, TENSORS, at_most=1.12),
         measured.ratio("bgaugment by plain", REPLACED, PLAIN, at_most=1.05),
-        measured.rate("images/s, plain", PLAIN, steps * BATCH, "/s"),
+        measured.rate("images/s, plain", PLAIN, steps * BATCH),
     ]
 
 
@@ -67,7 +63,7 @@ def _judge_step(measured: Measured) -> list[Figure]:
 GPU_STEPS = {32: 300, 128: 100}
 IN_MEMORY = 8
 AT_LEAST, BUSY = 0.95, 90.0
-EVERY = 200  # milliseconds
+EVERY = 0.2  # seconds
 # The driver tells of the time before it is asked; what lies before the work does not count.
 LOOKS_BACK = 1.0  # seconds
 
@@ -81,7 +77,7 @@ def _on_tensors(size: int) -> str:
     return f"batches in the GPU's memory, batch {size}"
 
 
-def _gpu_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def gpu_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias.compute.transfer import to_device
     from bgbias.models.backbones import bn_inception
@@ -90,7 +86,6 @@ def _gpu_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     facts = small.FACTS if tiny else bn_inception.FACTS
     made = _album.album(8 if tiny else max(GPU_STEPS), 2 if tiny else 60)
     photos = _album.training(made, facts.input_size, device=device)
-    watch = Utilisation(device)
     for size in GPU_STEPS:
         batch, steps = (8, 2) if tiny else (size, GPU_STEPS[size])
         model = random_model("tiny" if tiny else "bn_inception")
@@ -100,65 +95,30 @@ def _gpu_contenders(device: str, tiny: bool) -> Iterator[Contender]:
         def tensors(train: Any = train, there: Any = there, steps: int = steps) -> None:
             train(itertools.islice(itertools.cycle(there), steps))
 
-        def watched(train: Any = train, batch: int = batch, steps: int = steps) -> Any:
-            begin = time.perf_counter()
-            train(epochs(photos, batch, steps))
-            return watch.between(begin, time.perf_counter()), watch.missing
+        def watched(train: Any = train, batch: int = batch, steps: int = steps) -> list[float]:
+            with vitals.watching(EVERY) as seen:
+                train(epochs(photos, batch, steps))
+            samples = [dict(zip(vitals.COLUMNS, row, strict=True)) for row in seen.rows]
+            busy = [one["gpu_percent"] for one in samples if (one["elapsed_seconds"] or 0) >= LOOKS_BACK]
+            return [percent for percent in busy if percent is not None]
 
         yield Contender(on_photos(size), "ours", watched)
         yield Contender(_on_tensors(size), "limit", tensors)
 
 
-def _judge_gpu(measured: Measured) -> list[Figure]:
+def judge_gpu(measured: Measured) -> list[Figure]:
     figures = []
     for size, steps in GPU_STEPS.items():
         batch, steps = (8, 2) if measured.tiny else (size, steps)
-        seen, missing = measured.results[on_photos(size)]
-        missing = "" if seen else missing or "it was over before nvidia-smi told"
+        seen = measured.results[on_photos(size)]
+        missing = "" if seen else "there is no GPU, or it was over before nvidia-smi told"
         what = f"share of the images/s on batches in the GPU's memory, batch {size}"
         figures += [
             measured.ratio(what, _on_tensors(size), on_photos(size), at_least=AT_LEAST),
-            measured.rate(f"images/s, batch {size}", on_photos(size), batch * steps, "/s"),
+            measured.rate(f"images/s, batch {size}", on_photos(size), batch * steps),
             Figure(f"GPU busy, batch {size}", seen, at_least=BUSY, unit="% of the time", missing=missing),
         ]
     return figures
-
-
-class Utilisation:
-    """How busy a GPU is, the share of the time in which anything ran on it, as nvidia-smi tells it from now to the end of the
-    process; where there is nothing to be had, ``missing`` says why.
-    """
-
-    def __init__(self, device: str) -> None:
-        self.missing = ""
-        self._samples: list[tuple[float, float]] = []
-        if not device.startswith("cuda"):
-            self.missing = "a GPU is needed"
-            return
-        number = int(device.partition(":")[2] or 0)
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-        identity = visible.split(",")[number] if visible else str(number)
-        query = ["--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", f"--loop-ms={EVERY}"]
-        try:
-            asked = subprocess.Popen(
-                ["nvidia-smi", f"--id={identity}", *query], stdout=subprocess.PIPE, text=True
-            )
-        except OSError:
-            self.missing = "nvidia-smi, which tells it, is not found on the PATH"
-            return
-        atexit.register(asked.terminate)
-        threading.Thread(target=self._listen, args=(asked,), daemon=True).start()
-
-    def between(self, begin: float, end: float) -> Sequence[float]:
-        """Per cent, sample by sample, of work that began and ended then (``time.perf_counter``)."""
-        return [value for at, value in self._samples if begin + LOOKS_BACK <= at <= end]
-
-    def _listen(self, asked: subprocess.Popen[str]) -> None:
-        assert asked.stdout is not None
-        for line in asked.stdout:
-            if line.strip().isdecimal():
-                self._samples.append((time.perf_counter(), float(line)))
-        self.missing = f"nvidia-smi, which tells it, ended with code {asked.wait()}"
 
 
 # An attack on a batch as adversarial training makes it, against its passes through the network alone.
@@ -166,7 +126,7 @@ class Utilisation:
 PASSES, ATTACK = "passes forward and back to the photos", "attack"
 
 
-def _attack_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def attack_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from bgbias import attacks, seeds
@@ -199,6 +159,10 @@ def _attack_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(ATTACK, "ours", lambda: method.attack_batch(grey, batch))
 
 
+def judge_attack(measured: Measured) -> list[Figure]:
+    return [measured.ratio("attack by its passes", ATTACK, PASSES, at_most=1.1)]
+
+
 # Several small cells at once on one GPU, or on one core each, against one after the other with all that the machine has.
 
 SIDE_BY_SIDE, IN_TURN = "side by side", "one after the other"
@@ -206,7 +170,7 @@ ON_A_GPU, CELL_STEPS = 4, 40
 TRAIN = """
 import sys
 import torch
-from benchmarks._models import contrastive_method, random_model, trainer
+from benchmarks._project import contrastive_method, random_model, trainer
 from bgbias.compute.device import pick
 from bgbias.training.methods import Batch
 
@@ -218,9 +182,7 @@ trainer(method, steps, device)(iter([batch] * steps))
 """
 
 
-def _cells_contenders(device: str, tiny: bool) -> Iterator[Contender]:
-    from benchmarks import surroundings
-
+def cells_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     count = ON_A_GPU if device.startswith("cuda") else max(2, cores())
     words = [sys.executable, "-c", TRAIN, device, str(1 if tiny else CELL_STEPS)]
 
@@ -239,37 +201,5 @@ def _cells_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(IN_TURN, "ours", in_turn)
 
 
-MEMBERS: dict[str, dict[str, Any]] = {
-    "training_step": {
-        "TITLE": "training steps on photos, MobileNetV2 at 224, batch 32, contrastive loss",
-        "DEVICES": ("cpu",),
-        "THREADS": None,
-        "contenders": _step_contenders,
-        "judge": _judge_step,
-    },
-    "training_gpu": {
-        "TITLE": "training steps with background replacement, BN-Inception at 227, contrastive loss",
-        "DEVICES": ("cuda",),
-        "THREADS": None,
-        "ROUNDS": 3,
-        "contenders": _gpu_contenders,
-        "judge": _judge_gpu,
-    },
-    "attack_step": {
-        "TITLE": "one step of an attack on a batch of 32 photos, MobileNetV2 at 224, batch norms of its own",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "contenders": _attack_contenders,
-        "judge": lambda measured: [measured.ratio("attack by its passes", ATTACK, PASSES, at_most=1.1)],
-    },
-    "many_cells": {
-        "TITLE": "trainings of a small model (MobileNetV2 at 64 pixels): side by side, or one after the other",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "ROUNDS": 2,
-        "contenders": _cells_contenders,
-        "judge": lambda measured: [
-            measured.ratio("times as fast as one after the other", IN_TURN, SIDE_BY_SIDE, at_least=1)
-        ],
-    },
-}
+def judge_cells(measured: Measured) -> list[Figure]:
+    return [measured.ratio("times as fast as one after the other", IN_TURN, SIDE_BY_SIDE, at_least=1)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Contender, Figure, Measured
-from benchmarks._models import random_model
+from benchmarks._project import random_model
 from bgbias import plugins
 
 DRAWS = 5
@@ -30,7 +30,7 @@ DECODING = "decoding the photos alone"
 BATCH = 32
 
 
-def _batches_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def batches_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias import seeds
     from bgbias.images import pixels
@@ -53,13 +53,13 @@ def _batches_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(DECODING, "limit", lambda: [pixels.decode(*encoded[row]) for row in rows])
 
 
-def _judge_batches(measured: Measured) -> list[Figure]:
+def judge_batches(measured: Measured) -> list[Figure]:
     rows = 2 if measured.tiny else BATCH
     return [
         measured.ratio("times as fast as the published path", PEER, OURS, at_least=6),
         Figure("mean difference of pixels, grey levels", [measured.results[OURS]], at_most=0.05),
         measured.ratio("by the time that decoding the photos alone takes", OURS, DECODING),
-        measured.rate("images/s", OURS, rows, "/s"),
+        measured.rate("images/s", OURS, rows),
     ]
 
 
@@ -91,7 +91,7 @@ def _difference_of_batches(photos: Any, published: Any, rows: list[int]) -> floa
     return float((ours - torch.stack(expected)).abs().mean())
 
 
-def _evaluation_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def evaluation_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from benchmarks import _album
     from bgbias.models.backbones.bn_inception import FACTS
 
@@ -107,13 +107,13 @@ def _evaluation_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(PEER, "peer", lambda: published.evaluation(list(range(len(made.photos))), DRAWS))
 
 
-def _judge_evaluation(measured: Measured) -> list[Figure]:
+def judge_evaluation(measured: Measured) -> list[Figure]:
     views, equal, difference = measured.results[OURS]
     return [
         measured.ratio("times as fast as the published path", PEER, OURS, at_least=10),
         Figure("share of bytes as when each view is made by itself, in whole numbers", [equal], at_least=1),
         Figure("mean difference of pixels from the published path, grey levels", [difference], at_most=0.3),
-        measured.rate("photos/s, six views each", OURS, views // (1 + DRAWS), "/s"),
+        measured.rate("photos/s, six views each", OURS, views // (1 + DRAWS)),
     ]
 
 
@@ -181,7 +181,7 @@ AT_ONCE = 64
 HELDOUT_TIMES = {"cpu": 1, "cuda": 40}
 
 
-def _heldout_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def heldout_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from benchmarks import _album
@@ -207,13 +207,13 @@ def _heldout_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(OURS, "ours", lambda: embedding.embed(network, photos, _album.views(DRAWS), how))
 
 
-def _judge_heldout(measured: Measured) -> list[Figure]:
+def judge_heldout(measured: Measured) -> list[Figure]:
     ours, alone = measured.results[OURS], measured.results[ALONE]
     shaped = np.stack(list(ours.views.values()), axis=1).reshape(alone.shape)
     return [
         measured.ratio("by six forward passes", OURS, ALONE, at_most=1.2),
         Figure("largest difference of an embedding", [float(np.abs(shaped - alone).max())], at_most=1e-5),
-        measured.rate("photos/s, six views each", OURS, len(ours.ids), "/s"),
+        measured.rate("photos/s, six views each", OURS, len(ours.ids)),
     ]
 
 
@@ -224,7 +224,7 @@ QUILTED, CUE_CONFLICT = "cue_conflict", "views of cue_conflict alone"
 CONDITIONS_TIMES = {"cpu": 1, "cuda": 8}
 
 
-def _conditions_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def conditions_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     import torch
 
     from benchmarks import _album
@@ -245,7 +245,7 @@ def _conditions_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(CUE_CONFLICT, "ours", lambda: len(list(photos.views(quilted, rows=some))))
 
 
-def _judge_conditions(measured: Measured) -> list[Figure]:
+def judge_conditions(measured: Measured) -> list[Figure]:
     ours, views = measured.results[OURS]
     by_view = np.stack(list(ours.views.values()), axis=1).reshape(views, -1)
     difference = float(np.abs(by_view - measured.results[PASSES]).max())
@@ -253,8 +253,8 @@ def _judge_conditions(measured: Measured) -> list[Figure]:
     return [
         measured.ratio("times as long as the passes alone", OURS, PASSES, at_most=1.1),
         Figure("greatest difference of an embedding's numbers", [difference], at_most=1e-6),
-        measured.rate("views/s", OURS, views, "/s"),
-        measured.rate("views/s of cue_conflict, without a network", CUE_CONFLICT, quilted, "/s"),
+        measured.rate("views/s", OURS, views),
+        measured.rate("views/s of cue_conflict, without a network", CUE_CONFLICT, quilted),
     ]
 
 
@@ -264,7 +264,7 @@ RAW, SMALL, DECODED = "raw pixels, mapped", "JPEG of 256 pixels, quality 95", "d
 SOP_PHOTOS = 120_053
 
 
-def _kept_contenders(device: str, tiny: bool) -> Iterator[Contender]:
+def kept_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     from PIL import Image
 
     from benchmarks import _album
@@ -303,52 +303,13 @@ def _kept_contenders(device: str, tiny: bool) -> Iterator[Contender]:
     yield Contender(DECODED, "peer", decoded)
 
 
-def _judge_kept(measured: Measured) -> list[Figure]:
+def judge_kept(measured: Measured) -> list[Figure]:
     figures = []
     for name in (RAW, SMALL, DECODED):
         size, apart = measured.results[name]
         figures += [
-            measured.rate(f"photos/s, {name}", name, 2 if measured.tiny else 64, "/s"),
+            measured.rate(f"photos/s, {name}", name, 2 if measured.tiny else 64),
             Figure(f"disk for SOP's {SOP_PHOTOS:,} photos, {name}", [size * SOP_PHOTOS / 1e9], unit="GB"),
             Figure(f"grey levels away, {name}", [apart]),
         ]
     return figures
-
-
-MEMBERS: dict[str, dict[str, Any]] = {
-    "training_batches": {
-        "TITLE": "training batches with background replacement, BN-Inception at 227, one thread",
-        "DEVICES": ("cpu",),
-        "THREADS": 1,
-        "contenders": _batches_contenders,
-        "judge": _judge_batches,
-    },
-    "evaluation_views": {
-        "TITLE": "1 clean and 5 corrupted views of a photo, BN-Inception at 227, one thread, no model",
-        "DEVICES": ("cpu",),
-        "THREADS": 1,
-        "contenders": _evaluation_contenders,
-        "judge": _judge_evaluation,
-    },
-    "heldout": {
-        "TITLE": "embedding a test set clean and before 5 draws of backgrounds, MobileNetV2 at 224",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "contenders": _heldout_contenders,
-        "judge": _judge_heldout,
-    },
-    "conditions": {
-        "TITLE": "every condition but cue_conflict, five draws of those with chance, MobileNetV2 at 224",
-        "DEVICES": ("cpu", "cuda"),
-        "THREADS": None,
-        "contenders": _conditions_contenders,
-        "judge": _judge_conditions,
-    },
-    "kept_pictures": {
-        "TITLE": "a photo at short side 256, from where it is kept; one thread",
-        "DEVICES": ("cpu",),
-        "THREADS": 1,
-        "contenders": _kept_contenders,
-        "judge": _judge_kept,
-    },
-}

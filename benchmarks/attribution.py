@@ -8,11 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import Contender, Figure, Measured, peer
-from benchmarks._models import random_model
+from benchmarks._project import random_model
 
-TITLE = "attribution score, BN-Inception at 227, 25 noisy copies a photo"
-DEVICES = ("cpu", "cuda")
-THREADS = None
 PEER, CAPTUM = "published loop", "captum's NoiseTunnel"
 OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
 LIMITS = {"fp32": "forward and backward alone, fp32", "bf16": "forward and backward alone, bf16"}

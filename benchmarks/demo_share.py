@@ -10,10 +10,6 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured
 from benchmarks._project import copy_project, cores, run
 
-TITLE = "the demo, three training seeds, all cores, with MLflow's mirror"
-DEVICES = ("cpu",)
-THREADS = None
-ROUNDS = 1
 DEMO, SHORT = "demo", "smoke"
 # Compiled modules lie where they always do: a demo does not compile torch anew.
 AS_TYPED = {"BGBIAS_TRACK": "1", "PYTHONPYCACHEPREFIX": ""}

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from benchmarks import Contender, Figure, Measured, exponents
-from benchmarks._models import random_model
-from benchmarks._project import scratch_folder, write_smallest
+from benchmarks._project import random_model, scratch_folder, write_smallest
 
-TITLE = "cost against size, in seconds of one core"
-DEVICES = ("cpu",)
-# One: a second thread pays only from some size on, and would pass for slower growth.
-THREADS = 1
-# Of the processor, not of the wall: other work on the machine would pass for growth.
-CLOCK = time.process_time
 # The sizes of each, which double, and the power that cost should grow with.
 GROWING = {
     "embedding, photos": ((64, 128, 256, 512), 1),

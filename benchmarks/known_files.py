@@ -13,9 +13,6 @@ from benchmarks._project import scratch_folder
 from bgbias.files import checksums
 from bgbias.files.checksums import fingerprint
 
-TITLE = "knowing 150,000 photos by their content when nothing has changed"
-DEVICES = ("cpu",)
-THREADS = 1
 OURS, BY_SIZE, SCAN = "by content, remembered", "by name and size alone (pathlib)", "os.scandir and stat"
 CLASSES, PHOTOS = 200, 750
 

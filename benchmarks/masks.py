@@ -12,9 +12,6 @@ from typing import Any
 
 from benchmarks import Contender, Figure, Measured, peer
 
-TITLE = "U²-Net masks at 320 pixels, full architecture"
-DEVICES = ("cpu", "cuda")
-THREADS = None
 PEER = "rembg's session (onnxruntime)"
 OURS = {"fp32": "bgbias, fp32", "bf16": "bgbias, bf16"}
 ALONE = {"fp32": "the network alone, fp32", "bf16": "the network alone, bf16"}

@@ -18,10 +18,6 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured, surroundings
 from benchmarks._project import scratch_folder
 
-TITLE = "the most memory of a step, 60,502 test photos of 11,331 classes, 128 numbers, clean and 5 draws, smallest network"
-DEVICES = ("cpu",)
-THREADS = 1
-ROUNDS = 1
 PER_CLASS = 5.34
 SPLITS = {"train": 2000, "val": 500, "test": 60_502}
 CELL = ("photos", "tiny", "contrastive", "plain")

@@ -21,10 +21,6 @@ import psutil
 from benchmarks import Contender, Figure, Measured
 from benchmarks._project import BEFORE, CELL, SOURCE, run, scratch_folder, write_smallest
 
-TITLE = "the mirror into MLflow, of one core"
-DEVICES = ("cpu",)
-THREADS = 1
-ROUNDS = 1
 NODES = ("train", "embed", "score", "attribute")
 # What a record of a node at work does not have yet.
 OF_FINISHED = (

@@ -10,10 +10,6 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured
 from benchmarks._project import BEFORE, CELL, run, scratch_folder, write_smallest
 
-TITLE = "a step's overhead"
-DEVICES = ("cpu",)
-THREADS = 1
-ROUNDS = 7
 # What a node cannot do without: the command line and the settings (pydantic by itself loads nothing), tables, and what it
 # computes with.
 EVERY = "typer, pydantic.main, yaml, pandas"

@@ -12,17 +12,12 @@ from statistics import median
 from typing import Any
 
 from benchmarks import Contender, Figure, Measured, _retrieval, _training, masks
-from benchmarks._models import random_model
-from bgbias import plugins
+from benchmarks._project import random_model
 from bgbias.engine import forecast
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
 
-TITLE = "the grid `paper` with 5 seeds on one GPU, a step at a time"
-DEVICES = ("cuda",)
-THREADS = None
-ROUNDS = 3
 GRID, PARAMS = "paper", Path("params.yaml")
 # Early stopping decides how many a training takes; so many are assumed.
 EPOCHS = 80
@@ -35,13 +30,12 @@ IMPORTS = "import typer, pydantic, yaml, pandas, torch, faiss, pytorch_metric_le
 
 def contenders(device: str, tiny: bool) -> Iterator[Contender]:
     # As the nodes do it: scores are the processor's work.
-    for comparison, name, where in (
-        ("training_gpu", TRAIN, device),
-        ("masks", MASKS, device),
-        ("retrieval", RETRIEVAL, "cpu"),
+    for contenders_of, name, where in (
+        (_training.gpu_contenders, TRAIN, device),
+        (masks.contenders, MASKS, device),
+        (_retrieval.contenders, RETRIEVAL, "cpu"),
     ):
-        module = plugins.load("benchmarks", comparison)
-        yield next(c for c in module.contenders(where, tiny) if c.name == name)
+        yield next(c for c in contenders_of(where, tiny) if c.name == name)
     embed, attribute = _evaluation(device, tiny)
     yield Contender(EMBED, "ours", embed)
     yield Contender(ATTRIBUTE, "ours", attribute)
@@ -53,11 +47,11 @@ def judge(measured: Measured) -> list[Figure]:
     steps, photos = (2, 8) if tiny else (_training.GPU_STEPS[BATCH], BATCH)
     embedded, attributed = (2, 2) if tiny else (EMBEDDED, ATTRIBUTED)
     rates = [
-        measured.rate("images/s, training", TRAIN, steps * photos, "/s"),
-        measured.rate("views/s, embedding", EMBED, embedded * (1 + DRAWS), "/s"),
-        measured.rate("noisy views/s, attribution", ATTRIBUTE, attributed * SAMPLES, "/s"),
-        measured.rate("masks/s, fp32", MASKS, masks.photos(measured.device), "/s"),
-        measured.rate("pairs/s, retrieval on the processor", RETRIEVAL, _retrieval.photos(tiny) ** 2, "/s"),
+        measured.rate("images/s, training", TRAIN, steps * photos),
+        measured.rate("views/s, embedding", EMBED, embedded * (1 + DRAWS)),
+        measured.rate("noisy views/s, attribution", ATTRIBUTE, attributed * SAMPLES),
+        measured.rate("masks/s, fp32", MASKS, masks.photos(measured.device)),
+        measured.rate("pairs/s, retrieval on the processor", RETRIEVAL, _retrieval.photos(tiny) ** 2),
         Figure("start of a step", measured.seconds[START], unit="s"),
     ]
     if not PARAMS.exists():

@@ -12,10 +12,6 @@ from pathlib import Path
 from benchmarks import Contender, Figure, Measured, exponents
 from benchmarks._project import copy_project, run, scratch_folder, write_smallest
 
-TITLE = "a dry run of `paper` with 5 seeds (more than 600 steps) and of many cells, and `dvc repro` of what is current"
-DEVICES = ("cpu",)
-THREADS = 1
-ROUNDS = 3
 DRY_RUN, NO_OP = "dry run", "dvc repro that finds nothing to do"
 # Made first, so that DVC has something to find current; one stage of it if time is short.
 RECORDED, SHORT = "smoke", ("data",)

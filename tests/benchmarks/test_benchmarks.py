@@ -17,8 +17,9 @@ import pytest
 import torch
 from project import ROOT, copy_settings
 
-from benchmarks import Contender, Figure, Measured, _album, _bench, _measure, _report, exponents, peer
-from bgbias import plugins
+from benchmarks import Contender, Figure, Measured, _album, _measure, _report, exponents, peer
+from benchmarks import __main__ as command
+from benchmarks._cases import CASES
 from bgbias.backgrounds import generated as procedural
 from bgbias.errors import UserError
 from bgbias.images import pixels
@@ -147,19 +148,19 @@ def test_figures_go_between_their_markers_and_nothing_else_changes(tmp_path: Pat
 
 def test_unknown_comparisons_are_refused_with_the_nearest_one() -> None:
     with pytest.raises(UserError, match=r"There is no 'retreival' in benchmarks.*Did you mean 'retrieval'"):
-        _bench.comparisons(["retreival"], "cpu")
+        command.comparisons(["retreival"], "cpu")
 
 
 def test_a_comparison_is_refused_where_it_cannot_be_made() -> None:
     with pytest.raises(UserError, match="'growth' cannot be measured on cuda, only on: cpu"):
-        _bench.comparisons(["retrieval", "growth"], "cuda")
-    assert "retrieval" in _bench.comparisons([], "cuda")
-    assert "growth" not in _bench.comparisons([], "cuda")
+        command.comparisons(["retrieval", "growth"], "cuda")
+    assert "retrieval" in command.comparisons([], "cuda")
+    assert "growth" not in command.comparisons([], "cuda")
 
 
 def test_tiny_sizes_are_not_written_into_the_page(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"--tiny measures nothing that .*speed\.md could show"):
-        _bench.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
+        command.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ def test_figures_have_three_digits_and_large_ones_no_exponent(values: list[float
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_an_absent_gpu_is_told_with_what_waits_for_it() -> None:
     with pytest.raises(UserError, match=r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu"):
-        _bench.bench([], "cuda", None, None, tiny=True)
+        command.bench([], "cuda", None, None, tiny=True)
 
 
 def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
@@ -181,7 +182,7 @@ def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
-    _bench.bench(["retrieval_million"], "cpu", 2, None, tiny=True)
+    command.bench(["retrieval_million"], "cpu", 2, None, tiny=True)
     record = json.loads((tmp_path / "data/work/bench/tiny/retrieval_million.json").read_text())
     (contender,) = record["contenders"]
     assert len(contender["seconds"]) == 2
@@ -191,7 +192,7 @@ def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in plugins.names("benchmarks")],
+    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES],
 )
 def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU, at sizes that say nothing; those of a GPU too."""
@@ -205,7 +206,7 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
         assert bool(figure["values"]) != bool(figure["missing"]), figure
     for contender in record["contenders"]:
         assert bool(contender["seconds"]) != bool(contender["missing"]), contender
-    told = _report.told(record)
+    told = _report.format_record(record)
     assert all(figure["what"] in told for figure in record["figures"])
     if name == "retrieval":
         difference, agreement = (
@@ -215,44 +216,38 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
         assert agreement["values"] == [1.0]
 
 
-def test_the_page_keeps_what_other_machines_measured_and_marks_what_was_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_keeps_what_other_machines_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BGBIAS_TRACK", "0")
     measured, kept = tmp_path / "data/work/bench/cpu", tmp_path / "speed/cpu"
 
     def write(folder: Path, name: str, **changed: Any) -> None:
         record = a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"}
-        record |= {"source": _bench.source(name) if name != "foreign" else ""}
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{name}.json").write_text(json.dumps(record | changed))
 
-    def measure(name: str, *_: object) -> bool:
+    def measure(name: str, *_: object) -> dict[str, Any]:
         write(measured, name, begun="2026-11-22T08:00:00+00:00")
-        return True
+        return dict(json.loads((measured / f"{name}.json").read_text()))
 
-    monkeypatch.setattr(_bench, "_measured", measure)
+    monkeypatch.setattr(command, "measure", measure)
     write(kept, "masks", machine=MACHINE | {"threads": 1})
     write(kept, "attribution", machine=MACHINE | {"cpu": "Another processor"})
-    write(kept, "heldout", source="before")
+    write(kept, "heldout")
     write(kept, "foreign")
     write(measured, "growth")  # in the scratch folder alone
     page = tmp_path / "speed.md"
     page.write_text("<!-- bench cpu -->\n<!-- end of bench cpu -->\n")
-    _bench.bench(["retrieval"], "cpu", None, page, tiny=False)
+    command.bench(["retrieval"], "cpu", None, page, tiny=False)
     here, _, other = page.read_text().partition("on Another processor")
     assert "on A processor, 2 cores" in here
     assert "2026-11-21 to 2026-11-22" in here
     assert [line for line in here.splitlines() if "All of" in line] == [
-        "| **All of heldout** † | | | |",
+        "| **All of heldout** | | | |",
         "| **All of masks** | | | |",
         "| **All of retrieval** | | | |",
     ]
     assert [line for line in other.splitlines() if "All of" in line] == ["| **All of attribution** | | | |"]
-    assert "†: before the comparison was changed." in here
-    assert "†" not in other
-    assert "again: python -m benchmarks heldout\n" in capsys.readouterr().err
     assert sorted(path.stem for path in kept.iterdir()) == ["attribution", "heldout", "masks", "retrieval"]
 
 
@@ -273,14 +268,12 @@ def test_an_album_has_as_many_pictures_as_were_asked_for(
 
 
 def test_every_comparison_declares_what_the_command_needs() -> None:
-    for name in plugins.names("benchmarks"):
-        module = plugins.load("benchmarks", name)
-        assert module.TITLE
-        assert set(module.DEVICES) <= {"cpu", "cuda"}
-        assert module.DEVICES
-        assert module.THREADS is None or module.THREADS >= 1
-        assert callable(module.contenders)
-        assert callable(module.judge)
+    assert list(CASES) == sorted(CASES)
+    for case in CASES.values():
+        assert case.title
+        assert set(case.devices) <= {"cpu", "cuda"}
+        assert case.devices
+        assert case.threads is None or case.threads >= 1
 
 
 def test_the_package_does_not_import_comparisons() -> None:
@@ -304,7 +297,6 @@ def test_extra_memory_counts_what_was_freed_before() -> None:
     script = """
 from types import SimpleNamespace
 import numpy as np
-from bgbias import plugins
 from bgbias.compute.device import keep_freed_memory
 from benchmarks import Contender, _measure
 
@@ -313,7 +305,7 @@ def contenders(device, tiny):
     np.ones(25_000_000)
     yield Contender("a", "ours", lambda: np.ones(1_000 if tiny else 12_500_000))
 
-plugins.load = lambda family, name: SimpleNamespace(contenders=contenders)
+_measure.CASES["any"] = SimpleNamespace(contenders=contenders)
 print(_measure.extra_megabytes("any", "a", "cpu", False))
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
@@ -324,6 +316,6 @@ print(_measure.extra_megabytes("any", "a", "cpu", False))
 def test_a_file_without_a_place_for_figures_is_told_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_bench, "_measured", None)
+    monkeypatch.setattr(command, "measure", None)
     with pytest.raises(UserError, match=r"new\.md has no place for the figures"):
-        _bench.bench(["retrieval"], "cpu", None, tmp_path / "new.md", tiny=False)
+        command.bench(["retrieval"], "cpu", None, tmp_path / "new.md", tiny=False)
