@@ -55,18 +55,21 @@ def names(folder: Path) -> list[str]:
 # Downloads.
 
 
+def make_trouble(server: Server, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
+    vars(server).update(trouble)
+
+
 @pytest.mark.parametrize(
     ("trouble", "asked"),
     [
         ({"breaks": [100_000, 50_000]}, [None, "bytes=100000-", "bytes=150000-"]),
-        (
-            {"breaks": [10_000] * 20},
-            [None, *(f"bytes={n}0000-" for n in range(1, 21))],
-        ),  # each gives new tries
+        # Each that brings something gives new tries.
+        ({"breaks": [10_000] * 20}, [None, *(f"bytes={n}0000-" for n in range(1, 21))]),
         ({"breaks": [100_000], "misplaced": True}, [None, "bytes=100000-", None]),
         ({"breaks": [100_000], "ranges": False}, [None, "bytes=100000-"]),
         ({"stalls": [70_001]}, [None, "bytes=70001-"]),
-        *(({"failures": [status] * 2}, [None] * 3) for status in (500, 502, 503, 429)),
+        ({"failures": [503, 429]}, [None] * 3),
     ],
 )
 def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
@@ -77,8 +80,7 @@ def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
     trouble: dict[str, Any],
     asked: list[str | None],
 ) -> None:
-    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
-    vars(server).update(trouble)
+    make_trouble(server, trouble, monkeypatch)
     # Redirects are followed, and resumed.
     download(f"{server.root}/moved", part, "birds")
     assert part.read_bytes() == CONTENT
@@ -92,38 +94,19 @@ def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
     ("trouble", "words", "times"),
     [
         ({"failures": [500] * 10}, "HTTP Error 500", 4),  # three pauses
-        *(({"failures": [status]}, f"HTTP Error {status}", 1) for status in (404, 403, 410)),
+        ({"failures": [404]}, "HTTP Error 404", 1),
         ({"kind": "text/html; charset=utf-8"}, "a web page came, not the file", 1),
-        (
-            {"stalls": [200_000, 0, 0, 0]},
-            r"nothing came for 0\.2 s; 200\.0 kB are kept, the same command goes on",
-            4,
-        ),
+        ({"stalls": [200_000, 0, 0, 0]}, r"nothing came for 0\.3 s; 200\.0 kB are kept, the same command goes on", 4),
     ],
-)
+)  # fmt: skip
 def test_trouble_that_stays_is_given_up_in_words(
-    server: Server,
-    part: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    trouble: dict[str, Any],
-    words: str,
-    times: int,
-) -> None:
-    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.2 if "stalls" in trouble else 60.0)
-    vars(server).update(trouble)
+    server: Server, part: Path, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, Any], words: str, times: int
+) -> None:  # fmt: skip
+    make_trouble(server, trouble, monkeypatch)
     with pytest.raises(NotHad, match=words):
         download(server.url, part, "birds")
     assert len(server.asked) == times
     assert part.exists() == ("stalls" in trouble)
-    vars(server).update(failures=[], stalls=[], kind="application/octet-stream")
-    download(server.url, part, "birds")
-    assert part.read_bytes() == CONTENT
-
-
-def test_a_closed_port_is_given_up_at_once(part: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-    with pytest.raises(NotHad, match="refused"):
-        download("http://127.0.0.1:9/archive", part, "birds")
 
 
 def test_a_file_that_was_replaced_meanwhile_comes_whole(impatient: Server, part: Path) -> None:
@@ -157,9 +140,7 @@ def test_a_file_of_another_size_is_not_fetched(server: Server, part: Path) -> No
 # Sources.
 
 
-@pytest.mark.parametrize(
-    "sums", [{}, {"sha256": SHA256}, {"sha256": SHA256[:8]}, {"md5": MD5}, {"sha256": SHA256, "md5": MD5}]
-)
+@pytest.mark.parametrize("sums", [{}, {"sha256": SHA256}, {"sha256": SHA256[:8]}, {"md5": MD5}])
 def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[str, str]) -> None:
     (tmp_path / "own.tgz").write_bytes(CONTENT)
     for number, place in enumerate((server.url, str(tmp_path / "own.tgz"))):
@@ -167,7 +148,6 @@ def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[
         source = Source(place=place, **sums)
         assert fetch((source,), target, "birds") == source
         assert target.read_bytes() == CONTENT
-        assert names(target.parent) == ["archive"]
         wrong = {name: f"{int(digest[0], 16) ^ 1:x}{digest[1:]}" for name, digest in sums.items()}
         if wrong:
             target.write_bytes(b"old")
@@ -176,26 +156,24 @@ def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[
                 fetch((tampered, unchecked), target, "birds")  # never a fallback: somebody may have tampered
             assert place in str(told.value)
             assert target.read_bytes() == b"old"
-            assert names(target.parent) == ["archive"]
+        assert names(target.parent) == ["archive"]
 
 
 def test_a_download_that_broke_off_is_kept_for_the_same_place_alone(
     impatient: Server, tmp_path: Path
 ) -> None:
-    target, kept = (
-        tmp_path / "archive",
-        r"ended after 100000 of 300000 bytes; 100\.0 kB are kept, the same command",
-    )
+    target, source = tmp_path / "archive", Source(place=impatient.url)
+    mirror = Source(place=impatient.url + "?mirror")
+    kept = r"ended after 100000 of 300000 bytes; 100\.0 kB are kept, the same command"
     impatient.breaks = [100_000]
     with pytest.raises(UserError, match=kept):
-        fetch((Source(place=impatient.url + "?mirror"),), target, "birds")
+        fetch((mirror,), target, "birds")
     assert not target.exists()
-    source = Source(place=impatient.url)
     impatient.breaks = [200_000]
     with pytest.raises(UserError):
         fetch((source,), target, "birds")
     assert impatient.asked == [None, None]
-    fetch((source, Source(place=impatient.url + "?mirror")), target, "birds")
+    fetch((source, mirror), target, "birds")
     assert target.read_bytes() == CONTENT
     assert impatient.asked[-1] == "bytes=200000-"
     assert names(tmp_path) == ["archive"]  # what was begun elsewhere is cleared away
@@ -230,7 +208,7 @@ def test_the_first_place_that_works_is_used_else_all_are_listed_with_a_way_out(
         fetch(sources, tmp_path / "other", "birds")
     for words in (
         f"{server.url}/none: HTTP Error 404",
-        "http://127.0.0.1:9/archive: ",
+        "http://127.0.0.1:9/archive: [Errno 111] Connection refused",
         "absent.tgz: no such file or folder",
         "only http and https",
         "(md5 ffff",
@@ -238,10 +216,10 @@ def test_the_first_place_that_works_is_used_else_all_are_listed_with_a_way_out(
         "python -m bgbias fetch birds",
     ):
         assert words in str(told.value)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(
+        UserError, match=r"(?s)^net could not be fetched\.\n.*\nPut it there; then run: this$"
+    ):
         fetch((absent,), tmp_path / "other", "net", "Put it there; then run: this")
-    assert str(told.value).startswith("net could not be fetched.\n")
-    assert str(told.value).endswith("\nPut it there; then run: this")
     assert names(tmp_path) == ["archive"]
 
 
@@ -269,27 +247,13 @@ def test_of_a_folder_what_is_needed_is_packed(
     tmp_path: Path, source: dict[str, Any], packed: list[str] | str
 ) -> None:
     every = ("images.txt", "notes.doc", "a/2.jpg", "b/3.jpg", ".hidden.txt")
-    folder = as_folder(tmp_path / "mine", dict.fromkeys(every, b"x"))
-    chosen = (Source(place=str(folder), **source),)
+    chosen = (Source(place=str(as_folder(tmp_path / "mine", dict.fromkeys(every, b"x"))), **source),)
     if isinstance(packed, str):
         with pytest.raises(UserError, match=packed):
             fetch(chosen, tmp_path / "archive", "mine")
     else:
         fetch(chosen, tmp_path / "archive", "mine")
         assert [name for name, _ in members(tmp_path / "archive", lambda name: True)] == packed
-
-
-def test_a_folder_without_pictures_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"empty holds no pictures \(\.jpg, "):
-        fetch((Source(place=str(tmp_path / "empty")),), tmp_path / "archive", "birds")
-
-
-def test_a_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
-    (tmp_path / "own.csv").write_bytes(b"image,label")
-    fetch((Source(place=str(tmp_path / "own.csv")),), tmp_path / "table", "mine", part="table")
-    (tmp_path / "own.csv").open("ab").write(b",mask")
-    assert (tmp_path / "table").read_bytes() == b"image,label"
 
 
 # What people fetched by hand, and checksums that nobody published.
@@ -313,6 +277,13 @@ def test_a_file_that_a_person_fetched_comes_before_every_place(
     assert target.samefile(own) == linked  # a gigabyte is not written twice
 
 
+def test_a_users_own_file_is_not_shared_with_the_project(tmp_path: Path) -> None:
+    (tmp_path / "own.csv").write_bytes(b"image,label")
+    fetch((Source(place=str(tmp_path / "own.csv")),), tmp_path / "table", "mine", part="table")
+    (tmp_path / "own.csv").open("ab").write(b",mask")
+    assert (tmp_path / "table").read_bytes() == b"image,label"
+
+
 @pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"?"])
 def test_a_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_place(
     server: Server, tmp_path: Path, desk: Desk, content: bytes
@@ -330,10 +301,11 @@ def test_a_file_that_no_host_has_is_asked_of_the_person(tmp_path: Path, desk: De
     source = Source(file="cars_annos.mat", md5="b" * 32, size=1234567)
     with pytest.raises(UserError) as told:
         fetch((source,), tmp_path / "annotations", "cars", part="annotations", desk=desk)
-    assert "cars/annotations: cars_annos.mat could not be fetched" in str(told.value)
-    assert f"Get cars_annos.mat (1,234,567 bytes, md5 {'b' * 32}) by other means" in str(told.value)
-    again = f"put it into {desk.downloads}/ and then run: python -m bgbias fetch cars annotations"
-    assert again in str(told.value)
+    assert str(told.value) == (
+        "cars/annotations: cars_annos.mat could not be fetched.\n"
+        f"Get cars_annos.mat (1,234,567 bytes, md5 {'b' * 32}) by other means,"
+        f" put it into {desk.downloads}/ and then run: python -m bgbias fetch cars annotations"
+    )
 
 
 def test_a_checksum_that_nobody_published_is_pinned_on_first_use(
