@@ -73,10 +73,3 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
     cell = graph.in_order(edited)[-1]
     assert graph.digest(edited, cell.name, **cell.keywords) not in before[2]
-
-
-def test_what_a_caller_does_to_the_order_changes_no_later_answer(study: Study) -> None:
-    with graph.share_lookups():
-        first = graph.in_order(study)
-        taken = first.pop()
-        assert graph.in_order(study) == [*first, taken]

@@ -16,11 +16,9 @@ from bgbias.cli.nodes import select_nodes, work
 from bgbias.engine import graph, records
 from bgbias.engine.node import step
 from bgbias.images import pixels
-from bgbias.nodes import index
 from bgbias.nodes.figure import figure
 from bgbias.nodes.segment import segment
 from bgbias.segmentation.truth import box_of
-from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
@@ -115,19 +113,3 @@ def test_what_segmentation_reads_is_made_by_the_nodes_before_it(tmp_path: Path, 
         masks = {study.files.at("truth", dataset="squares")}
         assert said(study, node.name, **node.keywords) >= (archive if fetched else masks)
         assert not said(study, node.name, **node.keywords) & (masks if fetched else archive)
-
-
-@pytest.mark.parametrize("truth", ["masks", "boxes"])
-def test_only_the_objects_of_photos_that_are_asked_for_are_looked_up(tmp_path: Path, truth: str) -> None:
-    raw = options(described(tmp_path), photos=7)
-    if truth == "boxes":
-        raw["datasets"]["squares"] |= as_birds(tmp_path)
-    study = load(tmp_path, raw)
-    if truth == "boxes":
-        work(study, select_nodes(study, "fetch", dataset="squares"))
-    index.index(study, "squares")
-    album = Album(study, "squares", 32, 32)
-    asked = album.table("test").ids[:3]
-    found = album.objects(asked)
-    assert set(found.ids) == set(asked)
-    assert all(found.iou(name, found.locate(name)) > 0.8 for name in asked)

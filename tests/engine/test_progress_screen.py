@@ -79,32 +79,37 @@ def test_what_none_has_ended_of_is_guessed_and_not_taken_for_a_training() -> Non
     assert course.seconds_left([], 0.0) == pytest.approx(3 * 300 + 2 * 2 * (100 + 320) / (100 + 110))
 
 
-def test_a_training_tells_its_epoch_and_score(tmp_path: Path) -> None:
-    work = Work("train", NAME, 0.0, f"{tmp_path}/logs/grid/train/{NAME}.log")
+@pytest.mark.parametrize(
+    ("rule", "subject", "settings", "rows", "told"),
+    [
+        (
+            *("train", NAME, {"train": {"max_epochs": 20}}),
+            "epoch,loss,val_map_at_r\n1,0.9,0.25\n2,0.8,0.5\n3,0.7,0.4\n4,0.",
+            "epoch 3 of at most 20, best validation MAP@R 50.0 %",
+        ),
+        (
+            *("pretrain", "tiny_moco/toys/0", {"pretraining": {"epochs": 60}}),
+            "epoch,loss,train_seconds\n1,4.5,0.2\n2,4.25,0.2\n3,",
+            "epoch 2 of 60, loss 4.250",
+        ),
+    ],
+)
+def test_a_training_tells_its_epoch_and_how_it_fares(
+    tmp_path: Path, rule: str, subject: str, settings: dict[str, object], rows: str, told: str
+) -> None:
+    work = Work(rule, subject, 0.0, f"{tmp_path}/logs/grid/{rule}/{subject}.log")
     assert progress_screen.training(work) == ""
-    history = tmp_path / "history.csv"
-    for name, subject in (("mine", NAME), ("another", "toys/tiny/arcface/plain/seed1")):
-        told = {"subject": subject, "history": str(history), "spec": {"train": {"max_epochs": 20}}}
-        (tmp_path / "running").mkdir(exist_ok=True)
-        (tmp_path / "running" / f"{name}.json").write_text(json.dumps(told))
-    assert progress_screen.training(work) == ""
-    history.write_text("epoch,loss,val_map_at_r\n1,0.9,0.25\n2,0.8,0.5\n3,0.7,0.4\n4,0.")
-    assert progress_screen.training(work) == "epoch 3 of at most 20, best validation MAP@R 50.0 %"
-    assert progress_screen.training(Work("embed", NAME, 0.0, work.log)) == ""
-
-
-def test_a_pretraining_tells_its_epoch_and_loss(tmp_path: Path) -> None:
-    whose = "tiny_moco/toys/0"
-    work = Work("pretrain", whose, 0.0, f"{tmp_path}/logs/grid/pretrain/tiny_moco/toys/seed0.log")
-    history = tmp_path / "history.csv"
-    told = {"subject": whose, "history": str(history), "spec": {"pretraining": {"epochs": 60}}}
     (tmp_path / "running").mkdir()
-    (tmp_path / "running" / "mine.json").write_text(json.dumps(told))
-    assert progress_screen.training(work) == ""
-    history.write_text("epoch,loss,train_seconds\n")
-    assert progress_screen.training(work) == ""
-    history.write_text("epoch,loss,train_seconds\n1,4.5,0.2\n2,4.25,0.2\n3,")
-    assert progress_screen.training(work) == "epoch 2 of 60, loss 4.250"
+    history = tmp_path / "history.csv"
+    for name, other in (("mine", subject), ("another", "toys/tiny/arcface/plain/seed1")):
+        record = {"subject": other, "history": str(history), "spec": settings}
+        (tmp_path / "running" / f"{name}.json").write_text(json.dumps(record))
+    for begun in ("", rows.partition("\n")[0] + "\n"):
+        history.write_text(begun)
+        assert progress_screen.training(work) == ""
+    history.write_text(rows)
+    assert progress_screen.training(work) == told
+    assert progress_screen.training(Work("embed", subject, 0.0, work.log)) == ""
 
 
 @pytest.mark.workflow

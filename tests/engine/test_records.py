@@ -59,13 +59,9 @@ def make(study: Study, content: bytes = b"made") -> None:
 def test_record_says_what_was_made_and_how(study: Study) -> None:
     make(study)
     found = records.read(certificate(study))
-    assert (found["node"], found["subject"], found["grid"], found["cell"]) == (
-        "backgrounds",
-        "noise",
-        "small",
-        None,
-    )
-    assert (found["status"], found["device"]) == ("done", "cpu")
+    told = {"node": "backgrounds", "subject": "noise", "grid": "small", "status": "done", "device": "cpu"}
+    assert found.items() > told.items()
+    assert found["cell"] is None
     assert found["digest"] == graph.digest(study, "backgrounds", pool="noise")
     assert found["code"]["nodes/backgrounds.py"] == code.modules(backgrounds.__name__)["nodes/backgrounds.py"]
     assert found["git_dirty"] in (True, False, None)
@@ -103,9 +99,11 @@ def test_record_of_a_cell_names_it_and_its_inputs(study: Study) -> None:
 
 def test_failed_node_leaves_no_record_and_says_so_among_the_running(study: Study) -> None:
     with (
-        pytest.raises(ZeroDivisionError),
+        pytest.raises(RuntimeError, match=r"ended without making .*train\.zip"),
         records.node(study, BACKGROUNDS),
     ):
+        pass
+    with pytest.raises(ZeroDivisionError), records.node(study, BACKGROUNDS):
         _ = 1 / 0
     assert not certificate(study).exists()
     (left,) = running(study)
@@ -115,22 +113,10 @@ def test_failed_node_leaves_no_record_and_says_so_among_the_running(study: Study
     assert running(study) == []
 
 
-def test_node_that_forgets_an_output_is_no_success(study: Study) -> None:
-    with (
-        pytest.raises(RuntimeError, match=r"ended without making .*train\.zip"),
-        records.node(study, BACKGROUNDS),
-    ):
-        pass
-    assert not certificate(study).exists()
-
-
 def test_missing_input_is_named_before_anything_starts(study: Study) -> None:
-    with (
-        pytest.raises(
-            UserError, match=r"masks squares/ground_truth needs .*images\.csv \(table\), which is missing"
-        ),
-        records.node(study, step("masks", dataset="squares", masker="ground_truth")),
-    ):
+    words = r"masks squares/ground_truth needs .*images\.csv \(table\), which is missing"
+    masks = step("masks", dataset="squares", masker="ground_truth")
+    with pytest.raises(UserError, match=words), records.node(study, masks):
         pytest.fail("it must not start")
     assert not Path(study.paths.work).exists()
 
