@@ -1,4 +1,5 @@
-"""Threads give way to other processes, and are no more than a container's cores; what a user set stays."""
+"""Threads give way to other processes, and are no more than a container's cores; what a user set stays; what is read of the
+processor."""
 
 from __future__ import annotations
 
@@ -12,16 +13,14 @@ import pytest
 
 from bgbias.compute import processor
 
-# The command `bgbias`, and then what it is about: OpenMP, which says what it was told, or the libraries' threads.
+# `python -m bgbias`, and then what it is about: OpenMP, which says what it was told, or the libraries' threads.
 COMMAND = """
-import sys
-from importlib.metadata import entry_points
+import runpy, sys
 from bgbias.compute import processor
 processor.quota = lambda: GRANTED
-(command,) = entry_points(group="console_scripts", name="bgbias")
 sys.argv[1:] = ["--version"]
 try:
-    command.load()()
+    runpy.run_module("bgbias", run_name="__main__")
 finally:
     LOADED
 """
@@ -31,32 +30,24 @@ OPENMP = """import ctypes, importlib.util
 THREADS = """import torch
     from threadpoolctl import threadpool_info
     print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())"""
-# `python -m bgbias`, before it does anything else.
-MODULE = """
-import os, runpy
-import bgbias.cli
-from bgbias.compute import processor
-processor.quota = lambda: None
-bgbias.cli.main = lambda: print("spins", os.environ.get("GOMP_SPINCOUNT"))
-runpy.run_module("bgbias", run_name="__main__")
-"""
 OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
+
+
+def test_openmp_is_told_how_its_threads_wait() -> None:
+    code = COMMAND.replace("GRANTED", "None").replace("LOADED", OPENMP)
+    assert f"GOMP_SPINCOUNT = '{processor.SPINS}'" in _run(code, {"OMP_DISPLAY_ENV": "VERBOSE"})
 
 
 @pytest.mark.parametrize(
     ("given", "spins"),
-    [({}, processor.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    [({}, processor.SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, None)],
 )
-def test_openmp_is_told_how_its_threads_wait(given: dict[str, str], spins: str) -> None:
-    said = _run(
-        COMMAND.replace("GRANTED", "None").replace("LOADED", OPENMP), given | {"OMP_DISPLAY_ENV": "VERBOSE"}
-    )
-    assert f"GOMP_SPINCOUNT = '{spins}'" in said
-
-
-def test_the_module_tells_openmp_before_its_command_begins() -> None:
-    assert f"spins {processor.SPINS}\n" in _run(MODULE)
-    assert "spins 77\n" in _run(MODULE, {"GOMP_SPINCOUNT": "77"})
+def test_what_a_person_set_of_waiting_stays(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], spins: str | None
+) -> None:
+    monkeypatch.setattr(os, "environ", given)
+    processor.share()
+    assert given.get("GOMP_SPINCOUNT") == spins
 
 
 def test_every_library_has_no_more_threads_than_the_container_has_cores() -> None:
@@ -99,12 +90,26 @@ def test_threads_are_no_more_than_the_containers_cores(
 
 def _run(code: str, given: Mapping[str, str] | None = None) -> str:
     environment = {name: value for name, value in os.environ.items() if name not in OWN}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment | (given or {}),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words, around = [sys.executable, "-c", code], environment | (given or {})
+    done = subprocess.run(words, env=around, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ("flags\t\t: fpu avx2 avx512_bf16 amx_bf16", ("avx512_bf16", "amx_bf16")),
+        ("flags\t\t: fpu avx2", ()),
+        ("Features\t: fp asimd bf16", ("bf16",)),
+        ("bogomips\t: 50.00", None),
+    ],
+)
+def test_instructions_for_bf16(tmp_path: Path, said: str, known: tuple[str, ...] | None) -> None:
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{said}\n\nprocessor\t: 1\n")
+    assert processor.bf16(tmp_path / "cpuinfo") == known
+
+
+def test_nothing_is_known_where_nothing_is_told(tmp_path: Path) -> None:
+    assert processor.fact("model name", tmp_path / "missing") == ""
+    assert processor.bf16(tmp_path / "missing") is None

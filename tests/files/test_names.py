@@ -14,7 +14,7 @@ from miniatures import as_folder, as_mac_zip, as_tar, as_zip
 
 from bgbias.backgrounds import pools
 from bgbias.backgrounds.settings import Proposal
-from bgbias.datasets import folder, table
+from bgbias.datasets import table
 from bgbias.errors import UserError
 from bgbias.files import pictures, places
 from bgbias.files.archives import Lookup, members
@@ -82,27 +82,6 @@ def test_a_study_finds_the_photos_of_a_table_in_the_other_form(tmp_path: Path) -
     assert {i.image_id: i.class_name for i in table.items(params, parts, "shop")} == {
         f"photos/{label}.png": label for label in labels
     }
-
-
-def test_a_label_in_both_forms_is_one_label(tmp_path: Path) -> None:
-    text = "image,label\n1.jpg,Käse\n2.jpg," + unicodedata.normalize("NFD", "Käse")
-    (tmp_path / "table.csv").write_text(text, "utf-8")
-    rows, _ = table.read_rows(tmp_path / "table.csv", "table.csv")
-    assert {row.label for row in rows} == {"Käse"}
-
-
-def test_a_folder_and_an_archive_of_it_have_the_same_classes_in_a_study(tmp_path: Path) -> None:
-    files = {f"class {c}/{n}.jpg": b"%d %d" % (c, n) for c in range(4) for n in range(2)}
-    as_zip(tmp_path / "shop.zip", {f"shop/{name}": data for name, data in files.items()})
-    as_folder(tmp_path / "shop", files)
-    drawn = as_folder(tmp_path / "masks", {"class 1/0.png": WHITE})
-
-    def found(place: Path) -> dict[bytes, tuple[object, ...]]:
-        params = folder.Params(source=str(place))
-        items = folder.items(params, {"photos": place, "masks": drawn}, "shop")
-        return {i.data: (i.class_name, i.label, i.split, i.truth is None) for i in items}
-
-    assert found(tmp_path / "shop") == found(tmp_path / "shop.zip")
 
 
 def test_masks_fit_without_the_folders_around_all_of_them_or_all_photos() -> None:

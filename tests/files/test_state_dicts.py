@@ -52,12 +52,6 @@ def test_nothing_in_a_pth_is_executed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not (tmp_path / "executed").exists()
 
 
-def test_what_is_no_tensor_is_named(tmp_path: Path) -> None:
-    torch.save({"epoch": 3}, tmp_path / "net.pth")
-    with pytest.raises(UserError, match="'epoch' is no tensor"):
-        state_dicts.read_state_dict(tmp_path / "net.pth", "net")
-
-
 NET = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval()
 LIGHTNING = {
     "state_dict": NET.state_dict(),
@@ -72,23 +66,17 @@ def _onnx(path: Path) -> None:
 
 
 FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "whole network": (
-        lambda path: torch.save(NET, path),
-        r"a whole network as a pickle \(torch.nn.*Sequential\)",
-    ),
-    "old network": (
-        lambda path: torch.save(NET, path, _use_new_zipfile_serialization=False),
-        "Python objects beside tensors",
-    ),
-    "TorchScript": (
-        lambda path: torch.jit.trace(NET, torch.zeros(1, 3, 8, 8)).save(str(path)),
-        "a network as TorchScript",
-    ),
+    "network": (lambda path: torch.save(NET, path), r"a whole network as a pickle \(torch.nn.*Sequential\)"),
+    "old network": (lambda path: torch.save(NET, path, _use_new_zipfile_serialization=False),
+                    "Python objects beside tensors"),
+    "TorchScript": (lambda path: torch.jit.trace(NET, torch.zeros(1, 3, 8, 8)).save(str(path)),
+                    "a network as TorchScript"),
     "ONNX": (_onnx, "an ONNX graph"),
     "Lightning": (lambda path: torch.save(LIGHTNING, path), "a checkpoint of PyTorch Lightning"),
+    "no tensor": (lambda path: torch.save({"epoch": 3}, path), "'epoch' is no tensor"),
     "page": (lambda path: path.write_text("<!DOCTYPE html><html></html>"), "a page of HTML"),
     "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1"), "git lfs pull"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -13,17 +13,29 @@ from project import hear_interrupts
 from bgbias import progress
 
 
-@pytest.mark.parametrize(("seconds", "said"), [(99.4, "99 s"), (720.0, "12 min"), (11100.0, "3 h 05 min")])
-def test_times_are_said_as_people_say_them(seconds: float, said: str) -> None:
-    assert progress.minutes(seconds) == said
+def test_times_and_sizes_are_said_as_people_say_them() -> None:
+    assert [progress.minutes(seconds) for seconds in (99.4, 720, 11100)] == ["99 s", "12 min", "3 h 05 min"]
+    sizes = {0: "0 bytes", 999: "999 bytes", 2**28: "268.4 MB", 4e9: "4.0 GB", 4200: "4.2 kB"}
+    assert {count: progress.size(count) for count in sizes} == sizes
 
 
-@pytest.mark.parametrize(
-    ("count", "said"),
-    [(0, "0 bytes"), (999, "999 bytes"), (2**28, "268.4 MB"), (4e9, "4.0 GB"), (4200, "4.2 kB")],
-)
-def test_sizes_are_said_in_a_unit_that_shows_them(count: float, said: str) -> None:
-    assert progress.size(count) == said
+def test_long_work_says_a_line_now_and_then_in_a_log_and_shows_a_bar_in_a_notebook(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as patched:
+        clock = iter(range(0, 1000, 8))
+        patched.setattr(progress.time, "monotonic", lambda: next(clock))
+        assert list(progress.track("abcdefg", 7, "letters")) == list("abcdefg")
+        lines = capsys.readouterr().err.splitlines()
+        assert lines == [
+            "letters: 3 of 7, about 32 s left (0.1/s)",
+            "letters: 6 of 7, about 8 s left (0.1/s)",
+        ]
+        assert list(progress.track(iter("abc"), None, "letters")) == list("abc")
+        assert capsys.readouterr().err == "letters: 3 (0.1/s)\n"
+    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
+    assert list(progress.track("ab", 2, "letters")) == ["a", "b"]
+    assert "letters:   0%" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -51,12 +63,6 @@ def test_a_bar_shows_a_name_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", screen)
     assert list(progress.track([1, 2], 2, "looking at [/x] a\x07b")) == [1, 2]
     assert r"looking at [/x] a\x07b" in screen.getvalue()
-
-
-def test_a_notebook_shows_a_bar(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setitem(sys.modules, "ipykernel", ModuleType("ipykernel"))
-    assert list(progress.track("ab", 2, "letters")) == ["a", "b"]
-    assert "letters:   0%" in capsys.readouterr().err
 
 
 INTERRUPTED = """

@@ -38,10 +38,8 @@ def test_damaged_records_are_named_and_skipped(project: Project, caplog: pytest.
         assert found.entries() == {}
         assert found.entries() == {}
     assert set(found.unreadable) == {half, bare}
-    assert [str(half) in r.getMessage() or str(bare) in r.getMessage() for r in caplog.records] == [
-        True,
-        True,
-    ]
+    assert [record.args[0] for record in caplog.records if record.args] == [bare, half]
+    # An edit in place is seen.
     project.training()
     assert [entry.name for entry in found.entries().values()] == [TRAIN, MODEL]
     assert set(found.unreadable) == {bare}
@@ -62,11 +60,6 @@ def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) ->
     project.training(status="running", pid=dead.pid, host="another machine")
     entry = Records([project.data], "demo").entries()[f"demo/train/{NAME}"]
     assert entry.status == "RUNNING"
-
-
-def test_curves_have_at_most_200_points() -> None:
-    assert all(map(vitals.is_plotted, range(100)))
-    assert sum(map(vitals.is_plotted, range(1, 1001))) == 181
 
 
 def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_record(
@@ -105,15 +98,9 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
     assert [p.name for p in read] == ["segment.json"]
 
 
-def test_an_edit_in_place_is_seen(project: Project) -> None:
-    record = project.training()
-    found = Records([project.data], "demo")
-    assert found.entries()[f"demo/train/{NAME}"].status == "FINISHED"
-    record.write_text(record.read_text().replace('"done"', '"failed"'))
-    assert found.entries()[f"demo/train/{NAME}"].status == "FAILED"
-
-
-def test_epochs_lie_as_far_apart_as_they_took() -> None:
+def test_epochs_lie_as_far_apart_as_they_took_and_of_1000_are_181_points() -> None:
+    assert [n for n in range(1, 1001) if vitals.is_plotted(n)][98:101] == [99, 100, 104]
+    assert sum(map(vitals.is_plotted, range(1, 1001))) == 181
     entry = Entry(
         *("key", "train", "digest", "name", "FINISHED", 1000, None, {}, {}, {}, {}),
         history="epoch,loss,train_seconds,validate_seconds\n1,0.5,2.0,1.0\n2,0.4,3.0,1.0\n",
