@@ -81,10 +81,12 @@ class Project:
 
     def sync(self) -> tuple[int, int, int]:
         """With a store as one made now would be."""
-        database = self.root / "mlflow.db"
-        if not database.exists():
-            database.write_bytes(_empty_store())
+        if not (self.root / "mlflow.db").exists():
+            self.make_store()
         return self.sync_to(self.uri)
+
+    def make_store(self) -> None:
+        (self.root / "mlflow.db").write_bytes(_empty_store())
 
     def sync_to(self, uri: str) -> tuple[int, int, int]:
         done = watch.sync([self.data], uri, "demo")
