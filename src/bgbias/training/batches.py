@@ -85,12 +85,13 @@ class TrainingPhotos:
         indices = [photos.row(name) for name in table.ids]
         shapes = [photos.shapes[index] for index in indices]
         self._sizes = [(h, w) for h, w, *_ in shapes]
-        self._photos = cropper(lambda row: photos[indices[row]], shapes, size, device)
-        self._masks = self._make_mask_cropper(masks, usable, size, device) if masks is not None else None
-        self._textures = None
-        if textures:
+        # Of what shares its photo's crop, by its name in a batch.
+        self._croppers = {"images": cropper(lambda row: photos[indices[row]], shapes, size, device)}
+        if masks is not None:
+            self._croppers["masks"] = self._make_mask_cropper(masks, usable, size, device)
+        if textures is not None:
             quilted = [textures.row(name) for name in table.ids]
-            self._textures = cropper(lambda row: textures[quilted[row]], shapes, size, device)
+            self._croppers["textures"] = cropper(lambda row: textures[quilted[row]], shapes, size, device)
         pool_shapes = pool.shapes if isinstance(pool, Pictures) else [p.shape for p in pool or ()]
         self._pool_sizes = [(h, w) for h, w, *_ in pool_shapes]
         self._pool = cropper(pool.__getitem__, pool_shapes, size, device, few=True) if pool else None
@@ -121,16 +122,13 @@ class TrainingPhotos:
     ) -> Batch:
         """The same with these parts of the photos, mirrored or not, and these backgrounds."""
         boxes, flips = zip(*parts, strict=True)
-        masks = self._masks.crops(rows, boxes, flips) if self._masks else None
-        arguments = [d.index for d in draws], [d.box for d in draws], [d.flip for d in draws]
-        return Batch(
-            images=self._photos.crops(rows, boxes, flips),
-            labels=torch.from_numpy(self.labels[rows]),
-            index=torch.from_numpy(rows),
-            masks=None if masks is None else _to_shares(masks),
-            backgrounds=self._pool.crops(*arguments) if self._pool else None,
-            textures=self._textures.crops(rows, boxes, flips) if self._textures else None,
-        )
+        shown = {name: source.crops(rows, boxes, flips) for name, source in self._croppers.items()}
+        if "masks" in shown:
+            shown["masks"] = _to_shares(shown["masks"])
+        if self._pool:
+            arguments = [d.index for d in draws], [d.box for d in draws], [d.flip for d in draws]
+            shown["backgrounds"] = self._pool.crops(*arguments)
+        return Batch(labels=torch.from_numpy(self.labels[rows]), index=torch.from_numpy(rows), **shown)
 
     def _make_mask_cropper(
         self, masks: Pictures, usable: frozenset[str], size: int, device: str

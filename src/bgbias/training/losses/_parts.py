@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from pytorch_metric_learning.distances import LpDistance
+from pytorch_metric_learning import losses
+from pytorch_metric_learning.distances import CosineSimilarity, LpDistance
+from pytorch_metric_learning.reducers import AvgNonZeroReducer, MeanReducer
 from torch import Tensor, nn
 
 
@@ -64,6 +66,16 @@ class _Distances(torch.autograd.Function):
         # The distance has no derivative at 0: it counts as 0 there, and the root must not see it.
         pull = torch.where(apart, grads[0] / torch.where(apart, squares, 1).sqrt(), 0)[..., None] * away
         return pull.sum(1), -pull.sum(0)
+
+
+def of_library(name: str, distance: str, **options: Any) -> nn.Module:
+    """The loss of pytorch-metric-learning of this name. By distances (``l2``) it is the mean of the terms that are not 0, by
+    cosines the mean over photos.
+    """
+    by_distance = {"distance": EuclideanDistance(), "reducer": AvgNonZeroReducer()}
+    by_cosine = {"distance": CosineSimilarity(), "reducer": MeanReducer()}
+    means = by_distance if distance == "l2" else by_cosine
+    return FullPrecision(getattr(losses, name)(**means, **options))
 
 
 # Cosines are kept off 1, where an angle has no slope.

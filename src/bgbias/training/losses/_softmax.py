@@ -57,21 +57,16 @@ class ClampedMargin(Strict):
 
 def build(params: Any, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """The loss of pytorch-metric-learning that the settings are of."""
-    from pytorch_metric_learning import losses
-    from pytorch_metric_learning.distances import CosineSimilarity
-    from pytorch_metric_learning.reducers import MeanReducer
+    from bgbias.training.losses._parts import of_library
 
-    from bgbias.training.losses._parts import FullPrecision
-
-    loss = getattr(losses, params.LOSS)(
+    return of_library(
+        params.LOSS,
+        DISTANCE,
         num_classes=n_classes,
         embedding_size=dim,
         weight_init_func=partial(nn.init.normal_, mean=0.0, std=1.0, generator=generator),
-        distance=CosineSimilarity(),
-        reducer=MeanReducer(),
         **params.model_dump(exclude={"lr"}),
     )
-    return FullPrecision(loss)
 
 
 def clamped(params: ClampedMargin, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:

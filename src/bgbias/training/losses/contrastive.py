@@ -22,11 +22,6 @@ class Params(Strict):
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Mean of non-zero [d - pos_margin]+ over positive pairs plus that of [neg_margin - d]+ over others."""
-    from pytorch_metric_learning.losses import ContrastiveLoss
-    from pytorch_metric_learning.reducers import AvgNonZeroReducer
+    from bgbias.training.losses._parts import of_library
 
-    from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
-
-    margins = params.pos_margin, params.neg_margin
-    distance, reducer = EuclideanDistance(), AvgNonZeroReducer()
-    return FullPrecision(ContrastiveLoss(*margins, distance=distance, reducer=reducer))
+    return of_library("ContrastiveLoss", DISTANCE, **params.model_dump())

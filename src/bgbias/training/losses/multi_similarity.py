@@ -36,14 +36,9 @@ class MinedParams(Strict):
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Mean of log(1 + sum_p e^(-alpha (s - base)))/alpha + log(1 + sum_n e^(beta (s - base)))/beta."""
-    from pytorch_metric_learning.distances import CosineSimilarity
-    from pytorch_metric_learning.losses import MultiSimilarityLoss
-    from pytorch_metric_learning.reducers import MeanReducer
+    from bgbias.training.losses._parts import of_library
 
-    from bgbias.training.losses._parts import FullPrecision
-
-    distance, reducer = CosineSimilarity(), MeanReducer()
-    return FullPrecision(MultiSimilarityLoss(**params.model_dump(), distance=distance, reducer=reducer))
+    return of_library("MultiSimilarityLoss", DISTANCE, **params.model_dump())
 
 
 def mined(params: MinedParams, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:

@@ -26,13 +26,9 @@ class Params(Strict):
 
 def build(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:
     """Mean of non-zero [d(anchor, positive) - d(anchor, negative) + margin]+ over all triplets, no mining."""
-    from pytorch_metric_learning.losses import TripletMarginLoss
-    from pytorch_metric_learning.reducers import AvgNonZeroReducer
+    from bgbias.training.losses._parts import of_library
 
-    from bgbias.training.losses._parts import EuclideanDistance, FullPrecision
-
-    distance, reducer = EuclideanDistance(), AvgNonZeroReducer()
-    return FullPrecision(TripletMarginLoss(params.margin, distance=distance, reducer=reducer))
+    return of_library("TripletMarginLoss", DISTANCE, margin=params.margin)
 
 
 def quadruplet(params: Params, n_classes: int, dim: int, generator: torch.Generator) -> nn.Module:

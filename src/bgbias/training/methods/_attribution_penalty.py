@@ -114,7 +114,6 @@ class OfLoss(AttributionPenalty):
     """Penalty: mean over photos of sum ((1 - M) g)^2, g the gradient of the base loss with respect to the photo."""
 
     def penalty(self, gradients: Tensor, masks: Tensor) -> Tensor:
-        """Scalar, of gradients [B, 3, S, S] and masks [B, 1, S, S]."""
         return ((1 - masks) * gradients).square().sum((1, 2, 3)).mean()
 
 
