@@ -31,11 +31,11 @@ COLLECTION = ("photos", "photos")
 
 
 def depends(study: Study, dataset: str) -> Dependencies:
-    described = study.datasets[dataset]
+    entry = study.dataset(dataset)
     return Dependencies(
         files=inputs.parts(study, dataset),
-        settings={"kind": described.kind, "options": described.options},
-        code=[study.dataset(dataset).module],
+        settings={"kind": entry.kind, "options": entry.options},
+        code=[entry.module],
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.study.named import Entries, NamedEntry
+from bgbias.study.named import Entries, NamedEntry, split_kind
 from bgbias.training.methods import REPLACING
 
 ON_REPLACED = "+bgaugment"
@@ -50,13 +50,8 @@ class NamedMethod(NamedEntry):
 def find(entries: Entries, name: str) -> NamedMethod:
     """The method that a grid calls ``name``; an entry that hides a file and a senseless combination are errors."""
     entry = name.removesuffix(ON_REPLACED)
-    options = dict(entries.get(entry, {}))
-    method = NamedMethod("methods", entry, str(options.pop("kind", entry)), options, replaces=entry != name)
-    if plugins.known("methods", entry) and method.kind != entry:
-        raise UserError(
-            f"params.yaml: methods.{entry} is of kind '{method.kind}', but '{entry}' is a method itself; give the entry"
-            " another name."
-        )
+    kind, options = split_kind("methods", entry, entries.get(entry, {}))
+    method = NamedMethod("methods", entry, kind, options, replaces=entry != name)
     if method.replaces and (not method.trains or "backgrounds" in method.module.NEEDS):
         raise UserError(
             f"'{name}' makes no sense: {entry} {'has its own use of backgrounds' if method.trains else 'trains nothing'}."

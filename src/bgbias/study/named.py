@@ -118,14 +118,22 @@ class NamedBackbone(NamedEntry):
         return backbones.facts(self.kind, self.params())
 
 
-def find_backbone(entries: Entries, name: str) -> NamedBackbone:
-    """What a name means; ``entries``: the section ``backbones``. A name of one of our files is of no other kind."""
-    options = dict(entry_of(entries, "backbone", name))
-    kind, pretraining = str(options.pop("kind", name)), str(options.pop("pretraining", ""))
-    if plugins.known("backbones", name) and kind != name:
+def split_kind(family: str, name: str, entry: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """An entry's kind, by default its own name, and its options. A name of a file is of no other kind."""
+    options = dict(entry)
+    kind = str(options.pop("kind", name))
+    if plugins.known(family, name) and kind != name:
         raise UserError(
-            f"params.yaml: backbones.{name} is of kind '{kind}', but '{name}' is a backbone itself; give the entry another name."
+            f"params.yaml: {family}.{name} is of kind '{kind}', but '{name}' is a {family.removesuffix('s')} itself;"
+            " give the entry another name."
         )
+    return kind, options
+
+
+def find_backbone(entries: Entries, name: str) -> NamedBackbone:
+    """What a name means; ``entries``: the section ``backbones``."""
+    kind, options = split_kind("backbones", name, entry_of(entries, "backbone", name))
+    pretraining = str(options.pop("pretraining", ""))
     return NamedBackbone("backbones", name, kind, options, pretraining)
 
 

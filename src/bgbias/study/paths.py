@@ -107,9 +107,5 @@ def _patterns(nodes: tuple[str, ...]) -> dict[str, str]:
     """Every pattern by its name; ``nodes``: whose files are asked."""
     patterns = dict(UNFINISHED)
     for node in nodes:
-        outputs: dict[str, str] = plugins.load("nodes", node).OUTPUTS
-        twice = patterns.keys() & outputs.keys()
-        if twice:
-            raise ValueError(f"the node {node} calls an output '{min(twice)}', as another one does")
-        patterns |= outputs
+        patterns |= plugins.load("nodes", node).OUTPUTS
     return patterns
