@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from in_memory import table
 from PIL import Image
 from torch import nn
 
@@ -22,7 +23,7 @@ from bgbias.auditing.embedding import (
 )
 from bgbias.auditing.photos import PhotoCollection, choose, look_at
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.resumable import ResumableRows, open_memmap
+from bgbias.auditing.resumable import ResumableRows, count_missing
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.models.adapters import Options, load
@@ -37,7 +38,7 @@ class Stub:
     """Photos whose views are numbers, and which remember who asked."""
 
     def __init__(self) -> None:
-        self.table = SimpleNamespace(ids=[f"photo {row}" for row in range(PHOTOS)])
+        self.table = table({f"photo {row}": row for row in range(PHOTOS)})
         self.asked: list[tuple[int, Sequence[int]]] = []
 
     def views(
@@ -54,9 +55,9 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
     model = SimpleNamespace(
         device="cuda", name="model", dim=3, embed=lambda views: views, batch=BatchSize(), workers=None
     )
-    photos, folder = Stub(), tmp_path / embedding.FOLDER
-    folder.mkdir()
-    open_memmap(folder / "done-there.npy", np.uint8, (PHOTOS,))[AT_ONCE : 2 * AT_ONCE] = 1
+    photos = Stub()
+    there = ResumableRows(tmp_path, embedding.VIEWS, np.float32, (len(ASKED), PHOTOS, 3), axis=1)
+    there[range(AT_ONCE, 2 * AT_ONCE)] = 0
     views = embedding.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
     missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
     assert photos.asked == [(len(missing) // 10, missing)]
@@ -66,7 +67,7 @@ def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.Mon
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
         expected[AT_ONCE : 2 * AT_ONCE] = 0  # was said to be there
         np.testing.assert_allclose(views[view], expected, rtol=1e-6)
-    assert embedding.count_missing_photos(tmp_path, PHOTOS) == 0
+    assert count_missing(tmp_path, embedding.VIEWS, PHOTOS) == 0
 
 
 def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> None:

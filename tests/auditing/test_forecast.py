@@ -16,7 +16,7 @@ import pytest
 
 from bgbias.auditing import embedding, forecast
 from bgbias.auditing.config import AuditConfig, Question
-from bgbias.auditing.resumable import ResumableRows, open_memmap
+from bgbias.auditing.resumable import ResumableRows, count_missing
 from bgbias.models.adapters import Adapted, Options, load
 from bgbias.photos.table import ImageTable
 from tests.support import commands, toy_folder
@@ -64,17 +64,12 @@ def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
 
 
 def test_what_is_left_is_counted_in_the_files_of_unfinished_work(tmp_path: Path) -> None:
-    assert embedding.count_missing_photos(tmp_path, 130) == 130
-    folder = tmp_path / embedding.FOLDER
-    folder.mkdir()
-    there = open_memmap(folder / "done-there.npy", np.uint8, (130,))
-    assert embedding.count_missing_photos(tmp_path, 130) == 130
-    there[3:67] = 1
-    assert embedding.count_missing_photos(tmp_path, 130) == 66
-    assert embedding.count_missing_objects(tmp_path, 100) == 100
-    rows = ResumableRows(tmp_path / embedding.CROSSED, "vectors", np.float32, (7, 2, 3))
-    rows[4] = np.ones((2, 3))
-    assert embedding.count_missing_objects(tmp_path, 100) == 6
+    assert count_missing(tmp_path, embedding.VIEWS, 130) == 130
+    rows = ResumableRows(tmp_path, embedding.VIEWS, np.float32, (130, 2, 3))
+    assert count_missing(tmp_path, embedding.VIEWS, 130) == 130
+    rows[range(3, 67)] = 1
+    assert count_missing(tmp_path, embedding.VIEWS, 130) == 66
+    assert count_missing(tmp_path, embedding.CROSSING, 100) == 100
 
 
 # Layers whose values the gradients of 25 noisy photos keep: more than all the rest takes.
@@ -162,7 +157,7 @@ def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_
     assert "fragile.py:embed fails on " in error
     assert "RuntimeError: in the middle of it ... and why, at fragile.py:12 `raise RuntimeError(" in error
     assert f"{last.parent.name}/{last.name}" in error
-    (done_file,) = (place / "audit").rglob("done-there.npy")
+    (done_file,) = (place / "audit").rglob("views-there.npy")
     assert np.load(done_file).tolist() == [1] * 24 + [0] * 6
     (place / "mended").touch()
     audited = place / "audit/fragile.py-embed"

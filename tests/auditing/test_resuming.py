@@ -105,7 +105,7 @@ def test_stopped_in_each_of_its_steps_it_ends_with_the_same_bytes(
         for file in (place / "stopped").rglob("*.npy"):
             if file.name.endswith("-there.npy"):
                 left[file.name] = int((np.load(file) == 0).sum())
-    assert (left["done-there.npy"], left["vectors-there.npy"]) == (0, 0)
+    assert (left["views-there.npy"], left["crossing-there.npy"]) == (0, 0)
     assert left["gradients-there.npy"] == 3, "one of four maps is there"
     done = commands.bgbias(place, "audit", *RESUMED, "--out", "stopped", BGBIAS_CACHE=cache)
     assert done.returncode == 0, done.stderr
@@ -147,7 +147,7 @@ def test_killed_processes_leave_what_the_next_one_goes_on_with(tmp_path: Path) -
     assert whole.wait() == 0, whole.communicate()[1]
     for number, seen in ((signal.SIGKILL, 1), (signal.SIGTERM, 8), (signal.SIGINT, 16)):
         process = begin("killed")
-        while sum(np.load(f).sum() for f in (tmp_path / "killed").rglob("done-there.npy")) < seen:
+        while sum(np.load(f).sum() for f in (tmp_path / "killed").rglob("views-there.npy")) < seen:
             assert process.poll() is None, process.communicate()[1]
             time.sleep(0.02)
         process.send_signal(number)

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from bgbias.attribution.settings import GRADIENTS, OCCLUSION
+from bgbias.attribution.settings import GRADIENTS
 from bgbias.auditing import embedding
-from bgbias.auditing.resumable import ResumableRows, count_missing
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.compute.lazy import torch
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.adapters import Adapted
@@ -19,7 +19,6 @@ from bgbias.results.uncertainty import Estimate
 
 # From a photo uint8 [S, S, 3] and what draws for it are keyed by to its map [S, S].
 LookAt = Callable[[np.ndarray, tuple[str, str]], np.ndarray]
-FOLDER = "attribution"
 MAPS = 6  # that a person is shown
 COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
 
@@ -61,7 +60,7 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
-    maps = ResumableRows(work / FOLDER, how, kind, (len(chosen), photos.size, photos.size))
+    maps = ResumableRows(work, how, kind, (len(chosen), photos.size, photos.size))
     with showing(len(maps.missing), "attribution") as done:
         for row in maps.missing:
             with embedding.name_photos_in_errors([chosen.ids[row]]):
@@ -90,8 +89,3 @@ def choose_map_maker(model: Adapted) -> tuple[str, LookAt]:
 
     how, maps = choose_maps(model)
     return how, lambda photo, key: maps(photo, key)["ref"]
-
-
-def count_missing_maps(model: Adapted, work: Path, maps: int) -> int:
-    """How many of the maps are missing; makes no file."""
-    return count_missing(work / FOLDER, OCCLUSION if model.network is None else GRADIENTS, maps)

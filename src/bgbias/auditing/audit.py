@@ -6,7 +6,6 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,7 @@ from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
 from bgbias.auditing.prepared_photos import Decoded, PreparedPhotos
 from bgbias.auditing.result import AuditResult
+from bgbias.auditing.resumable import count_missing
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.evaluation.crossing import Shares
@@ -46,7 +46,7 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.masks import policy
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say, showing, size, track
+from bgbias.progress import say, showing, track
 from bgbias.report import queries as examples
 from bgbias.report.queries import AskedModel
 from bgbias.results import background_baseline
@@ -72,7 +72,7 @@ def run(
         vectors = embedding.embed_views(model, photos, question.views, work)
         if saving:
             exchange.write(saving, vectors, model, workdir.hash_views(question, model))
-        shares = embedding.shares(model, photos, question.asked, work)
+        shares = embedding.measure_shares(model, photos, question.asked, work)
         looks = attribution_scores.score_attribution(model, photos, question.asked.attribution, work)
         outcome = _conclude(question, model, photos, prepared, vectors, shares, looks)
         began = time.perf_counter()
@@ -178,14 +178,14 @@ def _show_forecast(
     missing = sum(len(of_one.missing) for of_one in masks)
     collection, config = question.collection, question.asked
     table, views = collection.table, question.views
-    count = len(table)
+    count, (how, _) = len(table), attribution_scores.choose_map_maker(model)
     todo = {
         "masks": missing,
         "photos": PreparedPhotos.count_missing(at, count),
         "pictures": len(_list_unwritten(work.parent.parent, views, count)) if task == "write" else 0,
-        "embeddings": embedding.count_missing_photos(work, count),
-        "crossing": embedding.count_missing_objects(work, min(config.objects, count)),
-        "attribution": attribution_scores.count_missing_maps(model, work, min(config.attribution, count)),
+        "embeddings": count_missing(work, embedding.VIEWS, count),
+        "crossing": count_missing(work, embedding.CROSSING, min(config.objects, count)),
+        "attribution": count_missing(work, how, min(config.attribution, count)),
     }
     tried = table.ids[: forecast.TRIED]
     photos = [collection.decode(i) for i in tried]
@@ -193,7 +193,6 @@ def _show_forecast(
         expected = forecast.measure(question, model, task, photos, todo, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if todo["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
-    _check_room(work, at, expected.disk)
 
 
 def _list_files(folder: Path, views: Sequence[View], row: int) -> list[Path]:
@@ -287,16 +286,4 @@ def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:
         raise UserError(
             f"None of the {len(usable)} photos with a trusted mask has another photo of its class: nobody is to be found. Take"
             " more photos, or look at the masks."
-        )
-
-
-def _check_room(work: Path, at: Path, needed: int) -> None:
-    """Refuse a disk that is too small before anything is made; what is there already counts as room."""
-    exported = work.parent.parent.glob("*-*/*.png")
-    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
-    free = shutil.disk_usage(work).free + there
-    if free < needed:
-        raise UserError(
-            f"{work} has room for {size(free)}, and the audit needs {size(needed)} while it runs: {size(needed - free)} more."
-            " Name another folder by --out, or fewer photos by --sample."
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bgbias.auditing.config import AuditConfig
-from bgbias.auditing.resumable import ResumableRows, count_missing, open_memmap
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
@@ -23,7 +23,7 @@ from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
 
-FOLDER, DONE = "embeddings", "done"
+VIEWS, CROSSING = "views", "crossing"  # files in the folder of unfinished work
 NAMED = 8  # photos that an error names
 
 
@@ -31,33 +31,53 @@ def embed_views(
     model: Adapted, photos: EvaluationPhotos, views: Sequence[View], work: Path
 ) -> dict[View, np.ndarray]:
     """Embeddings float32 [N, D] of unit length by view, in ``work``; all views of a photo are embedded in one batch."""
-    folder, ids = work / FOLDER, photos.table.ids
-    folder.mkdir(parents=True, exist_ok=True)
-    shape = (len(ids), model.dim)
-    arrays = {view: open_memmap(folder / f"{view[0]}-{view[1]}.npy", np.float32, shape) for view in views}
-    there = open_memmap(folder / f"{DONE}-there.npy", np.uint8, shape[:1])
-    missing = np.flatnonzero(there == 0).tolist()
+    # View by view in the file: whoever reads one finds its vectors side by side.
+    shape = (len(views), len(photos.table), model.dim)
+    rows = ResumableRows(work, VIEWS, np.float32, shape, axis=1)
+    processes = model.workers or workers(model.device, len(rows.missing))
     at_once = max(1, model.batch.size // len(views))
-    processes = model.workers or workers(model.device, len(missing))
-    with (
-        showing(len(missing), "embeddings") as done,
-        closing(photos.views(views, processes, missing)) as pictures,
-    ):
+    with closing(photos.views(views, processes, rows.missing)) as pictures:
+        _embed_missing(model, rows, photos.table.ids, pictures, at_once, "embeddings")
+    return {view: rows.values[:, number] for number, view in enumerate(views)}
+
+
+def measure_shares(
+    model: Adapted, photos: EvaluationPhotos, config: AuditConfig, work: Path
+) -> Shares | None:
+    """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
+    if len(photos.trusted) < 2:
+        return None
+    assert photos.backgrounds is not None
+    objects = crossing.objects(photos, config.objects)
+    drawn = photos.backgrounds.for_all(config.backgrounds)
+    backgrounds = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
+    rows = ResumableRows(work, CROSSING, np.float32, (len(objects), len(backgrounds), model.dim))
+    # In whole batches: another one moves vectors by their last digit, and takes memory anew.
+    at_once = model.batch.size // gcd(model.batch.size, len(backgrounds))
+    pictures = crossing.views(photos, [objects.ids[row] for row in rows.missing], backgrounds)
+    _embed_missing(model, rows, objects.ids, pictures, at_once, "crossing")
+    return crossing.shares(rows.values)
+
+
+def _embed_missing(
+    model: Adapted,
+    rows: ResumableRows,
+    ids: Sequence[str],
+    pictures: Iterator[np.ndarray],
+    at_once: int,
+    label: str,
+) -> None:
+    """Fill the ``rows`` [N, V, D] of the photos ``ids`` [N] that are missing, so many at once, with embeddings of V ``pictures``
+    of each; what is left after a kill begins with a batch.
+    """
+    missing, of_each = rows.missing, rows.values.shape[1]
+    with showing(len(missing), label) as done:
         for start in range(0, len(missing), at_once):
-            rows = missing[start : start + at_once]
-            names = (ids[row] for row in rows for _ in views)
-            flat = vectors(model, itertools.islice(pictures, len(rows) * len(views)), names)
-            of_views = flat.reshape(len(rows), len(views), -1)
-            for number, view in enumerate(views):
-                arrays[view][rows] = of_views[:, number]
-            there[rows] = 1
-            done(len(rows))
-    return arrays
-
-
-def count_missing_photos(work: Path, photos: int) -> int:
-    """Of how many of the photos views are missing; makes no file."""
-    return count_missing(work / FOLDER, DONE, photos)
+            some = missing[start : start + at_once]
+            names = (ids[row] for row in some for _ in range(of_each))
+            flat = vectors(model, itertools.islice(pictures, len(some) * of_each), names)
+            rows[some] = flat.reshape(len(some), of_each, -1)
+            done(len(some))
 
 
 def vectors(model: Adapted, views: Iterator[np.ndarray], names: Iterable[str] = ()) -> np.ndarray:
@@ -87,40 +107,6 @@ def name_photos_in_errors(photos: Iterable[str]) -> Iterator[None]:
             f"{error} It was shown views of {', '.join(names[:NAMED])}{more}. What is finished is kept: with the same --out it"
             " goes on from here."
         ) from error
-
-
-CROSSED = "crossing"  # folder
-
-
-def shares(model: Adapted, photos: EvaluationPhotos, config: AuditConfig, work: Path) -> Shares | None:
-    """Of variance, of a keyed subset of objects; None where too few have a trusted mask."""
-    if len(photos.trusted) < 2:
-        return None
-    assert photos.backgrounds is not None
-    objects = crossing.objects(photos, config.objects)
-    drawn = photos.backgrounds.for_all(config.backgrounds)
-    backgrounds = [photos.backgrounds.picture(draw, photos.size) for draw in drawn]
-    array = ResumableRows(work / CROSSED, "vectors", np.float32, (len(objects), len(backgrounds), model.dim))
-    # In whole batches, and the same ones after a kill: another batch moves vectors by their last digit, and takes memory anew.
-    at_once = model.batch.size // gcd(model.batch.size, len(backgrounds))
-    missing = set(array.missing)
-    with showing(len(missing), "crossing") as done:
-        for start in range(0, len(objects), at_once):
-            rows = range(start, min(start + at_once, len(objects)))
-            if missing.isdisjoint(rows):
-                continue
-            ids = [objects.ids[row] for row in rows]
-            names = (name for name in ids for _ in backgrounds)
-            flat = vectors(model, crossing.views(photos, ids, backgrounds), names)
-            for row, of_object in zip(rows, flat.reshape(len(rows), len(backgrounds), -1), strict=True):
-                array[row] = of_object
-            done(len(missing.intersection(rows)))
-    return crossing.shares(array.values)
-
-
-def count_missing_objects(work: Path, objects: int) -> int:
-    """How many of the crossed objects are missing; makes no file."""
-    return count_missing(work / CROSSED, "vectors", objects)
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.

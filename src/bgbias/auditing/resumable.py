@@ -4,6 +4,7 @@ A row counts when all of it is there. A machine that lost its power may have los
 """
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 
-def open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+def _open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
     """The array in a file, all 0 where it was not there, or was another kind of array."""
     with suppress(OSError, ValueError):
         there = np.lib.format.open_memmap(path, mode="r+")
@@ -35,18 +36,20 @@ def count_missing(folder: Path, name: str, rows: int) -> int:
 
 
 class ResumableRows:
-    """An array that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good."""
+    """An array of this ``shape`` that is filled row by row, ``name`` in ``folder``; ``rows[3] = value`` puts one there for good,
+    ``rows[[3, 4]] = values`` several at once. Rows lie along an ``axis`` of the file, and along the first one of ``values``.
+    """
 
-    def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...]) -> None:
+    def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...], axis: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.values = open_memmap(folder / f"{name}.npy", kind, shape)
-        self._there = open_memmap(folder / f"{name}-there.npy", np.uint8, shape[:1])
+        self.values = np.moveaxis(_open_memmap(folder / f"{name}.npy", kind, shape), axis, 0)
+        self._there = _open_memmap(folder / f"{name}-there.npy", np.uint8, (shape[axis],))
 
     @property
     def missing(self) -> list[int]:
         """Rows that are to be made."""
         return np.flatnonzero(self._there == 0).tolist()
 
-    def __setitem__(self, row: int, value: Any) -> None:
-        self.values[row] = value
-        self._there[row] = 1
+    def __setitem__(self, rows: int | Sequence[int], values: Any) -> None:
+        self.values[rows] = values
+        self._there[rows] = 1
