@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from bgbias.auditing import (
     attribution_scores,
@@ -29,8 +29,7 @@ from bgbias.auditing import (
 from bgbias.auditing.config import Question
 from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.finished import Audit
-from bgbias.auditing.mask_range import MaskRange
-from bgbias.auditing.masker import Masks, describe_masks
+from bgbias.auditing.masker import describe_masks
 from bgbias.auditing.output import to_audit
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
@@ -39,7 +38,6 @@ from bgbias.auditing.result import AuditResult
 from bgbias.auditing.resumable import count_missing
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
-from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.atomic import replacing, write_text
@@ -64,7 +62,7 @@ def run(
     ``shared``: where prepared pixels lie instead, for the other models of a command (``workdir.share_pixels``). ``saving``:
     a folder for the embeddings, as ``exchange.read`` reads them.
     """
-    with workdir.claim(folder, workdir.hash_question(question, model), workdir.embed_noise(model)) as work:
+    with workdir.claim(folder, question, model) as work:
         preparations = compare(model, question.collection)
         for line in preparations.sentences:
             say(line)
@@ -74,11 +72,15 @@ def run(
             exchange.write(saving, vectors, model, workdir.hash_views(question, model))
         shares = embedding.measure_shares(model, photos, question.asked, work)
         looks = attribution_scores.score_attribution(model, photos, question.asked.attribution, work)
-        outcome = _conclude(question, model, photos, prepared, vectors, shares, looks)
         began = time.perf_counter()
         answers = workdir.fingerprint_model(question, model)
-        seconds = (time.perf_counter() - began) / len(answers)
-        audit = to_audit(replace(outcome, preparations=preparations, seconds_a_photo=seconds))
+        others = {
+            "shares": shares,
+            "looks": looks,
+            "preparations": preparations,
+            "seconds_a_photo": (time.perf_counter() - began) / len(answers),
+        }
+        audit = to_audit(_conclude(question, model, photos, prepared, vectors, **others))
         audit.save(folder)
         workdir.finish(folder, workdir.hash_answer(question, model), answers)
         return audit
@@ -90,9 +92,8 @@ def audit_embeddings(
     """The same from embeddings float32 [N, D] of unit length that were computed elsewhere, of what ``export`` wrote, in the order
     of the collection; ``model`` only says how it looks at photos, and there is neither attribution nor variance.
     """
-    digest = workdir.hash_views(question, model)
-    workdir.check_exported(digest)
-    with workdir.claim(folder, digest, workdir.embed_noise(model)) as work:
+    workdir.check_exported(workdir.hash_views(question, model))
+    with workdir.claim(folder, question, model) as work:
         if model.name == exchange.NAME:  # what we saved ourselves is in order
             refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
@@ -108,7 +109,7 @@ def export(question: Question, model: Adapted, folder: Path) -> None:
     """
     digest = workdir.hash_views(question, model)
     workdir.begin_export(folder, digest)
-    with workdir.claim(folder, digest, workdir.embed_noise(model)) as work:
+    with workdir.claim(folder, question, model) as work:
         photos, _ = _prepare(question, model, work, "write")
         views = question.views
         unwritten = _list_unwritten(folder, views, len(photos.table))
@@ -134,20 +135,18 @@ def _prepare(
     for line in model.guesses:
         say(line)
     backgrounds = question.backgrounds.pool(model.look.resize)
-    masks, second = _open_masks(question)
-    both = [masks, *([second] if second else [])]
-    _show_forecast(question, model, work, at, task, both)
-    drawn = mask_range.select_drawn(masks) if second else []
-    for of_one in both:
+    _show_forecast(question, model, work, at, task)
+    drawn = mask_range.select_drawn(question.masks[0]) if question.second else []
+    for of_one in question.masks:
         unmasked = of_one.missing + [i for i in drawn if not of_one.is_cached(i)]
         for _ in track(of_one.make(unmasked), len(unmasked), "masks"):
             pass
 
     def decode(image_id: str) -> Decoded:
-        other = second.find(image_id) if second else None
-        return collection.decode(image_id), masks.find(image_id), other
+        mask, *second = (of_one.find(image_id) for of_one in question.masks)
+        return collection.decode(image_id), mask, second[0] if second else None
 
-    prepared = PreparedPhotos(at, table, model.look, decode, second is not None)
+    prepared = PreparedPhotos(at, table, model.look, decode, question.second is not None)
     usable = policy.usable(prepared.qualities, config.policy)
     _check_queries(collection, usable)
     photos = EvaluationPhotos(
@@ -164,18 +163,11 @@ def _prepare(
     return photos, prepared
 
 
-def _open_masks(question: Question) -> tuple[Masks, Masks | None]:
-    collection, second = question.collection, question.second
-    return Masks(collection, question.masker), Masks(collection, second) if second else None
-
-
-def _show_forecast(
-    question: Question, model: Adapted, work: Path, at: Path, task: forecast.Work, masks: Sequence[Masks]
-) -> None:
-    """Say what is left before it begins, and refuse a disk that is too small for it."""
+def _show_forecast(question: Question, model: Adapted, work: Path, at: Path, task: forecast.Work) -> None:
+    """Say what is left before it begins."""
     say("Timing a few photos ...")
-    seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in masks)
-    missing = sum(len(of_one.missing) for of_one in masks)
+    seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in question.masks)
+    missing = sum(len(of_one.missing) for of_one in question.masks)
     collection, config = question.collection, question.asked
     table, views = collection.table, question.views
     count, (how, _) = len(table), attribution_scores.choose_map_maker(model)
@@ -209,9 +201,9 @@ def _conclude(
     photos: EvaluationPhotos,
     prepared: PreparedPhotos,
     vectors: Mapping[View, np.ndarray],
-    shares: Shares | None = None,
-    looks: attribution_scores.Looks = attribution_scores.NOWHERE,
+    **others: Any,
 ) -> AuditResult:
+    """What follows from embeddings; ``others``: fields of the result that they do not give."""
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
     remarks = describe_masks(prepared, photos.usable, table.ids, question.masker)
@@ -220,63 +212,61 @@ def _conclude(
     embeddings = Embeddings(
         table.ids, table.labels, masked, vectors, donors, table.given, photos.originals, photos.places
     )
-    audit = AuditResult(
+    if question.collection.labelled:
+        others |= _measure_classes(question, photos, prepared, embeddings)
+    return AuditResult(
         question=question,
         model=model,
-        masker=_open_masks(question)[0].makers,
+        masker=question.masks[0].makers,
         shift=findings.shift(embeddings),
-        shares=shares,
-        looks=looks,
         qualities=prepared.qualities,
         usable=photos.usable,
         doubtful=result.select_doubtful(prepared),
         remarks=remarks,
         ties=equal_vectors(vectors[CLEAN, 0]),
+        **others,
     )
-    return _add_classes(audit, photos, prepared, embeddings) if question.collection.labelled else audit
 
 
-def _add_classes(
-    audit: AuditResult, photos: EvaluationPhotos, prepared: PreparedPhotos, embeddings: Embeddings
-) -> AuditResult:
-    """The same with all that needs to know who should be found."""
+def _measure_classes(
+    question: Question, photos: EvaluationPhotos, prepared: PreparedPhotos, embeddings: Embeddings
+) -> dict[str, Any]:
+    """All that needs to know who should be found, by the names of the result's fields."""
     frame, qualities = photos.table.frame, prepared.qualities
     names = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
-    unsure, session_of = examples.unsure(qualities), audit.question.collection.sessions
+    short = findings.strip_common_folder(names.values())
+    unsure, session_of = examples.unsure(qualities), question.collection.sessions
     numbers = findings.compute_findings(embeddings, names, unsure)
     queries = numbers.photos[numbers.photos["lost"].notna()]
     sliced = queries.merge(slices.measure_masks(prepared), on="image_id")
     thirds = tuple(slices.make_thirds(sliced))
-    models = [AskedModel("", embeddings, numbers.photos.set_index("image_id"))]
-    short = findings.strip_common_folder(names.values())
     first = queries.sort_values("image_id").drop_duplicates("class_name").set_index("class_name")["image_id"]
-    return replace(
-        audit,
-        findings=numbers,
-        queries=examples.select_example_queries(
-            models, photos, {n: short[name] for n, name in names.items()}, unsure
+    measured = {
+        "findings": numbers,
+        "queries": examples.select_example_queries(
+            [AskedModel("", embeddings, numbers.photos.set_index("image_id"))],
+            photos,
+            {n: short[name] for n, name in names.items()},
+            unsure,
         ),
-        portraits=examples.portraits({name: first[name] for name in numbers.classes["class_name"]}, photos),
-        first=result.find_first_matches(embeddings),
-        pictures=result.make_pictures(numbers, photos),
-        thirds=thirds,
-        surely=slices.leave_out_unsure(sliced),
+        "portraits": examples.portraits(
+            {name: first[name] for name in numbers.classes["class_name"]}, photos
+        ),
+        "first": result.find_first_matches(embeddings),
+        "pictures": result.make_pictures(numbers, photos),
+        "thirds": thirds,
+        "surely": slices.leave_out_unsure(sliced),
         # What a person drew is the object, however small.
-        better=() if audit.is_drawn else tuple(slices.leave_out_small(sliced, thirds)),
-        leak=background_baseline.measure_leak(photos),
-        mask_range=_measure_range(audit, prepared, numbers.queries),
-        sessions=sessions.compare(embeddings, session_of) if session_of else None,
-    )
-
-
-def _measure_range(audit: AuditResult, prepared: PreparedPhotos, queries: pd.DataFrame) -> MaskRange | None:
-    masks, second = _open_masks(audit.question)
-    if second is None:
-        return None
-    rows = prepared.qualities.set_index("image_id")
-    agreement = rows["agreement"][rows.index.isin(audit.usable) & ~rows.index.isin(masks.drawn_ids)].mean()
-    share = mask_range.measure_object_share(mask_range.select_drawn(masks), masks, second)
-    return mask_range.compute_mask_range(queries, findings.MODEL, second.makers, float(agreement), share)
+        "better": tuple(slices.leave_out_small(sliced, thirds)) if question.masker else (),
+        "leak": background_baseline.measure_leak(photos),
+        "sessions": sessions.compare(embeddings, session_of) if session_of else None,
+    }
+    if question.second:
+        trusted = qualities[qualities["image_id"].isin(photos.usable)]
+        measured["mask_range"] = mask_range.measure_mask_range(
+            numbers.queries, findings.MODEL, trusted, *question.masks
+        )
+    return measured
 
 
 def _check_queries(collection: PhotoCollection, usable: frozenset[str]) -> None:

@@ -1,10 +1,12 @@
 """What an audit is asked: which photos, on which backgrounds, and what is measured of them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 from bgbias.auditing import mask_range
 from bgbias.auditing.backgrounds import BackgroundPhotos
+from bgbias.auditing.masker import Masks
 from bgbias.auditing.photos import PhotoCollection
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions
@@ -78,6 +80,12 @@ class Question:
         names += LENT if self.collection.is_across_places else ()
         names += mask_range.CONDITIONS if self.second else ()
         return conditions.views(names, self.asked.draws)
+
+    @cached_property
+    def masks(self) -> tuple[Masks, ...]:
+        """Those of the masker, or drawn by hand without one; and those of the second one, if there is any."""
+        maskers = (self.masker, self.second) if self.second else (self.masker,)
+        return tuple(Masks(self.collection, masker) for masker in maskers)
 
     @property
     def maskers(self) -> list[tuple[str, str]]:

@@ -51,10 +51,12 @@ class MaskRange:
         return low, high
 
 
-def compute_mask_range(
-    queries: pd.DataFrame, model: Model, second: str, agreement: float, object_share: float
+def measure_mask_range(
+    queries: pd.DataFrame, model: Model, qualities: pd.DataFrame, first: Masks, second: Masks
 ) -> MaskRange:
-    """From the rows of ``scores.score_queries``."""
+    """From the rows of ``scores.score_queries``, and the ``qualities`` of photos whose masks are trusted."""
+    agreement = qualities.loc[~qualities["image_id"].isin(first.drawn_ids), "agreement"].mean()
+    object_share = measure_object_share(select_drawn(first), first, second)
     values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
     either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
 
@@ -62,7 +64,7 @@ def compute_mask_range(
         return uncertainty.relative_drop(clean, object_share * either + (1 - object_share) * both)
 
     extrapolated = UNKNOWN if np.isnan(object_share) else values.estimate([CLEAN, *CONDITIONS], at_share)
-    return MaskRange(second, agreement, either, both, object_share, extrapolated)
+    return MaskRange(second.makers, float(agreement), either, both, object_share, extrapolated)
 
 
 def select_drawn(masks: Masks) -> list[str]:

@@ -91,10 +91,7 @@ def audit_or_read(
     """The audit in ``folder``, computed unless its files are the answer already; one of another model or
     of other photos there is replaced, which is said first. ``shared`` and ``saving`` as in ``audit.run``.
     """
-    answer = workdir.hash_answer(question, model)
-    if saving is None and workdir.is_answered(
-        folder, answer, lambda: workdir.fingerprint_model(question, model)
-    ):
+    if saving is None and workdir.is_answered(folder, question, model):
         say(
             f"{folder} has this audit already, of the same photos, masks, backgrounds and code, and of a"
             " model that answers alike: nothing was computed. To compute it again, name another folder by"

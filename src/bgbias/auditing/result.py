@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing import workdir
-from bgbias.auditing.attribution_scores import Looks
+from bgbias.auditing.attribution_scores import NOWHERE, Looks
 from bgbias.auditing.config import Question
 from bgbias.auditing.findings import Findings, strip_common_folder
 from bgbias.auditing.mask_range import MaskRange
@@ -121,13 +121,13 @@ class AuditResult:
     model: Adapted
     masker: str
     shift: pd.DataFrame
-    shares: Shares | None
-    looks: Looks
     qualities: pd.DataFrame
     usable: frozenset[str]
     doubtful: tuple[DoubtfulMask, ...]
     remarks: tuple[str, ...]
     ties: int
+    shares: Shares | None = None
+    looks: Looks = NOWHERE
     findings: Findings | None = None
     queries: dict[str, list[ShownQuery]] = field(default_factory=dict)
     portraits: dict[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -104,18 +104,19 @@ def finish(folder: Path, digest: str, answers: np.ndarray) -> None:
         np.savez(file, digest=np.array(digest), answers=answers)
 
 
-def is_answered(folder: Path, digest: str, answers: Callable[[], np.ndarray]) -> bool:
-    """Whether the files in ``folder`` are this question's answer of this model, all of them; the model is asked for its
-    ``answers`` (as of ``finish``) where all else agrees.
+def is_answered(folder: Path, question: Question, model: Adapted) -> bool:
+    """Whether the files in ``folder`` are this question's answer of this model, all of them; the model is asked where all else
+    agrees.
     """
     files = list_earlier_files(folder)
     try:
         with np.load(folder / FINISHED, allow_pickle=False) as saved:
-            same = str(saved["digest"]) == digest and all((folder / name).is_file() for name in files)
-            before = saved["answers"]
+            digest, before = str(saved["digest"]), saved["answers"]
     except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile):
         return False
-    return same and bool(files) and _are_alike(before, answers())
+    is_whole = bool(files) and all((folder / name).is_file() for name in files)
+    is_same_question = is_whole and digest == hash_answer(question, model)
+    return is_same_question and _are_alike(before, fingerprint_model(question, model))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -145,16 +146,16 @@ def share_pixels(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def claim(folder: Path, digest: str, noise: np.ndarray) -> Iterator[Path]:
+def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
-    in ``folder`` is a UserError that names the first. ``noise``: what the model makes of pictures of noise: another model of the
-    same name has a folder of its own. Prepared pixels, which lie beside it, go with the last of the unfinished audits.
+    in ``folder`` is a UserError that names the first. What another model of the same name began there goes at once. Prepared
+    pixels, which lie beside it, go with the last of the unfinished audits.
     """
     with _lock(folder):
-        root = folder / UNFINISHED
-        number = 0
-        while _is_of_another(work := root / f"{digest}-{number}", noise):
-            number += 1
+        root, noise = folder / UNFINISHED, embed_noise(model)
+        work = root / hash_views(question, model)
+        if _is_of_another(work, noise):
+            shutil.rmtree(work)
         work.mkdir(parents=True, exist_ok=True)
         np.save(work / NOISE, noise)
         (folder / FINISHED).unlink(missing_ok=True)
@@ -248,18 +249,14 @@ def hash_views(question: Question, model: Adapted) -> str:
     )
 
 
-def hash_question(question: Question, model: Adapted) -> str:
-    """The same, and of what else is asked."""
-    return _hash({"views": hash_views(question, model), "asked": question.asked.as_json()})
-
-
 def hash_answer(question: Question, model: Adapted) -> str:
-    """The same, and of all that numbers and pages are made by: code, templates, libraries."""
+    """The same, of what else is asked, and of all that numbers and pages are made by: code, templates, libraries."""
     metrics = (plugins.load("metrics", name).__name__ for name in plugins.names("metrics"))
     modules = ("bgbias.auditing.audit", *metrics)
     return _hash(
         {
-            "question": hash_question(question, model),
+            "views": hash_views(question, model),
+            "asked": question.asked.as_json(),
             "places": sorted(question.collection.places.items()),
             "sessions": sorted(question.collection.sessions.items()),
             "code": code.fingerprint(*modules),
