@@ -12,7 +12,7 @@ import pytest
 from PIL import ExifTags, Image
 
 import bgbias
-from bgbias.auditing import sessions
+from bgbias.auditing import findings
 from bgbias.evaluation import scores
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
@@ -66,7 +66,7 @@ def naive(vectors: np.ndarray, gallery: np.ndarray) -> list[float]:
 
 def test_matches_of_the_own_session_are_left_out() -> None:
     photos = embeddings()
-    found = sessions.compare(photos, by_id(DAYS.tolist()))
+    found = findings.compare_sessions(photos, by_id(DAYS.tolist()))
     assert found is not None
     assert (found.sessions, found.queries) == (2, len(LABELS))
     clean = photos.views["clean", 0]
@@ -85,7 +85,7 @@ def test_matches_of_the_own_session_are_left_out() -> None:
 
 @pytest.mark.parametrize("names", [[""] * 36, [str(n) for n in range(36)], [str(n // 6) for n in range(36)]])
 def test_sessions_that_part_no_class_say_nothing(names: list[str]) -> None:
-    assert sessions.compare(embeddings(), by_id(names)) is None
+    assert findings.compare_sessions(embeddings(), by_id(names)) is None
 
 
 def photo(taken: str = "") -> bytes:
@@ -122,7 +122,7 @@ def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
 
 
 def test_the_sentence_has_its_numbers() -> None:
-    found = sessions.AcrossSessions(
+    found = findings.AcrossSessions(
         3, 0.8, 40, bgbias.Estimate(0.2, 0.1, 0.3), bgbias.Estimate(0.5, 0.4, 0.6)
     )
     (line,) = (

@@ -22,7 +22,6 @@ from bgbias.auditing import (
     forecast,
     mask_range,
     result,
-    sessions,
     slices,
     workdir,
 )
@@ -259,7 +258,7 @@ def _measure_classes(
         # What a person drew is the object, however small.
         "better": tuple(slices.leave_out_small(sliced, thirds)) if question.masker else (),
         "leak": background_baseline.measure_leak(photos),
-        "sessions": sessions.compare(embeddings, session_of) if session_of else None,
+        "sessions": findings.compare_sessions(embeddings, session_of) if session_of else None,
     }
     if question.second:
         trusted = qualities[qualities["image_id"].isin(photos.usable)]

@@ -25,7 +25,6 @@ CONDITIONS = (
     "no_fg",
     "only_bg",
 )
-SAMPLE = 500  # photos, which two cores mask in minutes; intervals over classes hardly widen for it
 # Those that take backgrounds from other photos need to know the photos' classes.
 OF_CLASSES = frozenset({"mixed_same", "mixed_rand"})
 

@@ -6,7 +6,7 @@ The verdict speaks of changed queries in an unchanged gallery, a shop's case; bo
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from bgbias.evaluation.across_places import LENT
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.metrics import OTHERS
+from bgbias.evaluation.whole_gallery import rank_among
+from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.results import conflict, decomposition, uncertainty
 from bgbias.results.decomposition import PATH
 from bgbias.results.places import AcrossPlaces
@@ -170,3 +172,49 @@ def strip_common_folder(names: Iterable[str]) -> dict[str, str]:
     parts = {name: name.split("/") for name in names}
     around = len(os.path.commonprefix([folders[:-1] for folders in parts.values()]))  # noqa: RUF071
     return {name: "/".join(folders[around:]) for name, folders in parts.items()}
+
+
+@dataclass(frozen=True)
+class AcrossSessions:
+    """Photos that were taken at one time find each other whatever stands in them (docs/methods.md, section 16).
+
+    ``sessions``: how many there are. ``own``: of queries whose first match is right, the share whose match is of their own
+    session, 0..1. Without matches of their own session: ``queries`` that have others, their MAP@R on original photos (``clean``)
+    and its relative ``drop`` on other backgrounds.
+    """
+
+    sessions: int
+    own: float
+    queries: int
+    clean: Estimate
+    drop: Estimate
+
+
+def compare_sessions(embeddings: Embeddings, session_of: Mapping[str, str]) -> AcrossSessions | None:
+    """By the sessions of photos, by image id; None where no query has a match of its own session, or none has another one."""
+    numbers = {name: number for number, name in enumerate(sorted(set(session_of.values())))}
+    session = np.array([numbers.get(session_of.get(i, ""), -1) for i in embeddings.ids], np.int64)
+    clean, labels = np.asarray(embeddings.views[CLEAN, 0]), embeddings.labels
+    split = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
+    # Matches of the query's own session are left out as re-identification leaves out those by its own camera.
+    apart = replace(split, camera=session)
+    has_own = (split.relevant(labels) > apart.relevant(labels)) & embeddings.is_query
+    if not has_own.any():
+        return None
+    ranking = rank_among(clean, clean, labels, split)
+    right = ranking.same_label[:, 0] & embeddings.is_query
+    is_own = (session[ranking.indices[:, 0]] == session) & (session >= 0)
+    views = {view: array for view, array in embeddings.views.items() if view[0] in (CLEAN, RANDOM_BACKGROUND)}
+    others = replace(embeddings, views=views, donors={}, given=apart, places=None)
+    queries = scores.score_queries(others, {}).assign(seed=0)
+    values = values_for_views(queries, MODEL, views_in(QUERY_ONLY, [CLEAN, RANDOM_BACKGROUND]))
+    has_others = ~np.isnan(values.columns[CLEAN][0])
+    if not has_others.any():
+        return None
+    return AcrossSessions(
+        len(numbers),
+        float(is_own[right].mean()) if right.any() else float("nan"),
+        int(has_others.sum()),
+        values.estimate([CLEAN]),
+        values.estimate([CLEAN, RANDOM_BACKGROUND], uncertainty.relative_drop),
+    )

@@ -23,7 +23,6 @@ from bgbias.masks.predictor import MaskPredictor, find_weights
 from bgbias.report import prose
 from bgbias.settings import Strict, validate
 
-DEFAULT = "u2netp"
 SENTENCES = "text.j2"
 FOLDER = "masks"
 OF_SECOND = "--second-mask-weights"
@@ -49,7 +48,7 @@ def parse_options(texts: Sequence[str]) -> dict[str, Any]:
 
 def check(
     name: str,
-    weights: Path | None = None,
+    weights: str | Path | None = None,
     options: Mapping[str, Any] | None = None,
     by: str = "--mask-weights",
 ) -> None:
@@ -69,7 +68,7 @@ def check(
 
 def find(
     name: str,
-    weights: Path | None,
+    weights: str | Path | None,
     device: str,
     options: Mapping[str, Any] | None = None,
     by: str = "--mask-weights",
@@ -83,7 +82,9 @@ def find(
     return MaskPredictor(name, params.model_validate(chosen), device)
 
 
-def find_second(name: str, weights: Path | None, device: str, first: MaskPredictor | None) -> MaskPredictor:
+def find_second(
+    name: str, weights: str | Path | None, device: str, first: MaskPredictor | None
+) -> MaskPredictor:
     """The same of ``--second-masker``; what makes the masks of the ``first`` again, or of drawn ones, tells nothing."""
     if first is None:
         raise UserError("All photos have drawn masks, which are taken as right: leave out --second-masker.")

@@ -67,11 +67,11 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
         "backgrounds": {"told": question.backgrounds.summary, "digest": question.backgrounds.digest[:16]},
         "asked": question.asked.as_json(),
         "equal_embeddings": audit.ties,
-        "background_alone": audit.leak and {"by_chance": audit.leak.by_chance, **interval(audit.leak.more)},
-        "thirds": [_expand_estimate(third, "lost") for third in audit.thirds],
-        "surely_masked": audit.surely and _expand_estimate(audit.surely, "drop", "drawn", "least"),
+        "background_alone": audit.leak and _expand(audit.leak, "more"),
+        "thirds": [_expand(third, "lost") for third in audit.thirds],
+        "surely_masked": audit.surely and _expand(audit.surely, "drop", "drawn", "least"),
         "better_masked": [
-            {"prop": "area"} | _expand_estimate(part, "drop", "drawn", "others") for part in audit.better
+            {"prop": "area"} | _expand(part, "drop", "drawn", "others") for part in audit.better
         ],
         "embedding_shift": audit.shift.drop(columns="image_id").mean().to_dict(),
         "shares_of_variance": audit.shares and {name: getattr(audit.shares, name) for name in SHARES},
@@ -161,16 +161,15 @@ def list_photos(audit: AuditResult) -> pd.DataFrame:
     return frame
 
 
-def _expand(part: object) -> dict[str, Any]:
-    return {
-        name: interval(value) if isinstance(value, Estimate) else value for name, value in vars(part).items()
+def _expand(part: object, estimate: str = "", *hidden: str) -> dict[str, Any]:
+    """A frozen value's fields but for the ``hidden``; of the field ``estimate`` its number and interval stand among them."""
+    fields = {
+        name: interval(value) if isinstance(value, Estimate) else value
+        for name, value in vars(part).items()
+        if name not in hidden
     }
-
-
-def _expand_estimate(part: Any, estimate: str, *hidden: str) -> dict[str, Any]:
-    """A frozen value's fields but for the ``hidden``, those of its ``estimate`` in the place of it."""
-    fields = {name: value for name, value in vars(part).items() if name not in (estimate, *hidden)}
-    return fields | interval(getattr(part, estimate))
+    own = fields.pop(estimate, {})
+    return fields | own
 
 
 def replace_nan(value: Any) -> Any:

@@ -183,37 +183,27 @@ def choose(
 
 
 def _list_photos(source: Source, name: str | None, class_level: int | None, columns: NamedColumns) -> Listing:
-    if not isinstance(source, (str, Path)):
-        _refuse(class_level)
-        return sources.in_memory(source, name, columns)
-    path = locator()(Path(source).expanduser())
+    path = locator()(Path(source).expanduser()) if isinstance(source, (str, Path)) else None
     datasets = _list_datasets() if isinstance(source, str) and "/" not in source else ()
-    if source in datasets:
+    if path and source in datasets:
         if path.exists():
             raise UserError(
                 f"'{source}' is a dataset of {PARAMS}, and a {'folder' if path.is_dir() else 'file'} here; for the"
                 f" latter write ./{source}"
             )
-        if name is not None:
-            raise UserError(
-                f"{source} is a dataset of {PARAMS}, which has its name already: leave the other one out."
-            )
-        _refuse(class_level)
-        if columns.place:
-            raise UserError(f"{source} says itself where photos were taken, if it does: leave --place out.")
+        for option, value in (("name", name), ("class-level", class_level), ("place", columns.place)):
+            if value:
+                raise UserError(f"{source} is a dataset of {PARAMS}, which says that: leave --{option} out.")
         return list_dataset(str(source))
-    if not path.exists():
+    if path and not path.exists():
         raise UserError(_explain_absence(path, datasets))
-    if not sources.is_folder(path):
-        _refuse(class_level)
-    return sources.at(path, name, class_level, columns)
-
-
-def _refuse(class_level: int | None) -> None:
-    if class_level is not None:
+    if class_level is not None and not (path and sources.is_folder(path)):
         raise UserError(
             "--class-level says which folder of a path is the class: leave it out where no folder is."
         )
+    if path is None:
+        return sources.in_memory(cast("Any", source), name, columns)
+    return sources.at(path, name, class_level, columns)
 
 
 def _list_datasets() -> tuple[str, ...]:

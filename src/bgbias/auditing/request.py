@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, overload
@@ -10,7 +10,7 @@ from typing import Any, overload
 from bgbias.auditing import masker as masking
 from bgbias.auditing import workdir
 from bgbias.auditing.audit import run
-from bgbias.auditing.backgrounds import BackgroundPhotos, find
+from bgbias.auditing.backgrounds import find
 from bgbias.auditing.comparison import ComparedAudits
 from bgbias.auditing.config import AuditConfig, Question
 from bgbias.auditing.finished import Audit
@@ -20,7 +20,6 @@ from bgbias.errors import UserError, name_arguments
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.models.adapters.reference import list_references
-from bgbias.photos.listing import Listing
 from bgbias.photos.sources import Source
 from bgbias.photos.tables import NamedColumns
 from bgbias.progress import say
@@ -30,18 +29,36 @@ Load = Callable[[], Adapted]
 NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked of photos, by the names of the command's options; ``audit`` says what each is."""
+
+    sample: int | None
+    masks: str | Path | None
+    masker: str
+    mask_weights: str | Path | None
+    mask_options: Mapping[str, Any] | None
+    second_masker: str | None
+    second_mask_weights: str | Path | None
+    backgrounds: str | Path | None
+    draws: int
+    attribution: int
+    name: str | None
+    class_level: int | None
+    image_column: str
+    label_column: str
+    place: str | int
+
+
+ASKED = tuple(field.name for field in fields(Request))
+
+
 def prepare(
-    chosen: Listing,
+    photos: Source,
     loads: Mapping[str, Load],
-    config: AuditConfig,
     options: Options,
-    backgrounds: BackgroundPhotos,
-    masker: str = masking.DEFAULT,
-    mask_weights: Path | None = None,
-    mask_options: Mapping[str, Any] | None = None,
+    asked: Request,
     *,
-    second_masker: str | None = None,
-    second_mask_weights: Path | None = None,
     has_references: bool = False,
     needs_interval: bool = False,
     command: str = "",
@@ -52,9 +69,13 @@ def prepare(
     Whatever cannot be used is a UserError before the first photo is read. ``has_references``: models to
     compare the first one with are added. ``needs_interval``: too few classes for one are an error, too.
     """
-    masking.check(masker, mask_weights, mask_options)
-    if second_masker:
-        masking.check(second_masker, second_mask_weights, by=masking.OF_SECOND)
+    columns = NamedColumns(asked.image_column, asked.label_column, str(asked.place))
+    chosen = choose(photos, asked.masks, asked.name, asked.class_level, asked.sample or None, columns)
+    config = AuditConfig(draws=asked.draws, attribution=asked.attribution)
+    backgrounds = find(None if asked.backgrounds is None else str(asked.backgrounds))
+    masking.check(asked.masker, asked.mask_weights, asked.mask_options)
+    if asked.second_masker:
+        masking.check(asked.second_masker, asked.second_mask_weights, by=masking.OF_SECOND)
     (spec, load), *others = loads.items()
     first = load()
     for _, load in others:
@@ -68,16 +89,17 @@ def prepare(
     collection = look_at(chosen)
     if needs_interval and (not collection.labelled or collection.classes < FEWEST_CLASSES):
         raise UserError(NO_INTERVAL)
-    if second_masker and not collection.labelled:
+    if asked.second_masker and not collection.labelled:
         raise UserError(
             "--second-masker says what perfect masks would give of the drop, which needs classes: leave it out."
         )
     for line in collection.describe():
         say(line)
-    drawn = all(map(collection.has_truth, collection.table.ids))
-    device = pick(options.device)
-    net = None if drawn else masking.find(masker, mask_weights, device, mask_options)
-    second = masking.find_second(second_masker, second_mask_weights, device, net) if second_masker else None
+    device, net, second = pick(options.device), None, None
+    if not all(map(collection.has_truth, collection.table.ids)):
+        net = masking.find(asked.masker, asked.mask_weights, device, asked.mask_options)
+    if asked.second_masker:
+        second = masking.find_second(asked.second_masker, asked.second_mask_weights, device, net)
     return Question(collection, net, backgrounds, config, command, second), loads
 
 
@@ -150,7 +172,7 @@ def audit(
     model: object,
     *,
     out: str | Path | None = None,
-    sample: int | None = 500,
+    sample: int | None = 500,  # which two cores mask in minutes; intervals over classes hardly widen for it
     masks: str | Path | None = None,
     masker: str = "u2netp",
     mask_weights: str | Path | None = None,
@@ -190,24 +212,14 @@ def audit(
     >>> result.classes[["class_name", "clean", "corrupted"]].shape
     (6, 3)
     """
+    typed = locals()
     if out is not None:
         workdir.check(Path(out), photos)
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
     models = {str(called): one for called, one in (several or {"": model}).items()}
-    columns = NamedColumns(image_column, label_column, str(place))
-    question, loads = prepare(
-        choose(photos, masks, name, class_level, sample or None, columns),
-        {called: partial(adapted, one, options) for called, one in models.items()},
-        AuditConfig(draws=draws, attribution=attribution),
-        options,
-        find(None if backgrounds is None else str(backgrounds)),
-        masker,
-        Path(mask_weights) if mask_weights else None,
-        mask_options,
-        second_masker=second_masker,
-        second_mask_weights=Path(second_mask_weights) if second_mask_weights else None,
-    )
+    loads = {called: partial(adapted, one, options) for called, one in models.items()}
+    question, loads = prepare(photos, loads, options, Request(**{name: typed[name] for name in ASKED}))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
         if several:

@@ -57,7 +57,7 @@ def audit(
     references: Annotated[bool, _option("references", "--references")] = False,
     weights: Annotated[Path | None, _option("weights")] = None,
     out: Annotated[Path | None, _option("out")] = None,
-    sample: Annotated[int | None, _option("sample", min=0)] = None,
+    sample: Annotated[int, _option("sample", min=0)] = 500,
     backgrounds: Annotated[str | None, _option("backgrounds")] = None,
     masks: Annotated[str | None, _option("masks")] = None,
     masker: Annotated[str, _option("masker")] = "u2netp",
@@ -94,16 +94,13 @@ def audit(
     Interrupt with Ctrl-C; run again to resume. A finished audit is shown, not recomputed. Photos and models
     are never written to.
     """
+    typed = locals()
     from bgbias.auditing import exchange, workdir
-    from bgbias.auditing import masker as masking
     from bgbias.auditing.audit import audit_embeddings
     from bgbias.auditing.audit import export as write_views
-    from bgbias.auditing.backgrounds import find
-    from bgbias.auditing.config import SAMPLE, AuditConfig
-    from bgbias.auditing.photos import choose
-    from bgbias.auditing.request import audit_each, audit_or_read, prepare
-    from bgbias.models.adapters import Options, load
-    from bgbias.photos.tables import NamedColumns
+    from bgbias.auditing.masker import parse_options
+    from bgbias.auditing.request import ASKED, Request, audit_each, audit_or_read, prepare
+    from bgbias.models.adapters import OPTION_NAMES, Options, load
     from bgbias.plugins import use
 
     ways = [
@@ -135,21 +132,14 @@ def audit(
         workdir.check_export(export, photos)
     else:
         workdir.check(folder, photos)
-    looks = (weights, size, resize, squash, interpolation, mean, std, pooling)
-    options = Options(*looks, device, batch_size, workers, precision)  # type: ignore[arg-type]
+    options = Options(**{name: typed[name] for name in OPTION_NAMES})
+    typed["mask_options"] = parse_options(mask_option or ())
     elsewhere = {exchange.NAME: partial(exchange.make_stand_in, options, embeddings and embeddings[0])}
-    most = (SAMPLE if sample is None else sample) or None
     question, loads = prepare(
-        choose(photos, masks, name, class_level, most, NamedColumns(image_column, label_column, place)),
+        photos,
         {spec: partial(load, spec, options) for spec in models} or elsewhere,
-        AuditConfig(draws=draws, attribution=attribution),
         options,
-        find(backgrounds),
-        masker,
-        mask_weights,
-        masking.parse_options(mask_option or ()),
-        second_masker=second_masker,
-        second_mask_weights=second_mask_weights,
+        Request(**{name: typed[name] for name in ASKED}),
         has_references=references,
         needs_interval=fail_above is not None,
         command=_format_command(),
