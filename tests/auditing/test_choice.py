@@ -40,7 +40,7 @@ def a_choice(
 def test_the_headline_names_the_model_and_whether_it_is_significantly_better(
     choice: Choice, sentence: str
 ) -> None:
-    (told,) = prose.fill_macro(SENTENCES, "headline", choice=choice, changed=Estimate(24.6, 20.8, 28.4))
+    (told,) = prose.fill_macro(SENTENCES, "headline", choice=choice, changed=Estimate(0.246, 0.208, 0.284))
     assert sentence in told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from bgbias import seeds
@@ -69,7 +70,7 @@ def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, foun
         )
         for n in asked
     }
-    levels = found.levels.set_index(["setting", "condition", "metric"])["value"]
+    levels = pd.DataFrame(found.levels).set_index(["setting", "condition", "metric"])["value"]
     assert levels[QUERY_ONLY, CLEAN, "map_at_r"] == pytest.approx(np.mean(list(before.values())), abs=1e-12)
     expected = np.mean(list(after.values()))
     assert levels[QUERY_ONLY, RANDOM_BACKGROUND, "map_at_r"] == pytest.approx(expected, abs=1e-12)
@@ -84,7 +85,7 @@ def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, foun
 def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: findings.Findings) -> None:
     queries = scores.score_queries(embeddings, {}).assign(seed=0)
     values = rows.retrieval_values(queries, ("a", "b", "c", "pretrained"))
-    drops = found.drops.set_index(["setting", "unit"])
+    drops = pd.DataFrame(found.drops).set_index(["setting", "unit"])
     for setting, name in ((SYMMETRIC, "corrupted"), (QUERY_ONLY, "query_only")):
         expected = values.estimate(["clean", name], rows.difference)
         row = drops.loc[setting, "points"]
@@ -92,7 +93,7 @@ def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: 
 
 
 def test_steps_add_up_to_the_drop(found: findings.Findings) -> None:
-    for _, own in found.steps.groupby("setting"):
+    for _, own in pd.DataFrame(found.steps).groupby("setting"):
         *steps, drop = own["value"]
         assert own["step"].iloc[-1] == DROP
         assert sum(steps) == pytest.approx(drop, abs=1e-12)

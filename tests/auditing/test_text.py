@@ -293,8 +293,8 @@ def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
     """Of four queries one is right; the other three spread over three other classes: one each, as many as are right."""
 
     def of(right: float, classes: int) -> float:
-        levels = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": [right]}
-        found = SimpleNamespace(levels=pd.DataFrame(levels), classes=list(range(classes)))
+        level = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": right}
+        found = SimpleNamespace(levels=[level], classes=list(range(classes)))
         return an_audit(found).conflict_of_errors
 
     assert of(0.25, 4) == 0.5

@@ -66,9 +66,9 @@ def labelled(
     lender = [math.nan] * without_a_lender + [0.4] * (count - without_a_lender)
     ids = [f"{n:03}" for n in range(count)]
     return SimpleNamespace(
-        levels=pd.DataFrame(levels),
-        drops=pd.DataFrame(drops),
-        steps=pd.DataFrame(steps if not math.isnan(pasting.value) else [], columns=list(steps[0])),
+        levels=levels,
+        drops=drops,
+        steps=[] if math.isnan(pasting.value) else steps,
         classes=pd.DataFrame(classes),
         places=places,
         photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),

@@ -24,8 +24,8 @@ from bgbias.files.atomic import as_json, write_text
 from bgbias.report import html, prose
 from bgbias.results import comparison, decomposition
 from bgbias.results.comparison import ModelComparison
-from bgbias.results.rows import records
-from bgbias.results.uncertainty import SIGNIFICANT, Estimate
+from bgbias.results.rows import read_estimate, records
+from bgbias.results.uncertainty import SIGNIFICANT
 from bgbias.version import VERSION
 
 SENTENCES, TERMINAL = "choice.j2", "comparison.j2"
@@ -158,7 +158,7 @@ class ComparedAudits:
         """Which model to take, and whether that is more than chance."""
         choice = self.comparison.choice
         best = next(row for row in records(self.models) if row["model"] == choice.best)
-        changed = _estimate(best, "changed", 100)
+        changed = read_estimate(best, "changed")
         return " ".join(prose.fill_macro(SENTENCES, "headline", choice=choice, changed=changed))
 
     @property
@@ -195,9 +195,9 @@ class ComparedAudits:
         against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in differences.items()}
         return [
             row
-            | {name: _estimate(row, name) for name in ("clean", "changed", "drop")}
-            | {"steps": {name: _estimate(row, name) for name in STEPS if name in row}}
-            | {"places": {name: _estimate(row, name, 100) for name in PLACES if name in row}}
+            | {name: read_estimate(row, name) for name in ("clean", "changed", "drop")}
+            | {"steps": {name: read_estimate(row, name) for name in STEPS if name in row}}
+            | {"places": {name: read_estimate(row, name) for name in PLACES if name in row}}
             | {"against": against.get(row["model"])}
             for row in records(self.models)
         ]
@@ -230,10 +230,6 @@ def render(groups: Sequence[ComparedAudits]) -> str:
         "version": VERSION,
     }
     return html.render("comparison.html", values)
-
-
-def _estimate(row: dict[str, Any], name: str, scale: float = 1) -> Estimate:
-    return Estimate(*(scale * row[f"{name}{end}"] for end in ("", "_low", "_high")))
 
 
 def read(folders: Sequence[Path]) -> dict[str, Audit]:

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from bgbias.study.cell import PRETRAINED
 
 SETTINGS = (QUERY_ONLY, SYMMETRIC)
 MODEL = ("photos", "model", "none", PRETRAINED)  # what has no training seeds
+Rows = list[dict[str, Any]]  # values by the names of columns
 MOST_SKIPPED = 0.5  # of the queries may lack what is told of all
 
 
@@ -46,9 +48,9 @@ class Findings:
     known.
     """
 
-    levels: pd.DataFrame
-    steps: pd.DataFrame
-    drops: pd.DataFrame
+    levels: Rows
+    steps: Rows
+    drops: Rows
     classes: pd.DataFrame
     photos: pd.DataFrame
     conflict: Estimate
@@ -106,7 +108,7 @@ def _screen(values: Values, names: Sequence[str], estimate: Estimate) -> Estimat
     return UNKNOWN if math.isnan(estimate.low) and skipped.mean() > MOST_SKIPPED else estimate
 
 
-def _measure_levels(queries: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
+def _measure_levels(queries: pd.DataFrame, conditions: Sequence[str]) -> Rows:
     lines = []
     for setting in SETTINGS:
         for metric in (m for m in plugins.names("metrics") if m in queries):
@@ -119,26 +121,26 @@ def _measure_levels(queries: pd.DataFrame, conditions: Sequence[str]) -> pd.Data
                 lines.append(
                     row | estimate | {end: float(np.clip(estimate[end], 0, 1)) for end in ("low", "high")}
                 )
-    return pd.DataFrame(lines)
+    return lines
 
 
-def _measure_steps(queries: pd.DataFrame) -> pd.DataFrame:
+def _measure_steps(queries: pd.DataFrame) -> Rows:
     lines = []
     for setting in SETTINGS:
         values = decomposition.matched_values(queries, MODEL, setting, PATH)
         for name, estimate in decomposition.steps(values).items():
             lines.append({"setting": setting, "step": name} | interval(_screen(values, PATH, estimate)))
-    return pd.DataFrame(lines)
+    return lines
 
 
-def _measure_drops(queries: pd.DataFrame) -> pd.DataFrame:
+def _measure_drops(queries: pd.DataFrame) -> Rows:
     lines, ends = [], [CLEAN, RANDOM_BACKGROUND]
     for setting in SETTINGS:
         values = values_for_views(queries, MODEL, views_in(setting, ends))
         for unit, statistic in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             estimate = values.estimate(ends, statistic)
             lines.append({"setting": setting, "unit": unit} | interval(estimate) | {"p": estimate.p})
-    return pd.DataFrame(lines)
+    return lines
 
 
 def _list_photos(verdict: Values, names: Mapping[int, str]) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import replacing
 from bgbias.report.html.pictures import url
-from bgbias.results.uncertainty import Estimate
+from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 PAGE, REFERENCE = "audit.html", "reference:"
 
@@ -94,10 +94,7 @@ class Audit:
         has these values (``drop``, ``levels``, ``steps``); unknown where there is none.
         """
         content = self.numbers[entry]
-        for row in [content] if isinstance(content, dict) else content or ():
-            if all(row[key] == value for key, value in where.items()):
-                return Estimate(*(_to_number(row.get(key)) for key in ("value", "low", "high", "p")))
-        return Estimate(math.nan)
+        return find_estimate([content] if isinstance(content, dict) else content or (), **where)
 
     @cached_property
     def classes(self) -> pd.DataFrame:
@@ -146,6 +143,14 @@ class Audit:
             caption = "The queries that lose most: original, on another background, and what each finds first"
             parts.append(f'<img alt="{caption}" src="{url(self._files["worst.jpg"])}">')
         return "\n".join(parts)
+
+
+def find_estimate(rows: Iterable[Mapping[str, Any]], **where: str) -> Estimate:
+    """The number with its interval of the first row that has these values; unknown where none has."""
+    for row in rows:
+        if where.items() <= row.items():
+            return Estimate(*(_to_number(row.get(key)) for key in ("value", "low", "high", "p")))
+    return UNKNOWN
 
 
 def _to_number(value: float | None) -> float:

@@ -29,7 +29,6 @@ from bgbias.report import html, maps
 from bgbias.report.html.pictures import inside, outline
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
-from bgbias.results.rows import records
 from bgbias.results.uncertainty import FEWEST_HARD, Estimate
 from bgbias.version import VERSION
 
@@ -81,9 +80,9 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
             "rank_correlation_with_loss": audit.score_and_loss[0],
             **interval(audit.looks.mean),
         },
-        "drop": findings and records(findings.drops),
-        "steps": findings and records(findings.steps),
-        "levels": findings and records(findings.levels),
+        "drop": findings and findings.drops,
+        "steps": findings and findings.steps,
+        "levels": findings and findings.levels,
         "map_at_r_by_chance": findings and findings.by_chance,
         "classes_losing_half": findings and audit.losing_half,
         "places": findings and findings.places and _expand(findings.places),

@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +17,7 @@ from bgbias.auditing import workdir
 from bgbias.auditing.attribution_scores import NOWHERE, Looks
 from bgbias.auditing.config import Question
 from bgbias.auditing.findings import AcrossSessions, Findings, strip_common_folder
+from bgbias.auditing.finished import find_estimate
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
@@ -163,28 +163,17 @@ class AuditResult:
         assert self.findings is not None
         return self.findings
 
-    @cached_property
-    def _rows(self) -> dict[str, list[dict[str, Any]]]:
-        return {name: records(getattr(self.labelled, name)) for name in ("levels", "steps", "drops")}
-
-    def estimate(self, table: str, **where: str) -> Estimate:
-        """The value with its interval of the one row of a table of ``findings`` in which these columns have these values."""
-        (row,) = (row for row in self._rows[table] if where.items() <= row.items())
-        return Estimate(row["value"], row["low"], row["high"], row.get("p", math.nan))
-
     def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
         """The drop of MAP@R: ``relative`` or in ``points``; unknown without labels."""
-        if self.findings is None:
-            return Estimate(math.nan)
-        return self.estimate("drops", setting=setting, unit=unit)
+        return find_estimate(self.findings.drops if self.findings else (), setting=setting, unit=unit)
 
     def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
         """A metric in a condition; by default MAP@R with queries and gallery alike."""
-        return self.estimate("levels", metric=metric, setting=setting, condition=condition)
+        return find_estimate(self.labelled.levels, metric=metric, setting=setting, condition=condition)
 
     def step(self, name: str, setting: str = QUERY_ONLY) -> Estimate:
         """The points of MAP@R that a part of the drop costs."""
-        return self.estimate("steps", step=name, setting=setting)
+        return find_estimate(self.labelled.steps, step=name, setting=setting)
 
     @property
     def change(self) -> Estimate:
@@ -261,13 +250,14 @@ class AuditResult:
         """What ``cue_conflict`` would be if queries that do not find their own class first found all others alike: it grows as
         classes are fewer. Unknown where that was not measured.
         """
-        rows, classes = self.labelled.levels, len(self.labelled.classes)
-        measured = (rows["condition"] == conflict.CONDITION) & (rows["setting"] == QUERY_ONLY)
-        right = rows.loc[measured & (rows["metric"] == PRECISION_AT_1), "value"]
-        if not len(right) or classes < 2:
+        right, classes = (
+            self.level(conflict.CONDITION, QUERY_ONLY, PRECISION_AT_1).value,
+            self.labelled.classes,
+        )
+        if math.isnan(right) or len(classes) < 2:
             return math.nan
-        wrong = (1 - float(right.iloc[0])) / (classes - 1)
-        return wrong / (wrong + float(right.iloc[0]))
+        wrong = (1 - right) / (len(classes) - 1)
+        return wrong / (wrong + right)
 
     @property
     def score_and_loss(self) -> tuple[float, int]:
@@ -283,7 +273,7 @@ class AuditResult:
     @property
     def levels(self) -> list[tuple[str, str]]:
         """The conditions in the order in which people read them, each with its title."""
-        conditions = set(self.labelled.levels["condition"])
+        conditions = {row["condition"] for row in self.labelled.levels}
         return [(name, title) for name, title in TITLES["levels"].items() if name in conditions]
 
     @property
