@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,30 +17,36 @@ from bgbias.results import rows
 from bgbias.results.decomposition import DROP
 
 SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, "only_bg")
-CLASSES, PER_CLASS, DRAWS, DIM = 7, 6, 3, 8
-NAMES = {10 * c: f"class {c}" for c in range(CLASSES)}
+DRAWS, DIM = 3, 8
+SIZES = (6,) * 7  # photos a class
+NAMES = {10 * c: f"class {c}" for c in range(len(SIZES))}
 
 # Photo 003 is no query.
 UNSURE = {"000", "001", "003", "010"}
 
 
-@pytest.fixture(scope="module")
-def embeddings() -> Embeddings:
+def embed(sizes: Sequence[int]) -> Embeddings:
+    """Of classes of so many photos, each of which lends its background to the next one of its class."""
     random = seeds.generator("audit findings")
-    labels = np.repeat(10 * np.arange(CLASSES), PER_CLASS)
-    middle = random.normal(size=(CLASSES, DIM))[labels // 10]
+    number = np.repeat(np.arange(len(sizes)), sizes)
+    middle = random.normal(size=(len(sizes), DIM))[number]
+    rows = np.arange(len(number))
 
     def unit(noise: float) -> np.ndarray:
         vectors = middle + noise * random.normal(size=middle.shape)
         return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
     views = {view: unit(0.6 if view[0] == CLEAN else 1.2) for view in conditions.views(SHOWN, DRAWS)}
-    usable = np.ones(len(labels), bool)
-    usable[3] = False
-    rows = np.arange(len(labels))
-    donors = {view: np.roll(rows, PER_CLASS) for view in views if view[0] == "mixed_rand"}
-    donors |= {view: rows for view in views if view[0] == "mixed_same"}
-    return Embeddings([f"{n:03d}" for n in range(len(labels))], labels, usable, views, donors)
+    of_class = np.concatenate([np.roll(rows[number == c], 1) for c in range(len(sizes))])
+    donors = {view: np.roll(rows, max(sizes)) for view in views if view[0] == "mixed_rand"}
+    donors |= {view: of_class for view in views if view[0] == "mixed_same"}
+    ids = [f"{row:03d}" for row in rows]
+    return Embeddings(ids, 10 * number, rows != 3, views, donors)
+
+
+@pytest.fixture(scope="module")
+def embeddings() -> Embeddings:
+    return embed(SIZES)
 
 
 @pytest.fixture(scope="module")
@@ -92,18 +100,33 @@ def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: 
         assert (row["value"], row["low"], row["high"]) == (expected.value, expected.low, expected.high)
 
 
-def test_steps_add_up_to_the_drop(found: findings.Findings) -> None:
-    for _, own in pd.DataFrame(found.steps).groupby("setting"):
+@pytest.mark.parametrize("sizes", [SIZES, (5, 5, 5, 2, 2, 2)])
+def test_steps_add_up_to_the_drop_of_the_queries_that_have_them_all(sizes: tuple[int, ...]) -> None:
+    """One of two photos lends its background to the other, and cannot be found in front of it."""
+    found = findings.compute_findings(embed(sizes), NAMES)
+    assert found.photos["mixed_same"].isna().sum() == 2 * sizes.count(2)
+    for setting, own in pd.DataFrame(found.steps).groupby("setting"):
         *steps, drop = own["value"]
         assert own["step"].iloc[-1] == DROP
         assert sum(steps) == pytest.approx(drop, abs=1e-12)
-    assert len(found.steps) == 8
+        assert (setting, len(steps)) in {(QUERY_ONLY, 3), (SYMMETRIC, 3)}
+
+
+def test_the_few_classes_of_more_than_two_photos_do_not_stand_for_all() -> None:
+    found = findings.compute_findings(embed((5, 2, 2, 2, 2, 2)), NAMES)
+    assert found.photos["mixed_same"].isna().sum() == 10
+    levels = pd.DataFrame(found.levels).set_index(["setting", "metric", "condition"])["value"]
+    rows = levels[QUERY_ONLY, "map_at_r"]
+    assert rows[[CLEAN, RANDOM_BACKGROUND]].notna().all()
+    assert np.isnan(rows["mixed_same"])
+    steps = pd.DataFrame(found.steps)
+    assert steps.loc[steps["setting"] == QUERY_ONLY, "value"].isna().all()
 
 
 def test_classes_are_means_of_their_queries_the_greatest_loss_first(found: findings.Findings) -> None:
     classes = found.classes
     assert classes["lost"].is_monotonic_decreasing
-    assert classes["queries"].sum() == CLASSES * PER_CLASS - 1
+    assert classes["queries"].sum() == sum(SIZES) - 1
     of_class = found.photos.groupby("class_name")["lost"]
     assert classes["unsure_masks"].sum() == 3  # another of them is no query
     expected = of_class.mean()

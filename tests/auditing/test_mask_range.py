@@ -13,14 +13,12 @@ import pytest
 
 import bgbias
 from bgbias import plugins
-from bgbias.auditing.mask_range import MaskRange, measure_object_share
+from bgbias.auditing.mask_range import measure_object_share
 from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.masks.policy import Mask
 from bgbias.models.look import Look
 from bgbias.photos.table import ImageTable
-from bgbias.results.uncertainty import UNKNOWN, Estimate
-from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import OBJECT, SIDE, list_photos
 
 MASKER = """
@@ -169,27 +167,3 @@ def test_a_second_model_that_tells_nothing_is_an_error(
         how = {"photos": sorted(Path("photos").rglob("*.png"))[:6], "class_level": None}
     with pytest.raises(UserError, match=said):
         audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)
-
-
-FOUND = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6), float("nan"), UNKNOWN)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, "With perfect masks the drop would lie between 30 and 50 % (second segmentation model: isnet)."),
-        (
-            {"object_share": 0.8, "extrapolated": Estimate(0.34, 0.24, 0.44)},
-            "With perfect masks the drop would be about 34 % [24, 44].",
-        ),
-        (
-            {"agreement": 0.41},
-            "What perfect masks would give is unknown: isnet takes other things for the objects (mean IoU 0.41).",
-        ),
-    ],
-)
-def test_the_verdict_says_what_perfect_masks_would_give(changes: dict[str, Any], said: str) -> None:
-    audit = an_audit(labelled(), mask_range=MaskRange(**vars(FOUND) | changes))
-    assert said in audit.verdict
-    lines = audit.terminal
-    assert ("With all that either segmentation model takes" in lines) == ("agreement" not in changes)

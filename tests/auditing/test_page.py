@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import re
-import shutil
 from pathlib import Path
 
 import chromium
@@ -14,11 +13,9 @@ import pytest
 from PIL import Image
 from single_page import Reader, accessible, printed_whole, shown_whole
 
-import bgbias
 from bgbias.auditing import workdir
 from bgbias.report import html
 from tests.auditing.conftest import Audited
-from tests.support import toy_folder
 
 
 @pytest.fixture(scope="module")
@@ -126,33 +123,3 @@ def test_an_option_is_not_parted_at_the_end_of_a_line() -> None:
     assert said.endswith(
         '(<span class="nowrap">--squash</span>, <span class="nowrap">--masker</span> birefnet_lite)'
     )
-
-
-def test_a_page_of_ten_thousand_photos_stays_below_ten_megabytes(page: Path, tmp_path: Path) -> None:
-    """Cards and portraits have a most, so that a page grows by rows of its table alone: here it is taken to grow for ever as fast
-    as it does while portraits, too, are added.
-    """
-    toy_folder.made(tmp_path, classes=10, per_class=6)
-    how = {"size": 64, "resize": 64, "draws": 1, "attribution": 6, "backgrounds": tmp_path / "walls"}
-    model = f"{tmp_path / 'my_model.py'}:build"
-    bgbias.audit(tmp_path / "photos", model, masks=tmp_path / "masks", out=tmp_path / "out", **how)
-    few, more = toy_folder.CLASSES * toy_folder.PER_CLASS, 10 * 6
-    size = (tmp_path / "out" / "audit.html").stat().st_size
-    each = (size - page.stat().st_size) / (more - few)
-    assert 0 < size + each * (10_000 - more) < 10e6
-
-
-def test_what_cannot_be_tested_is_not_said_to_be_nothing(toys: Path, tmp_path: Path) -> None:
-    """Of three classes there are no intervals: no field is marked, and nothing is called chance. Nor does a masker that knows no
-    doubt, as GrabCut, vouch for anything.
-    """
-    few = tmp_path / "few"
-    for folder in sorted((toys / "photos").iterdir())[:3]:
-        shutil.copytree(folder, few / folder.name)
-    how = {"size": 64, "resize": 64, "draws": 1, "attribution": 0, "backgrounds": toys / "walls"}
-    bgbias.audit(few, f"{toys / 'my_model.py'}:pictures", out=tmp_path / "out", masker="grabcut", **how)
-    text = (tmp_path / "out" / "audit.html").read_text(encoding="utf-8")
-    for said in ("neither can be tested", "the drop cannot be tested", "is in doubt of no pixel"):
-        assert said in text
-    for unsaid in ('class="here"', "Significant where", "jackknife", "have a clear mask"):
-        assert unsaid not in text

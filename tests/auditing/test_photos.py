@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from miniatures import as_folder, as_tar, as_zip
 from small_study import described, load
@@ -18,6 +19,7 @@ from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.nodes import index
 from bgbias.photos.table import read_table
+from tests.support import toy_folder
 from tests.support.collected import collect
 
 
@@ -61,6 +63,24 @@ def test_what_stands_out_is_counted_and_named(tmp_path: Path) -> None:
     assert found["oddities"][0]["count"] == 6
     assert len(found["oddities"][0]["examples"]) == 3
     assert photos.table.labels.max() == 3
+
+
+def test_second_shots_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Beside each photo the same once more, cropped by a pixel and saved with quality 60; scenes say nothing of their class."""
+    toy_folder.made(tmp_path, correlation=0.0, classes=8, per_class=3)
+    photos, masks = tmp_path / "photos", tmp_path / "masks"
+    before = collect(photos, masks=masks)
+    names = set()
+    for file in sorted(photos.rglob("*.png")):
+        second, mask = file.with_name(f"{file.stem}_again.jpg"), masks / file.relative_to(photos)
+        pixels.Image.open(file).crop((1, 1, 64, 64)).save(second, quality=60)
+        pixels.Image.open(mask).crop((1, 1, 64, 64)).save(mask.with_stem(f"{file.stem}_again"))
+        names.add(str(second.relative_to(photos)))
+    now = collect(photos, masks=masks)
+    pd.testing.assert_frame_equal(now.table.frame, before.table.frame)
+    assert now.digest == before.digest
+    assert (before.left_out, now.left_out.keys()) == ({}, names)
+    assert (len(before), now.as_json()["near_duplicates"], before.near_duplicates) == (24, 24, 0)
 
 
 def test_huge_and_animated_pictures_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

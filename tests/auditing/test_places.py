@@ -12,10 +12,7 @@ import bgbias
 from bgbias.auditing.comparison import ComparedAudits, render
 from bgbias.errors import UserError
 from bgbias.photos.tables import NamedColumns
-from bgbias.results.places import AcrossPlaces
-from bgbias.results.uncertainty import UNKNOWN, Estimate
 from tests.support.collected import collect
-from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
 
 
@@ -102,58 +99,6 @@ def test_a_sample_has_photos_of_each_place(shop: Path) -> None:
     photos = collect(shop / "photos", columns=NamedColumns(place="1"), sample=4 * CLASSES)
     frame = photos.table.frame
     assert (frame.groupby(["class_name", "place"]).size() == 2).all()
-
-
-FOUND = AcrossPlaces(
-    queries=80,
-    classes=8,
-    here=Estimate(0.5, 0.4, 0.6),
-    there=Estimate(0.3, 0.2, 0.4),
-    composite=Estimate(0.2, 0.1, 0.3),
-    natural=Estimate(0.42, 0.3, 0.54),
-    points=Estimate(0.2, 0.1, 0.3),
-    on_composites=Estimate(0.6, 0.5, 0.7),
-    carried=Estimate(0.65, 0.5, 0.8),
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said", "unsaid"),
-    [
-        (
-            {},
-            "MAP@R is 42 % [30, 54] lower than among those from the same place. Of what pasted objects lose there, the"
-            " background carries 65 % [50, 80].",
-            "significantly",
-        ),
-        (
-            {"carried": UNKNOWN},
-            "MAP@R is 42 % [30, 54] lower than among those from the same place.",
-            "carries",
-        ),
-        (
-            {"natural": Estimate(0.1)},
-            "MAP@R is 10 % lower than among those from the same place (fewer than 5 classes: no interval).",
-            "carries",
-        ),
-        ({"natural": Estimate(-0.2, -0.3, -0.1)}, "MAP@R is −20 % [−30, −10] lower than", "significantly"),
-        (
-            {"natural": Estimate(0.1, -0.1, 0.3)},
-            "MAP@R is 10 % [−10, 30] lower than among those from the same place, not significantly.",
-            "carries",
-        ),
-    ],
-)
-def test_the_verdict_says_what_another_place_costs(
-    changes: dict[str, Estimate], said: str, unsaid: str
-) -> None:
-    found = AcrossPlaces(**vars(FOUND) | changes)
-    verdict = an_audit(labelled(places=found)).verdict
-    assert said in verdict
-    assert unsaid not in verdict
-    lines = an_audit(labelled(places=found)).terminal
-    assert "original photos of another place" in lines
-    assert "30.0 [20.0, 40.0]" in lines
 
 
 def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ from bgbias.evaluation import scores
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
 from tests.support.collected import collect
-from tests.support.handmade_audits import an_audit, labelled
 from tests.support.two_visits import background_alone, list_photos
 
 LABELS = np.repeat(np.arange(6), 6)
@@ -119,14 +118,3 @@ def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
         "right first matches are photos of the query's own session" in line for line in found["queries"]
     )
     assert not collect(table.drop(columns="session")).sessions
-
-
-def test_the_sentence_has_its_numbers() -> None:
-    found = findings.AcrossSessions(
-        3, 0.8, 40, bgbias.Estimate(0.2, 0.1, 0.3), bgbias.Estimate(0.5, 0.4, 0.6)
-    )
-    (line,) = (
-        line for line in an_audit(labelled(), sessions=found).sentences("evidence") if "session" in line
-    )
-    assert line.startswith("80 of 100 right first matches are photos of the query's own session")
-    assert line.endswith("MAP@R is 20.0 [10.0, 30.0] and the drop 50 % [40, 60] (40 queries)")

@@ -1,0 +1,332 @@
+"""What an audit and a comparison say, in every case: somebody has read ``golden/``. Audits are written by hand."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+from golden import check
+
+from bgbias.auditing import comparison, findings, result
+from bgbias.auditing.mask_range import MaskRange
+from bgbias.auditing.preparations import PreparationTrial
+from bgbias.auditing.slices import LeftOut
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
+from bgbias.evaluation.crossing import Shares
+from bgbias.report import prose
+from bgbias.results.comparison import TRUSTED_TAU, Choice, Stability
+from bgbias.results.places import AcrossPlaces
+from bgbias.results.uncertainty import UNKNOWN, Estimate
+
+GOLDEN = Path(__file__).with_name("golden")
+DROP = Estimate(0.2, 0.1, 0.3)
+POINTS = Estimate(0.1, 0.05, 0.15)
+LEVEL = Estimate(0.5, 0.4, 0.6)
+
+
+def labelled(
+    drop: Estimate = DROP,
+    points: Estimate = POINTS,
+    clean: Estimate = LEVEL,
+    grey: float = 0.1,
+    sizes: tuple[int, ...] = (20,) * 5,
+    first: tuple[float, float] = (0.84, 0.69),
+    pasting: Estimate = UNKNOWN,
+    by_chance: float = 0.1,
+    without_a_lender: int = 0,
+    places: AcrossPlaces | None = None,
+    unsure_masks: int = 0,
+    first_class: str = "a",
+) -> Any:
+    """What an audit of photos with classes found: the first class loses more than half of its MAP@R."""
+    settings = ("query", "symmetric")
+    conditions = (
+        (CLEAN, clean, first[0]),
+        (RANDOM_BACKGROUND, Estimate(0.3, 0.2, 0.4), first[1]),
+        ("only_fg", Estimate(grey, 0.0, 0.9), 0.5),
+    )
+    levels = [
+        {"setting": setting, "condition": condition, "metric": metric} | vars(value)
+        for setting in settings
+        for condition, of, hits in conditions
+        for metric, value in (("map_at_r", of), ("precision_at_1", Estimate(hits)))
+    ]
+    drops = [
+        {"setting": setting, "unit": unit} | vars(value)
+        for setting in settings
+        for unit, value in (("relative", drop), ("points", points))
+    ]
+    steps = [
+        {"setting": setting, "step": step} | vars(pasting if step == "pasting" else POINTS)
+        for setting in settings
+        for step in result.TITLES["steps"]
+    ]
+    classes = {
+        "class_name": [f"shop/{n}" for n in (first_class, *"bcdefghi")[: len(sizes)]],
+        "queries": sizes,
+        "unsure_masks": unsure_masks,
+        "clean": 0.5,
+        "corrupted": 0.1,
+        "lost": 0.4,
+        "sd": [math.nan, *[0.15] * (len(sizes) - 1)],
+        "relative": [0.8, *[0.1] * (len(sizes) - 1)],
+    }
+    count = sum(sizes)
+    lender = [math.nan] * without_a_lender + [0.4] * (count - without_a_lender)
+    ids = [f"{n:03}" for n in range(count)]
+    return SimpleNamespace(
+        levels=levels,
+        drops=drops,
+        steps=[] if math.isnan(pasting.value) else steps,
+        classes=pd.DataFrame(classes),
+        places=places,
+        photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),
+        by_chance=by_chance,
+    )
+
+
+class Photos(SimpleNamespace):
+    def __len__(self) -> int:
+        return 100
+
+    def describe(self) -> list[str]:
+        return ["shop: 1 photo left out"]
+
+
+def an_audit(found: Any = None, near_duplicates: int = 0, photographed: bool = True, **changes: Any) -> Any:
+    """An audit of masks that give no reason to doubt."""
+    walls = SimpleNamespace(summary="20 photos of walls", photographed=photographed)
+    collection = Photos(near_duplicates=near_duplicates)
+    guesses = changes.pop("guesses", ())
+    parts: dict[str, Any] = {
+        "findings": found,
+        "question": SimpleNamespace(collection=collection, backgrounds=walls),
+        "model": SimpleNamespace(guesses=guesses, name="/models/mine.py", look="a crop", notes=("a line",)),
+        "masker": "u2netp",
+        "remarks": ("one is empty",),
+        "qualities": pd.DataFrame({"clarity": [0.95, 0.95]}),
+        "usable": frozenset(map(str, range(100))),
+        "shift": pd.DataFrame({RANDOM_BACKGROUND: [0.8, 0.9]}),
+        "looks": SimpleNamespace(mean=UNKNOWN, how="gradients"),
+        "doubtful": (),
+        "ties": 0,
+    }
+    return result.AuditResult(**parts | changes)
+
+
+def chance(clean: float, by_chance: float) -> Any:
+    return an_audit(labelled(clean=Estimate(clean, clean - 0.02, clean + 0.02), by_chance=by_chance))
+
+
+def sure(queries: int, others: int, drop: Estimate, drawn: int = 0) -> Any:
+    return an_audit(labelled(), surely=LeftOut(queries, others, drop, drawn=drawn))
+
+
+def small_masks(low: float) -> Any:
+    better = (LeftOut(67, 33, Estimate(0.04, low, 0.1), drawn=7, least=0.21),)
+    return an_audit(labelled(), better=better, masker="birefnet_lite")
+
+
+PLACES = AcrossPlaces(
+    queries=80,
+    classes=8,
+    here=Estimate(0.5, 0.4, 0.6),
+    there=Estimate(0.3, 0.2, 0.4),
+    composite=Estimate(0.2, 0.1, 0.3),
+    natural=Estimate(0.42, 0.3, 0.54),
+    points=Estimate(0.2, 0.1, 0.3),
+    on_composites=Estimate(0.6, 0.5, 0.7),
+    carried=Estimate(0.65, 0.5, 0.8),
+)
+
+
+def places(**changes: Estimate) -> Any:
+    return an_audit(labelled(places=replace(PLACES, **changes)))
+
+
+TWO_MASKERS = MaskRange("isnet", 0.8, Estimate(0.3, 0.2, 0.4), Estimate(0.5, 0.4, 0.6), math.nan, UNKNOWN)
+
+
+def mask_range(**changes: Any) -> Any:
+    return an_audit(labelled(), mask_range=replace(TWO_MASKERS, **changes))
+
+
+SESSIONS = findings.AcrossSessions(3, 0.8, 40, Estimate(0.2, 0.1, 0.3), Estimate(0.5, 0.4, 0.6))
+SHARES = Shares(0.5, 0.25, 0.25)
+RARELY = Estimate(0.68, 0.29, 1.07), Estimate(0.043, -0.021, 0.107)
+NO_ENDS = Estimate(0.5), Estimate(0.2)
+GUESSED = PreparationTrial(32, {"": 0.5, "--mean 0": 0.75}, "--mean 0")
+EVERYTHING = {
+    "looks": SimpleNamespace(mean=Estimate(0.5, 0.4, 0.6), how="occlusion"),
+    "shares": SHARES,
+    "mask_range": TWO_MASKERS,
+    "sessions": SESSIONS,
+    "guesses": ("The mean was guessed.",),
+}
+# By what of it is read.
+AUDITS: dict[str, dict[str, Any]] = {
+    "verdict": {
+        "without classes": an_audit(),
+        "without classes, with shares": an_audit(shares=SHARES),
+        "nothing is found": an_audit(labelled(Estimate(math.nan), clean=Estimate(0.0, 0.0, 0.0))),
+        "near-duplicates, and no first match": an_audit(labelled(first=(0.5, math.nan)), near_duplicates=3),
+        "not significant": an_audit(labelled(Estimate(0.5, -0.1, 1.1), Estimate(0.2, -0.1, 0.5))),
+        "a rise": an_audit(labelled(Estimate(-0.5, -0.7, -0.3), Estimate(-0.2, -0.3, -0.1))),
+        "not significant in points": an_audit(labelled(*RARELY)),
+        "four classes": an_audit(labelled(*NO_ENDS, sizes=(20,) * 4)),
+        "no interval": an_audit(labelled(*NO_ENDS)),
+        "places": places(),
+        "places, nothing is carried": places(carried=UNKNOWN),
+        "places, few classes": places(natural=Estimate(0.1)),
+        "places, a rise": places(natural=Estimate(-0.2, -0.3, -0.1)),
+        "places, not significant": places(natural=Estimate(0.1, -0.1, 0.3)),
+        "two maskers": mask_range(),
+        "two maskers and drawn masks": mask_range(object_share=0.8, extrapolated=Estimate(0.34, 0.24, 0.44)),
+        "two maskers that do not agree": mask_range(agreement=0.41),
+    },
+    "verdict advice": {
+        "hardly more than chance": chance(0.03, 0.02),
+        "more than chance": chance(0.05, 0.02),
+        "hardly more than chance of two classes": chance(0.34, 0.3),
+        "more than chance of two classes": chance(0.5, 0.3),
+    },
+    "evidence": {
+        "nothing to say": an_audit(labelled()),
+        "few queries, equal embeddings": an_audit(labelled(sizes=(2, 2, 2)), ties=4),
+        "one class, no lenders": an_audit(labelled(sizes=(65, 4, 2, 2, 2), without_a_lender=10)),
+        "sessions": an_audit(labelled(), sessions=SESSIONS),
+    },
+    "verdict masks": {
+        "one class has most": an_audit(labelled(sizes=(65, 4, 2, 2, 2))),
+        "drawn": an_audit(labelled(), masker="2 drawn by hand"),
+        "a masker without doubt": an_audit(labelled(), qualities=pd.DataFrame({"clarity": [math.nan]})),
+        "partly drawn": an_audit(labelled(), qualities=pd.DataFrame({"clarity": [math.nan, 0.95]})),
+    },
+    "verdict evidence masks advice": {
+        "few unclear masks": sure(95, 5, Estimate(0.15, 0.05, 0.25)),
+        "many unclear masks": sure(80, 20, Estimate(0.15, -0.05, 0.35)),
+        "many unclear masks of those that are not drawn": sure(95, 5, Estimate(0.15, 0.05, 0.25), drawn=60),
+        "no clear mask": sure(0, 100, UNKNOWN),
+        "one clear mask": sure(1, 99, UNKNOWN),
+        "small masks lose most, significant": small_masks(0.01),
+        "small masks lose most, not significant": small_masks(-0.02),
+    },
+    "advice": {
+        "without classes": an_audit(),
+        "few classes": an_audit(labelled(*NO_ENDS, sizes=(3,) * 4)),
+        "few queries": an_audit(labelled(*NO_ENDS, sizes=(3,) * 8)),
+        "undecided": an_audit(labelled(Estimate(0.1, -0.1, 0.3))),
+        "undecided, a large drop": an_audit(labelled(Estimate(0.1, -0.1, 1.2))),
+        "all of it": an_audit(
+            labelled(grey=0.8, pasting=Estimate(0.05, 0.01, 0.1)),
+            photographed=False,
+            guesses=("The mean was guessed.",),
+            preparations=GUESSED,
+        ),
+    },
+    "terminal": {
+        "without classes": an_audit(shares=Shares(math.nan, math.nan, math.nan)),
+        "everything": an_audit(
+            labelled(
+                pasting=Estimate(-0.0001, -0.0004, 0.07),
+                sizes=(2, 2, 2, 2, 2),
+                places=PLACES,
+                unsure_masks=3,
+                first_class="a" * 45,
+            ),
+            **EVERYTHING,
+        ),
+    },
+}
+
+
+def fill(about: str, **values: Any) -> list[str]:
+    return prose.fill_macro(comparison.SENTENCES, about, **values)
+
+
+def headline(as_good: str = "", worse: str = "", is_tested: bool = True) -> list[str]:
+    choice = Choice("best", tuple(as_good), tuple(worse), (), is_tested)
+    return fill("headline", choice=choice, changed=Estimate(0.246, 0.208, 0.284))
+
+
+def details(unbeaten: tuple[str, ...] = (), **changes: Any) -> list[str]:
+    values = {"on_original": None, "fastest": None, "stability": None} | changes
+    choice = Choice("best", (), (), unbeaten, True)
+    return fill("details", choice=choice, trusted_tau=TRUSTED_TAU, **values)
+
+
+def order(of_classes: float, of_draws: float) -> list[str]:
+    return details(stability=Stability(Estimate(of_classes), Estimate(of_draws)))
+
+
+def remarks(**changes: Any) -> list[str]:
+    counts = {"guesses": "", "lost": 0, "photos": 9, "unseen": 0, "empty": 0, "full": 0, "absent": 0}
+    return prose.fill_macro(result.SENTENCES, "mask_remarks", **counts | changes)
+
+
+OTHERS = {
+    "headline: one model": headline(),
+    "headline: too few classes": headline("b", is_tested=False),
+    "headline: better than the other": headline(worse="b"),
+    "headline: better than two": headline(worse="bc"),
+    "headline: as good as one": headline("b", "c"),
+    "headline: as good as many": headline("bcde", "fghi"),
+    "details: the best is ahead on original photos": details(on_original={"model": "best", "clean": 0.5}),
+    "details: another is ahead": details(on_original={"model": "other", "clean": 0.5}),
+    "details: a fast one": details(fastest={"model": "small", "seconds_a_photo": 0.012}),
+    "details: an unbeaten reference": details(("colours",)),
+    "details: other classes order otherwise": order(0.27, 1.0),
+    "details: other backgrounds do": order(0.9, 0.1),
+    "details: both do": order(0.2, 0.1),
+    "details: one background": order(0.2, math.nan),
+    "details: an order that holds": order(0.9, 0.8),
+    "guessed: of none": fill("guessed", names=()),
+    "guessed: of one": fill("guessed", names=("a",)),
+    "guessed: of two": fill("guessed", names=("a", "b")),
+    "guessed: of four": fill("guessed", names=tuple("abcd")),
+    "masks: nothing": remarks(),
+    "masks: guessed, lost, unseen": remarks(guesses="A guess", lost=3, empty=1, absent=2, unseen=1),
+    "masks: full": remarks(lost=2, full=2),
+    "masks: one": remarks(lost=1, empty=1),
+}
+
+
+def format_audit(audit: Any, about: str) -> str:
+    return audit.terminal if about == "terminal" else "\n".join(audit.sentences(about))
+
+
+@pytest.mark.parametrize("read", AUDITS)
+def test_what_is_said_of_an_audit_is_what_was_read(read: str) -> None:
+    parts = [
+        f"## {name}: {about}\n\n{format_audit(audit, about) or '(nothing)'}\n"
+        for name, audit in AUDITS[read].items()
+        for about in read.split()
+    ]
+    check(GOLDEN / f"{read.replace(' ', '_')}.md", "\n".join(parts))
+
+
+def test_what_else_is_said_is_what_was_read() -> None:
+    parts = (f"## {name}\n\n" + ("\n".join(lines) or "(nothing)") + "\n" for name, lines in OTHERS.items())
+    check(GOLDEN / "others.md", "\n".join(parts))
+
+
+def test_each_step_of_the_drop_goes_from_one_line_of_the_table_to_the_next() -> None:
+    assert tuple(name for name in result.TITLES["levels"] if name in findings.PATH) == findings.PATH
+
+
+@pytest.mark.parametrize(
+    ("right", "classes", "share"),
+    [(0.25, 4, 0.5), (0.5, 11, 0.05 / 0.55), (1.0, 4, 0.0), (0.5, 1, math.nan)],
+)
+def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
+    right: float, classes: int, share: float
+) -> None:
+    """Of four queries one is right; the other three spread over three other classes: one each, as many as are right."""
+    level = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": right}
+    found = SimpleNamespace(levels=[level], classes=list(range(classes)))
+    assert an_audit(found).conflict_of_errors == pytest.approx(share, nan_ok=True)
