@@ -104,19 +104,17 @@ def test_photos_may_be_files_pictures_or_arrays(model: bgbias.Embedder) -> None:
     np.testing.assert_allclose(one_by_one, named, atol=1e-6)
 
 
-@pytest.mark.parametrize("as_tensor", [False, True])
-def test_any_function_is_a_model(as_tensor: bool) -> None:
+def test_any_function_is_a_model() -> None:
     asked = []
 
-    def colours(batch: list[np.ndarray]) -> object:
+    def means(batch: list[np.ndarray]) -> object:
         asked.append(len(batch))
-        means = np.stack([photo.mean((0, 1)) for photo in batch])
-        return torch.from_numpy(means).requires_grad_() if as_tensor else means
+        return torch.from_numpy(np.stack([photo.mean((0, 1)) for photo in batch])).requires_grad_()
 
-    made = bgbias.embed(colours, SHOWN, batch_size=2)
+    made = bgbias.embed(means, SHOWN, batch_size=2)
     assert asked == [2, 1, 1, 1], "two photos, each of them alone, and the last one"
-    means = np.stack([array(name).mean((0, 1)) for name in SHOWN])
-    np.testing.assert_allclose(made, means / np.linalg.norm(means, axis=1, keepdims=True), rtol=1e-6)
+    expected = np.stack([array(name).mean((0, 1)) for name in SHOWN])
+    np.testing.assert_allclose(made, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
 
 
 @pytest.mark.parametrize("key", ["cub200|test|5923", "mug_0"])
@@ -196,13 +194,6 @@ def test_an_explanation_is_that_of_the_command(model: bgbias.Embedder) -> None:
     assert told.distances == expected.distances
 
 
-class Encoder:
-    """An object with ``encode``, which is given Pillow's pictures."""
-
-    def encode(self, pictures: list[Image.Image]) -> np.ndarray:
-        return np.array([np.asarray(p.resize((4, 4))).ravel() for p in pictures], np.float32)
-
-
 def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
     return [photo.mean((0, 1)) for photo in batch]
 
@@ -214,47 +205,26 @@ def convolution() -> torch.nn.Module:
     return torch.nn.Sequential(*layers, *pool)
 
 
-def brought(kind: str, folder: Path) -> object:
-    """A model of each kind that ``--model`` takes and that is quickly built."""
-    if kind == "named":
-        weights = folder / "weights.pth"
-        if not weights.exists():
-            torch.save(timm.create_model("test_resnet.r160_in1k").state_dict(), weights)
-        return "timm:test_resnet.r160_in1k"
-    if kind == "file":
-        layer = "torch.manual_seed(0)\n    return torch.nn.Conv2d(3, 8, 5, 2)"
-        code = f"import torch\n\ndef build():\n    {layer}\n"
-        (folder / "my_model.py").write_text(code)
-        return f"{folder / 'my_model.py'}:build"
-    if kind == "onnx":
-        torch.onnx.export(convolution(), (torch.zeros(1, 3, 64, 64),), folder / "model.onnx", dynamo=False)
-        return folder / "model.onnx"
-    return {"network": convolution(), "encoder": Encoder(), "function": colours}[kind]
+@pytest.fixture(scope="module")
+def weights(folder: Path) -> Path:
+    """Those of a small model of timm."""
+    torch.save(timm.create_model("test_resnet.r160_in1k").state_dict(), folder / "weights.pth")
+    return folder / "weights.pth"
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"),
-    [
-        ("network", "gradients"),
-        ("named", "gradients"),
-        ("file", "gradients"),
-        ("onnx", "occlusion"),
-        ("encoder", "occlusion"),
-        ("function", "occlusion"),
-    ],
+    ("model", "how"),
+    [(convolution(), "gradients"), ("timm:test_resnet.r160_in1k", "gradients"), (colours, "occlusion")],
 )
-def test_every_kind_of_model_embeds_ranks_and_is_attributed(
-    kind: str, how: str, folder: Path, tmp_path: Path
+def test_a_brought_model_embeds_ranks_and_is_attributed(
+    model: object, how: str, weights: Path, tmp_path: Path
 ) -> None:
-    model = brought(kind, folder)
     options: dict[str, object] = {"size": 64, "resize": 64}
-    if kind == "named":
-        options["weights"] = folder / "weights.pth"
+    if isinstance(model, str):
+        options["weights"] = weights
     vectors = bgbias.embed(model, SHOWN, out=tmp_path / "vectors.npy", **options)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
     np.testing.assert_array_equal(np.load(tmp_path / "vectors.npy"), vectors)
-    for photos in (list(map(array, SHOWN)), [Image.open(name) for name in SHOWN]):
-        np.testing.assert_array_equal(bgbias.embed(model, photos, **options), vectors)
     labels = ["mug", "mug", "house"]
     ranked = bgbias.rank(SHOWN, labels, model=model, **options)
     pd.testing.assert_frame_equal(ranked.metrics, bgbias.rank(vectors, labels).metrics)
@@ -298,24 +268,15 @@ def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
     assert scores["ref"][0] == pytest.approx(score(expected, mask), abs=1e-6)
 
 
-def test_a_network_that_pools_a_map_is_explained_by_it(folder: Path) -> None:
+def test_a_network_that_pools_a_map_is_explained_by_it(weights: Path) -> None:
     explained = bgbias.explain(convolution(), SHOWN, size=64, resize=64)
     vectors = bgbias.embed(convolution(), SHOWN, size=64, resize=64)
     distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1)
     np.testing.assert_allclose(explained.distances, distances, atol=1e-5)
     assert [attention.shape for attention in explained.maps] == [(64, 64)] * 3
     assert 0.5 < max(attention.max() for attention in explained.maps) <= 1
-    named = brought("named", folder)
-    assert len(bgbias.explain(named, SHOWN[:2], weights=folder / "weights.pth").maps) == 2
-
-
-def test_a_network_of_ours_is_explained_alike_as_a_brought_one(model: bgbias.Embedder) -> None:
-    from bgbias.models import adapters
-
-    ours = bgbias.explain(model, SHOWN)
-    found = explanation.explain(adapters.load(model), list(map(array, SHOWN)))
-    for one, other in zip(ours.maps, found.maps, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-3)
+    named = bgbias.explain("timm:test_resnet.r160_in1k", SHOWN[:2], weights=weights)
+    assert len(named.maps) == 2
 
 
 def test_lists_of_photos_are_corrupted_one_by_one() -> None:
@@ -329,20 +290,17 @@ TWO_MASKS = ["mug_0_mask.png", "mug_1_mask.png"]
 MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: bgbias.load("nowhere.safetensors"), r"nowhere\.safetensors"),
     (lambda _: bgbias.load("timm:resnet50"), r"was given 'timm:resnet50'.*go into bgbias\.audit"),
-    (lambda _: bgbias.load(Path("runs/timm:vit/model.safetensors")), r"runs/timm:vit/model\.safetensors"),
     (lambda _: bgbias.load(torch.nn.Identity()), r"was given a Identity\..*go into bgbias\.audit"),  # type: ignore[arg-type]
     (
         lambda model: bgbias.embed(model, ["mug_0.png", "nowhere.png"]),
         r"photos\[1\]: the picture nowhere\.png is missing",
     ),
-    (lambda model: bgbias.embed(model, ["model.safetensors"]), r"'model\.safetensors' cannot be decoded"),
     (
         lambda model: bgbias.embed(model, ["mug_0.png", np.zeros((8, 8, 3))]),
         r"photos\[1\] is float64 \[8, 8, 3\], not uint8",
     ),
     (lambda model: bgbias.embed(model, [3]), r"photos\[0\] is a int"),  # type: ignore[list-item]
     (lambda model: bgbias.embed(model, []), "no photos to embed"),
-    (lambda _: bgbias.embed(lambda batch: batch, []), "no photos to embed"),
     (
         lambda _: bgbias.embed(lambda batch: np.ones(3), SHOWN[:2]),
         r"gave \[3\] for 2 photos, not a vector of each",
@@ -350,12 +308,10 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN), "zero or not finite"),
     (lambda _: bgbias.embed("model.safetensors", SHOWN, size=64), r"^(?!.*--).*size= means nothing to"),
     (lambda _: bgbias.embed(colours, SHOWN, batch_size=0), "batch_size= is 0; it is at least 1"),
-    (lambda _: bgbias.embed(convolution(), SHOWN, precision="half"), "precision= 'half' is unknown"),
     (
         lambda _: bgbias.embed(colours, SHOWN, out="vectors.txt"),
         r"out=vectors.txt: embeddings are saved as .npy",
     ),
-    (lambda _: bgbias.embed("resnet50", SHOWN), "'resnet50' does not say whose model it is: timm:resnet50"),
     (
         lambda _: bgbias.corrupt("mug_0.png", array("mug_0_mask.png", "L")[:40], "scene_0.png", "mug"),
         r"mask is uint8 \[40, 64\], not uint8 or bool \[64, 64\]",
