@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy as masking
+from bgbias.masks.mask_cache import KeptMasks
 from bgbias.nodes import backgrounds, fetch, index, masks
 from bgbias.nodes.masks import photo_key
 from bgbias.study import plan
@@ -30,6 +31,7 @@ from bgbias.study.sources import parts_of
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 FIRST = [f"class{c}/{n}.png" for c in range(6) for n in range(3)]
+HARD = {"kind": "threshold", "threshold": 100}
 TRUE = {"dataset": "squares", "masker": "ground_truth"}
 
 
@@ -106,8 +108,10 @@ def mine(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> Mine:
 def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(mine: Mine, red: ModuleType) -> None:
     first, again = mine.make(), mine.make()
     assert first == again | {"reused": 0, "computed": 18}
+    shutil.rmtree(mine.cache)  # `dvc pull` brings declared outputs only
     added = ["class2/new.png", "class9/new.png"]
     mine.add(*added)
+    assert "out of date: fetch mine" in freshness.out_of_date(freshness.settle(mine.load()))
     found = mine.make()
     assert (found["reused"], found["computed"], red.masked) == (18, 2, [18, 2])
     table = masking.read_mask_table(mine.study.files.at("mask_table", dataset="mine", masker="red"))
@@ -124,17 +128,6 @@ def test_added_photos_alone_are_masked_and_the_result_is_as_from_scratch(mine: M
     mine.make()
     assert red.masked == [18, 2, 20]
     assert mine.files() == after
-
-
-def test_masks_that_came_without_their_cache_are_kept_before_they_are_replaced(
-    mine: Mine, red: ModuleType
-) -> None:
-    mine.make()
-    shutil.rmtree(mine.cache)  # `dvc pull` brings declared outputs only
-    mine.add("class2/new.png")
-    assert "out of date: fetch mine" in freshness.out_of_date(freshness.settle(mine.load()))
-    assert mine.make()["reused"] == 18
-    assert red.masked == [18, 1]
 
 
 def test_renamed_moved_removed_and_shared_photos_cost_nothing(mine: Mine, red: ModuleType) -> None:
@@ -183,24 +176,18 @@ def test_interrupted_masks_go_on_where_they_stopped(
     assert (found["reused"], found["computed"], red.masked) == (10, 9, [5, 4])
 
 
-def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_chunk(
-    mine: Mine, red: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    whole = red.Red.__call__
-
-    def one_by_one(masker: Any, some: Any) -> Iterator[masking.Mask]:
-        for n, photo in enumerate(some):
+def test_masks_that_come_one_by_one_survive_an_interruption_in_the_middle_of_a_chunk(tmp_path: Path) -> None:
+    def one_by_one(photos: list[np.ndarray]) -> Iterator[masking.Mask]:
+        for n, photo in enumerate(photos):
             if n == 7:
                 raise KeyboardInterrupt
-            yield from whole(masker, [photo])
+            yield masking.Mask(photo, 1.0)
 
-    monkeypatch.setattr(red.Red, "one_by_one", one_by_one, raising=False)
+    cached, names = KeptMasks(tmp_path), {f"{n:016x}": f"{n}.png" for n in range(9)}
+    masker = SimpleNamespace(one_by_one=one_by_one)
     with pytest.raises(KeyboardInterrupt):
-        mine.make()
-    assert "masks mine: 18 photos to mask; what is done stays done" in capsys.readouterr().err
-    monkeypatch.delattr(red.Red, "one_by_one")
-    found = mine.make()
-    assert (found["reused"], found["computed"]) == (7, 11)
+        list(cached.make(masker, names, lambda name: np.zeros((2, 3), np.uint8)))
+    assert [key in cached for key in names] == [True] * 7 + [False] * 2
 
 
 def test_photos_that_no_split_uses_are_not_masked(mine: Mine, red: ModuleType) -> None:
@@ -211,16 +198,6 @@ def test_photos_that_no_split_uses_are_not_masked(mine: Mine, red: ModuleType) -
     mine.raw["datasets"]["mine"] |= {"kind": "table", "options": source}
     found = mine.make()
     assert (found["photos"], found["computed"], found["without_mask"], red.masked) == (15, 15, 0, [15])
-
-
-def test_a_damaged_mask_is_made_again_when_the_step_is_repeated(mine: Mine) -> None:
-    mine.make()
-    expected = mine.files()
-    next(mine.cache.rglob("*.png")).write_bytes(b"half a picture")
-    with pytest.raises(UserError, match=r"damaged.* run the same command again"):
-        mine.make()
-    assert mine.make()["computed"] == 1
-    assert mine.files() == expected
 
 
 def mask_squares(folder: Path, raw: dict[str, Any], **changed: Any) -> Study:
@@ -281,7 +258,7 @@ def test_maskers_that_cannot_be_meant_name_the_key(mine: Mine) -> None:
         masks.masks(mine.study, "mine", "ground_truth")
 
 
-def test_thresholded_masks_are_black_and_white_where_they_are_used(
+def test_thresholded_masks_are_black_and_white_where_they_are_used_alone(
     tmp_path: Path, raw: dict[str, Any], red: ModuleType
 ) -> None:
     raw["maskers"]["red"] = {"kind": "red"}
@@ -292,30 +269,22 @@ def test_thresholded_masks_are_black_and_white_where_they_are_used(
     masks.masks(study, "squares", "red", "cpu")
     backgrounds.backgrounds(study, "noise")
 
-    def use(study: Study) -> np.ndarray:
+    def use(study: Study) -> tuple[np.ndarray, str, Any]:
         # At the photos' own short side, so that nothing is resampled.
         album = Album(study, "squares", 40, 40)
         shown = album.evaluation(album.table("test"), {"masks"}, "test")
-        return np.asarray(shown.mask(shown.table.ids[0]))
-
-    soft, before = use(study), graph.digest(study, "masks", dataset="squares", masker="red")
-    raw["mask_policy"] |= {"kind": "threshold", "threshold": 100}
-    study = load(tmp_path, raw)
-    hard = use(study)
-    assert len(np.unique(soft)) > 2
-    np.testing.assert_array_equal(hard, np.where(soft >= 100, 255, 0))
-    # Made masks are soft, whatever their use.
-    assert graph.digest(study, "masks", dataset="squares", masker="red") == before
-
-
-def test_only_a_threshold_in_use_is_part_of_a_plan(tmp_path: Path, raw: dict[str, Any]) -> None:
-    def embedded(**policy: Any) -> Any:
-        study = load(tmp_path, raw | {"mask_policy": policy})
         cell = next(c for c in plan.cells(study) if c.method == "bgaugment")
-        return graph.spec(study, "embed", cell=cell)["mask_policy"]
+        digest = graph.digest(study, "masks", dataset="squares", masker="red")
+        return shown.mask(shown.table.ids[0]), digest, graph.spec(study, "embed", cell=cell)["mask_policy"]
 
+    soft, before, plain = use(study)
     # As it was before masks could be thresholded: finished studies stay finished.
-    assert embedded() == {"min_area": 0.01, "max_area": 0.95, "keep_all": False}
-    assert embedded(kind="threshold")["threshold"] == 128
+    assert plain == {"min_area": 0.01, "max_area": 0.95, "keep_all": True}
+    hard, after, thresholded = use(load(tmp_path, raw | {"mask_policy": HARD | {"keep_all": True}}))
+    assert thresholded["threshold"] == 100
+    assert len(np.unique(soft)) > 2
+    np.testing.assert_array_equal(hard, np.where(np.asarray(soft) >= 100, 255, 0))
+    # Made masks are soft, whatever their use.
+    assert after == before
     with pytest.raises(UserError, match="soft masks have no threshold"):
-        embedded(threshold=99)
+        load(tmp_path, raw | {"mask_policy": {"threshold": 99}})
