@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +35,11 @@ def masker(kind: str, weights: Path | str | None, device: str = "cpu", **options
     return module.build(module.Params(weights=weights and str(weights), **options), device)
 
 
+Colours = tuple[float, ...]
+
+
 def expected(
-    picture: np.ndarray,
-    mean: tuple[float, ...],
-    std: tuple[float, ...],
-    stretched: bool = True,
+    picture: np.ndarray, mean: Colours, std: Colours, stretched: bool = True
 ) -> tuple[np.ndarray, float]:
     """A photo's mask and confidence, pixel by pixel, in double precision."""
     square = np.asarray(Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.LANCZOS), float)
@@ -74,9 +73,16 @@ def test_masks_are_those_of_the_documented_recipe_whatever_the_photos_sizes(
 ) -> None:
     sigmoid, mean, std = KINDS[kind]
     photos = [photo(*size) for size in SIZES]
-    masks = masker(kind, graph(tmp_path / "net.onnx", sigmoid=sigmoid))(photos)
-    for picture, mask in zip(photos, masks, strict=True):
+    make = masker(kind, graph(tmp_path / "net.onnx", sigmoid=sigmoid))
+    for picture, mask, later in zip(photos, make(photos), make(photos[::-1])[::-1], strict=True):
         assert_is(mask, expected(picture, mean, std))
+        np.testing.assert_array_equal(mask.alpha, later.alpha)
+    assert make([]) == []
+    # A graph of any size looks at the usual one, or at what is asked for.
+    file = graph(tmp_path / "any.onnx", sigmoid=sigmoid, shape=("batch", 3, "height", "width"))
+    (mask,) = masker(kind, file, input_size=SIDE)(photos[1:2])
+    assert_is(mask, expected(photos[1], mean, std))
+    assert masker(kind, file)(photos[1:2])[0].alpha.shape == photos[1].shape[:2]
 
 
 def test_a_graph_of_ones_own_is_run_as_its_options_say(tmp_path: Path) -> None:
@@ -134,18 +140,6 @@ def test_what_nobody_gave_of_a_graph_is_called_a_guess(tmp_path: Path) -> None:
     assert params(mean=half, std=half, sigmoid=False, stretch=True, output=None).guesses == ""
 
 
-def test_one_photo_after_the_other_is_all_in_order(tmp_path: Path) -> None:
-    make = masker("isnet", graph(tmp_path / "net.onnx"))
-    photos = [photo(20 + n, 30) for n in range(5)]
-    together, backwards = make(photos), make(photos[::-1])[::-1]
-    for mask, other, picture in zip(together, backwards, photos, strict=True):
-        (alone,) = make.one_by_one([picture])
-        assert mask.confidence == other.confidence == alone.confidence
-        np.testing.assert_array_equal(mask.alpha, other.alpha)
-        np.testing.assert_array_equal(mask.alpha, alone.alpha)
-    assert make([]) == []
-
-
 def test_the_confidence_tells_that_nothing_was_found(tmp_path: Path) -> None:
     """The stretched mask reaches white all the same, as rembg's does."""
     make = masker("isnet", graph(tmp_path / "none.onnx", bias=-14))
@@ -163,22 +157,6 @@ def test_half_precision_gives_nearly_the_same(tmp_path: Path) -> None:
     assert np.abs(whole.alpha.astype(int) - half.alpha).max() <= 3
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "onnx"])
-def test_a_graph_of_any_size_looks_at_the_usual_one_or_at_what_is_asked_for(
-    kind: str, tmp_path: Path
-) -> None:
-    sigmoid, mean, std = KINDS.get(kind, (True, MEAN, STD))
-    file = graph(tmp_path / "any.onnx", sigmoid=sigmoid, shape=("batch", 3, "height", "width"))
-    (mask,) = masker(kind, file, input_size=SIDE)([photo(40, 90)])
-    assert_is(mask, expected(photo(40, 90), mean, std))
-    if kind == "onnx":
-        with pytest.raises(UserError, match=r"photos of any size; .*`input_size: 320`, for example"):
-            masker(kind, file)
-    else:
-        (larger,) = masker(kind, file)([photo(40, 90)])
-        assert larger.alpha.shape == (40, 90)
-
-
 def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
     """As the node ``weights`` keeps it."""
     file, kept = graph(tmp_path / "net.onnx"), tmp_path / "isnet.safetensors"
@@ -192,81 +170,48 @@ def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
         masker("isnet", kept)
 
 
+ANY_SIZE = {"shape": ("batch", 3, "height", "width")}
+
+
 @pytest.mark.parametrize(
     ("made", "options", "words"),
     [
         ({"inputs": ("photo", "points")}, {}, r"has 2 inputs \(photo, points\)"),
-        (
-            {"shape": (1, 3, 32, 64)},
-            {},
-            r"takes tensor\(float\) \[1, 3, 32, 64\], not a photo \[1, 3, S, S\]",
-        ),
+        ({"shape": (1, 3, 32, 64)}, {}, r"takes tensor\(float\) \[1, 3, 32, 64\], not a photo \[1, 3, S, S\]"),
         ({"shape": (4, 3, 32, 32)}, {}, r"not a photo \[1, 3, S, S\]"),
         ({"kind": TensorProto.DOUBLE}, {}, r"takes tensor\(double\)|could not be loaded"),
+        (ANY_SIZE, {}, r"photos of any size; .*`input_size: 320`, for example"),
         ({}, {"input_size": 64}, "photos of 32 pixels and no others; leave `input_size: 64` out"),
         ({}, {"output": "mask"}, "has no output 'mask'; name one of: output_image"),
+        # What it gives.
+        ({"maps": 2}, {}, r"gives \[1, 2, 32, 32\] as 'output_image', not one map"),
+        ({"sigmoid": False}, {}, r"gives values from -.*not from 0 to 1.*`sigmoid: true`"),
+        ({"sigmoid": False, "bias": float("nan")}, {"sigmoid": True}, "gives values from nan to nan"),
     ],
-)
+)  # fmt: skip
 def test_graphs_that_are_no_saliency_networks_are_refused(
     made: dict[str, object], options: dict[str, object], words: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=words):
-        masker("onnx", graph(tmp_path / "net.onnx", **made), **options)  # type: ignore[arg-type]
-
-
-def test_what_a_graph_gives_must_be_one_map_of_shares(tmp_path: Path) -> None:
-    several = masker("isnet", graph(tmp_path / "several.onnx", maps=2))
-    with pytest.raises(UserError, match=r"gives \[1, 2, 32, 32\] as 'output_image', not one map"):
-        several([photo(40, 90)])
-    logits = masker("onnx", graph(tmp_path / "logits.onnx", sigmoid=False))
-    with pytest.raises(UserError, match=r"gives values from -.*not from 0 to 1.*`sigmoid: true`"):
-        logits([photo(40, 90)])
-    nothing = masker("birefnet", graph(tmp_path / "nan.onnx", sigmoid=False, bias=float("nan")))
-    with pytest.raises(UserError, match="gives values from nan to nan"):
-        nothing([photo(40, 90)])
+        masker("onnx", graph(tmp_path / "net.onnx", **made), **options)([photo(40, 90)])  # type: ignore[arg-type]
 
 
 def test_files_that_are_missing_or_no_graphs_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"'isnet' has no weights.*params\.yaml"):
-        masker("isnet", None)
     with pytest.raises(UserError, match=r"no file .*none\.onnx; put it there \(published: https.*isnet-gen"):
         masker("isnet", tmp_path / "none.onnx")
     with pytest.raises(UserError, match=r"no file .*none\.onnx; correct 'weights' in params\.yaml"):
         masker("onnx", tmp_path / "none.onnx")
     page = tmp_path / "page.onnx"
     page.write_text("<html>not found</html>")
-    with pytest.raises(
-        UserError, match=r"Masker 'isnet' could not be loaded: .*Make or copy .*page\.onnx again"
-    ):
+    with pytest.raises(UserError, match=r"'isnet' could not be loaded: .*Make or copy .*page\.onnx again"):
         masker("isnet", page)
 
 
-def test_without_its_library_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(UserError, match=r"onnxruntime is not installed: pip install 'bgbias\[onnx\]'"):
-        masker("isnet", graph(tmp_path / "net.onnx"))
-
-
-@pytest.mark.filterwarnings("ignore:Specified provider")
-def test_an_absent_gpu_is_an_error_not_a_silent_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import onnxruntime
-
+def test_a_masker_says_on_which_device_its_graph_runs(tmp_path: Path) -> None:
     file = graph(tmp_path / "net.onnx")
     assert masker("isnet", file).device == "cpu"
     with pytest.raises(UserError, match="Unknown device 'gpu'"):
         masker("isnet", file, "gpu")
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
-    with pytest.raises(
-        UserError, match=r"--device cuda cannot be; use --device cpu, or install onnxruntime-gpu"
-    ):
-        masker("isnet", file, "cuda")
-    # Built for a GPU, but on a machine without its libraries, where ONNX Runtime only warns.
-    both = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: both)
-    with pytest.raises(UserError, match=r"ONNX Runtime cannot use a GPU here: --device cuda:1 cannot be"):
-        masker("isnet", file, "cuda:1")
 
 
 @pytest.mark.shared

@@ -18,20 +18,14 @@ TRUTH = mask("####", "....")
 HALF_RIGHT = mask("##..", "#...")  # 2 of 4 true pixels, and one false: union 5
 
 
-def test_area_is_the_mean_of_the_soft_mask() -> None:
+def test_area_overlap_and_iou_are_what_a_hand_counts() -> None:
     assert mask_quality.area(np.array([[0, 51], [102, 255]], np.uint8)) == pytest.approx(0.4)
-
-
-def test_overlap_counts_what_is_missed_and_iou_also_what_is_added() -> None:
     assert mask_quality.overlap(HALF_RIGHT, TRUTH) == 2 / 4
     assert mask_quality.iou(HALF_RIGHT, TRUTH) == 2 / 5
     assert mask_quality.overlap(mask("####", "####"), TRUTH) == 1
     assert mask_quality.iou(mask("####", "####"), TRUTH) == 1 / 2
     # 128 belongs to the object.
     assert mask_quality.overlap(np.array([[127, 128]], np.uint8), mask("##")) == 1 / 2
-
-
-def test_without_true_object_overlap_is_undefined_and_without_any_iou_too() -> None:
     nothing = mask("....")
     assert mask_quality.overlap(nothing, nothing) is None
     # Nothing was found where nothing is: no merit, and no fault.
@@ -63,9 +57,6 @@ def test_compares_only_where_the_truth_is_known() -> None:
     known = {"overlap": 2 / 4, "iou": 2 / 5, "off_object": 1 / 3}
     assert mask_quality.measure(HALF_RIGHT, 0.5) == row | unknown
     assert mask_quality.measure(HALF_RIGHT, 0.5, TRUTH) == row | known
-
-
-def test_truth_of_another_size_is_refused_by_name() -> None:
     with pytest.raises(UserError, match=r"birds/1\.jpg: the true mask is 4x2 pixels, the photo 3x2"):
         mask_quality.measure(mask("...", "..."), 0.5, TRUTH, "birds/1.jpg")
 
