@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import math
-import struct
-import zlib
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin, TiffImagePlugin
@@ -47,18 +45,6 @@ def test_centre_crop_with_an_odd_margin_lies_up_and_left() -> None:
     assert pixels.centre_crop(array, 4).tolist() == array[0:4, 1:5].tolist()
 
 
-def test_random_box_draws_area_ratio_left_top_flip_in_this_order() -> None:
-    height, width = 200, 300
-    box, flip = pixels.random_box(np.random.default_rng(7), height, width)
-    rng = np.random.default_rng(7)
-    area = height * width * rng.uniform(0.16, 1.0)
-    aspect = math.exp(rng.uniform(math.log(0.75), math.log(4 / 3)))
-    w, h = math.sqrt(area * aspect), math.sqrt(area / aspect)
-    left, top = rng.uniform(0, width - w), rng.uniform(0, height - h)
-    assert box == RelativeBox(left / width, top / height, w / width, h / height)
-    assert flip == (rng.random() < 0.5)
-
-
 def test_random_box_draws_area_and_ratio_alone_until_they_fit() -> None:
     """A crop of all the area at ratio 1 never fits a long picture: ten pairs are drawn, then the flip."""
     generator = np.random.default_rng(3)
@@ -90,36 +76,26 @@ def test_random_boxes_lie_inside_and_keep_scale_and_ratio() -> None:
     assert 0.4 < np.mean(flips) < 0.6
 
 
-def test_relative_box_shows_the_same_to_224_and_227() -> None:
-    whole = smooth(300, 400)
+def test_a_box_is_the_same_part_at_every_size_and_resolution() -> None:
     for seed in range(10):
         box, flip = pixels.random_box(np.random.default_rng(seed), 300, 400)
-        small, large = pixels.crop(whole, box, 224, flip), pixels.crop(whole, box, 227, flip)
+        small, large, fine = (
+            pixels.crop(smooth(*shape), box, size, flip)
+            for shape, size in (((300, 400), 224), ((300, 400), 227), ((600, 800), 224))
+        )
         again = np.asarray(Image.fromarray(large).resize((224, 224), Image.Resampling.BILINEAR))
-        assert np.abs(again.astype(int) - small.astype(int)).max() <= 3
+        assert np.abs(again.astype(int) - small).max() <= 3
+        assert np.abs(fine.astype(int) - small).max() <= 3
 
 
-def test_box_is_the_same_part_at_every_resolution() -> None:
-    box = RelativeBox(0.2, 0.1, 0.5, 0.6)
-    coarse, fine = (
-        pixels.crop(smooth(150, 200), box, 64, False),
-        pixels.crop(smooth(600, 800), box, 64, False),
-    )
-    assert np.abs(coarse.astype(int) - fine.astype(int)).max() <= 3
-
-
-def test_whole_box_is_the_picture_and_flip_mirrors_it() -> None:
+def test_whole_box_is_the_picture_flip_mirrors_it_and_a_mask_is_cropped_alike() -> None:
     array = picture(32, 32, 3)
     whole = RelativeBox(0, 0, 1, 1)
     assert (pixels.crop(array, whole, 32, False) == array).all()
     assert (pixels.crop(array, whole, 32, True) == array[:, ::-1]).all()
-
-
-def test_photo_and_mask_are_cropped_alike() -> None:
-    mask = picture(50, 70)
-    photo = np.repeat(mask[..., None], 3, axis=2)
     box, flip = pixels.random_box(np.random.default_rng(5), 50, 70)
-    cut = pixels.crop(photo, box, 24, flip)
+    mask = picture(50, 70)
+    cut = pixels.crop(np.repeat(mask[..., None], 3, axis=2), box, 24, flip)
     assert (cut == pixels.crop(mask, box, 24, flip)[..., None]).all()
 
 
@@ -132,14 +108,12 @@ def encoded(picture: Image.Image | np.ndarray, kind: str = "PNG", **options: obj
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF"])
-@pytest.mark.parametrize("kept", [0, 3, 40, 0.3, 0.9])
-def test_truncated_picture_is_an_error_that_names_it(kind: str, kept: float) -> None:
+def test_truncated_picture_is_an_error_that_names_it(kind: str) -> None:
     data = encoded(picture(40, 50, 3), kind)
-    broken = data[: int(kept * len(data)) if isinstance(kept, float) else kept]
-    with pytest.raises(
-        UserError, match=r"'birds/7\.jpg' cannot be decoded .*; replace or remove this picture"
-    ):
-        pixels.decode(broken, "birds/7.jpg")
+    for kept in (0, 3, 40, 0.3, 0.9):
+        broken = data[: int(kept * len(data)) if isinstance(kept, float) else kept]
+        with pytest.raises(UserError, match=r"'7\.jpg' cannot be decoded .*; replace or remove this picture"):
+            pixels.decode(broken, "7.jpg")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -168,43 +142,50 @@ def test_orientation_tag_is_ignored_and_modes_are_converted() -> None:
     assert pixels.decode(encoded(picture(20, 30, 3), "PNG"), "x", "L").shape == (20, 30)
 
 
-def test_size_is_read_from_the_header() -> None:
+def test_size_is_read_from_the_header_and_an_unknown_format_has_no_address_of_its_bytes() -> None:
     assert pixels.size(encoded(picture(20, 30, 3), "JPEG"), "x") == (20, 30)
-    with pytest.raises(UserError, match="'x' cannot be decoded"):
+    with pytest.raises(UserError, match=r"'x' cannot be decoded \(no picture of a kind that is known here\)"):
         pixels.size(b"nothing", "x")
 
 
-def test_an_unknown_format_is_told_without_the_address_of_its_bytes() -> None:
-    with pytest.raises(
-        UserError, match=r"'a\.jpg' cannot be decoded \(no picture of a kind that is known here\)"
-    ):
-        pixels.decode(b"not a picture", "a.jpg")
+def ramp(brightest: float, kind: type) -> np.ndarray:
+    return np.linspace(0, brightest, 64).reshape(8, 8).astype(kind)
 
 
 def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
-    for brightest in (4096, 20_000, 65_535):
-        ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
-        seen = pixels.decode(encoded(ramp), "x-ray.png", "L")
-        assert np.array_equal(seen, np.rint(ramp / 257).astype(np.uint8))
-    black = np.zeros((8, 8), np.uint16)
-    assert pixels.decode(encoded(black), "black.png", "L").max() == 0
+    for brightest in (0, 4096, 20_000, 65_535):
+        levels = ramp(brightest, np.uint16)
+        seen = pixels.decode(encoded(levels), "x-ray.png", "L")
+        assert np.array_equal(seen, np.rint(levels / 257).astype(np.uint8))
+    for channels in (3, 4):
+        bright, dark = (np.full((4, 4, channels), level, np.uint16) for level in (40_000, 4095))
+        if channels == 4:
+            bright[..., -1] = dark[..., -1] = 65_535  # an opaque picture is no bright one
+        assert (pixels.decode(cv2.imencode(".png", bright)[1].tobytes(), "x.png") == 40_000 // 256).all()
+        with pytest.raises(UserError, match=r"'x\.png' .*levels up to 4095 alone"):
+            pixels.decode(cv2.imencode(".png", dark)[1].tobytes(), "x.png")
 
 
-@pytest.mark.parametrize("brightest", [1, 255, 300, 4095])
-def test_fewer_bits_in_sixteen_are_refused(brightest: int) -> None:
-    ramp = np.linspace(0, brightest, 64).reshape(8, 8).astype(np.uint16)
-    with pytest.raises(UserError, match=rf"'x\.png' cannot be decoded .*levels up to {brightest} alone"):
-        pixels.decode(encoded(ramp), "x.png")
+@pytest.mark.parametrize(
+    ("kind", "brightest", "words"),
+    [
+        *((np.uint16, level, f"levels up to {level} alone") for level in (1, 255, 300, 4095)),
+        *((kind, level, "nobody can tell which is white") for kind in (np.float32, np.int32) for level in (1, 65_535)),
+    ],
+)  # fmt: skip
+def test_levels_that_nobody_knows_are_refused(kind: type, brightest: int, words: str) -> None:
+    with pytest.raises(UserError, match=rf"'x\.tif' cannot be decoded .*{words}") as caught:
+        pixels.decode(encoded(ramp(brightest, kind), "TIFF"), "x.tif")
+    assert isinstance(caught.value.__cause__, pixels.UnknownLevelsError)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
-@pytest.mark.parametrize("white", [1, 255, 65_535])
-def test_levels_that_nobody_knows_are_refused(kind: type, white: int) -> None:
-    ramp = np.linspace(0, white, 64).reshape(8, 8).astype(kind)
-    with pytest.raises(
-        UserError, match=r"'x\.tif' cannot be decoded .* of which nobody can tell which is white"
-    ):
-        pixels.decode(encoded(ramp, "TIFF"), "x.tif")
+def test_a_turned_picture_of_unknown_levels_stays_as_it_is_and_is_refused_later() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(ramp(4000, np.uint16), exif=exif)
+    with pixels.open_picture(data, "x.png") as image:
+        assert pixels.is_turned(image)
+    assert pixels.upright(data, "x.png") == data
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
@@ -233,48 +214,11 @@ def test_a_textual_xmp_tag_stops_no_photo() -> None:
     assert np.array_equal(pixels.decode(data, "x.tif"), picture(8, 8, 3))
 
 
-def png_of_16_bits(levels: np.ndarray) -> bytes:
-    """A PNG [H, W, C] of 16 bits: grey, grey and alpha, RGB or RGBA; Pillow writes none of colours."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    height, width, channels = levels.shape
-    header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
-    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in levels)
-    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
-@pytest.mark.parametrize("channels", [2, 3, 4])
-def test_colours_of_sixteen_bits_have_the_rule_of_grey_ones(channels: int) -> None:
-    bright, dark = (np.full((4, 4, channels), level, np.uint16) for level in (40_000, 4095))
-    if channels != 3:
-        bright[..., -1] = dark[..., -1] = 65_535  # an opaque picture is no bright one
-    assert (pixels.decode(png_of_16_bits(bright), "x.png") == 40_000 // 256).all()
-    with pytest.raises(UserError, match=r"'x\.png' .*levels up to 4095 alone") as caught:
-        pixels.decode(png_of_16_bits(dark), "x.png")
-    assert isinstance(caught.value.__cause__, pixels.UnknownLevelsError)
-
-
-def test_a_turned_picture_of_unknown_levels_stays_as_it_is_and_is_refused_later() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    chunk = b"eXIf" + exif.tobytes()
-    data = png_of_16_bits(np.full((4, 6, 3), 4000, np.uint16))
-    end = data.index(b"IDAT") - 4
-    length = struct.pack(">I", len(chunk) - 4)
-    data = data[:end] + length + chunk + struct.pack(">I", zlib.crc32(chunk)) + data[end:]
-    with pixels.open_picture(data, "x.png") as image:
-        assert pixels.is_turned(image)
-    assert pixels.upright(data, "x.png") == data
-
-
 XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
 
 
 @pytest.mark.parametrize("in_exif", [False, True])
-@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif: bool) -> None:
     exif, text = Image.Exif(), PngImagePlugin.PngInfo()
     if in_exif:

@@ -24,7 +24,7 @@ def colours(picture: np.ndarray) -> set[bytes]:
     return {pixel.tobytes() for pixel in picture.reshape(-1, 3)}
 
 
-@pytest.mark.parametrize("size", [(64, 64), (50, 70), (224, 260)])
+@pytest.mark.parametrize("size", [(64, 64), (50, 90)])
 def test_a_texture_is_made_of_two_windows_and_nothing_else(size: tuple[int, int]) -> None:
     drawn = np.random.default_rng(1)
     photo = drawn.integers(0, 256, (*size, 3), dtype=np.uint8)
