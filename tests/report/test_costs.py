@@ -8,13 +8,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from small_study import described, load
 
 from bgbias.errors import UserError
 from bgbias.files import json_checksum
 from bgbias.report import costs, formats
 from bgbias.study.cell import Cell
-
-METHODS = ("plain", "bgaugment", "idle")
 
 
 def record(*seconds: float, **more: Any) -> dict[str, Any]:
@@ -52,12 +51,6 @@ def test_a_step_takes_its_share_of_all_that_epochs_took() -> None:
     assert all(math.isnan(value) for value in older.values())
 
 
-def test_a_models_steps_are_those_of_its_least_disturbed_training(tmp_path: Path) -> None:
-    epochs = {(m, seed): (10.0 * place + seed,) for place, m in enumerate(METHODS[:2], 1) for seed in (0, 1)}
-    found = costs_of(tmp_path, epochs)
-    assert found["cost_seconds_a_step"].to_dict() == pytest.approx({"plain": 1.0, "bgaugment": 2.0})
-
-
 def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_there_were(
     tmp_path: Path,
 ) -> None:
@@ -71,37 +64,34 @@ def test_minutes_are_those_of_the_least_disturbed_steps_for_as_many_epochs_as_th
         costs.costs_by_model({Cell("toy", "tiny", "contrastive", "plain", 1): path}, iterations=10)
 
 
-@pytest.fixture
-def spent() -> pd.DataFrame:
-    rows = [
-        {
-            **{"dataset": "toy", "backbone": "tiny", "loss": "contrastive", "method": method},
-            **{"cost_seconds_a_step": 0.01 * place, "cost_training_minutes": 0.6 * place},
-            **{"cost_memory_gb": 1.25, "cost_gpu_memory_gb": math.nan, "cost_device": "cpu (1 thread)"},
-        }
-        for place, method in enumerate(METHODS, 1)
-    ]
-    return pd.DataFrame(rows)
-
-
-def line(spent: pd.DataFrame, label: str) -> list[str]:
-    text = formats.plain(spent, costs.COLUMNS, ())
-    (found,) = (x for x in text.splitlines() if x.startswith(label))
-    return found.removeprefix(label).split()
-
-
-def test_unknown_costs_are_dashes_and_a_gpu_has_a_column(spent: pd.DataFrame) -> None:
-    assert line(spent, "+ BGAugment") == ["0.020", "1.2", "1.2"]
-    assert "GPU" not in formats.plain(spent, costs.COLUMNS, ())
-    unknown = ["cost_seconds_a_step", "cost_training_minutes", "cost_memory_gb"]
-    spent.loc[1, unknown] = math.nan
-    spent.loc[2, "cost_gpu_memory_gb"] = 7.5
-    assert line(spent, "+ BGAugment") == ["–"] * 4
-    assert line(spent, "+ Idle")[-1] == "7.5"
+def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path, small_plugins: None) -> None:
+    """A step of plain training: a way there and one back, which counts as two. MDProp goes there for its targets, and there and
+    back to the photos (two thirds) for one step of its attack, and there and back for what comes of it.
+    """
+    raw = described(tmp_path)
+    named = ["plain", "mdprop", "st_2xbatch"]
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": named, "pretrained": True}
+    raw["train"]["batch_size"] = 12
+    found = {model.rpartition("/")[2]: cost for model, cost in costs.passes(load(tmp_path, raw)).items()}
+    assert found == pytest.approx(
+        {"plain": 1, "mdprop": (1 + 1 + 1 + 1 + 2 * (1 + 2 / 3 + 1)) / 3, "st_2xbatch": 2}
+    )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(0.0, "0.000"), (0.0143, "0.014"), (0.99, "0.99"), (12.3, "12")]
+    ("numbers", "printed"),
+    [
+        ((0.0143, 1.2, 1.25, math.nan), ["0.014", "1.2", "1.2"]),
+        ((0.0, 1.2, 1.25, 7.5), ["0.000", "1.2", "1.2", "7.5"]),
+        ((0.99, 1.2, 1.25, math.nan), ["0.99", "1.2", "1.2"]),
+        ((12.3, 1.2, math.nan, 7.5), ["12", "1.2", "–", "7.5"]),
+    ],
 )
-def test_steps_are_shown_with_two_digits(spent: pd.DataFrame, seconds: float, shown: str) -> None:
-    assert line(spent.assign(cost_seconds_a_step=seconds), "+ Idle")[0] == shown
+def test_costs_are_printed_with_what_is_known(numbers: tuple[float, ...], printed: list[str]) -> None:
+    """Steps with two digits; a GPU has a column where there is one."""
+    names = [f"cost_{name}" for name in ("seconds_a_step", "training_minutes", "memory_gb", "gpu_memory_gb")]
+    model = {"dataset": "toy", "backbone": "tiny", "loss": "contrastive", "method": "idle"}
+    other = model | {"method": "plain"} | dict.fromkeys(names[:3], 1.0)
+    spent = pd.DataFrame([model | dict(zip(names, numbers, strict=True)), other])
+    (line,) = (x for x in formats.plain(spent, costs.COLUMNS, ()).splitlines() if x.startswith("+ Idle"))
+    assert line.removeprefix("+ Idle").split() == printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import cv2
@@ -73,10 +74,6 @@ def table() -> pd.DataFrame:
     return pd.DataFrame(rows).assign(**dict.fromkeys(known, np.nan))
 
 
-CHANGES = ("clean_difference", "corrupted_difference")
-LOSSES = {"contrastive": "Contrastive", "arcface": "ArcFace"}
-
-
 def changes() -> pd.DataFrame:
     """The table with what methods change of plain training: a cost on original photos that is not significant, and a gain."""
     frame = table()
@@ -101,14 +98,73 @@ def seeds() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-MADE = {
-    "change": lambda: figure_change(changes()),
+DROPS = drops(dict.fromkeys(examples.CROSSED, 1.0))
+SHEETS: dict[str, Callable[[], Figure]] = {
     "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
     "attribution": lambda: figure_attribution(METHODS, attribution()),
-    "calibration": lambda: figure_calibration(table(), CORRELATIONS, seeds()),
-    "drop": lambda: figure_drop(table()),
     "photos": lambda: figure_photos([[photo(i) for i in range(4)]] * 3),
+    "masks": lambda: figure_masks({"worst": [tile()] * 2, "smallest": [tile()]}, MaskPolicy()),
 }
+# A figure, the table that it shows, and which of its numbers.
+SHOWN: dict[str, tuple[Callable[[pd.DataFrame], Figure], Callable[[], pd.DataFrame], tuple[str, ...]]] = {
+    "change": (figure_change, changes, ("clean_difference", "corrupted_difference")),
+    "drop": (figure_drop, table, ("clean", "corrupted", "relative_drop")),
+    "calibration": (
+        lambda rows: figure_calibration(rows, CORRELATIONS, seeds()),
+        table,
+        ("clean", "corrupted", "relative_drop"),
+    ),
+    "seeds": (lambda rows: figure_calibration(table(), CORRELATIONS, rows), seeds, ("relative_drop",)),
+    "models": (
+        figure_models,
+        lambda: models.table(examples.as_they_come(("birds", "shop"))),
+        ("clean", "changed"),
+    ),
+    "worst_of": (
+        _panels.figure_worst_of,
+        lambda: crossing.table(examples.crossed(), examples.shares(), DROPS),
+        ("worst_1", "worst_5", "worst_all"),
+    ),
+    "shape_share": (
+        _panels.figure_shape_share,
+        lambda: shape_texture.table(examples.decisions(), examples.LEARNED),
+        ("shape_share", *(f"shape_share_seed_{seed}" for seed in SEEDS)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_figure_shows_each_number_of_its_table_with_its_interval(name: str) -> None:
+    draw, make, columns = SHOWN[name]
+    rows = make()
+    figure = draw(rows)
+    points = [line.get_xydata() for axes in figure.axes for line in axes.lines]
+    bars = [path.vertices for axes in figure.axes for of in axes.collections for path in of.get_paths()]
+    wanted = {
+        name: of
+        for name, of in ((f"{c}{e}", e) for c in columns for e in ("", "_low", "_high"))
+        if name in rows
+    }
+    for column, end in wanted.items():
+        if name == "calibration" and end and column[:5] in ("clean", "corru"):
+            continue  # lines without intervals
+        drawn = np.concatenate(bars if end else points).ravel()
+        for value in rows[column].dropna():
+            assert np.isclose(drawn, value).any(), (column, value)
+    labels = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
+    called = {"change": "BGAugment, ArcFace", "drop": "+ BGAugment", "models": "mobilenet"}
+    assert called.get(name, labels[0]) in labels
+
+
+@pytest.mark.parametrize("name", [*SHEETS, *SHOWN])
+def test_a_figure_is_drawn_with_room_for_its_words(name: str) -> None:
+    figure = SHEETS[name]() if name in SHEETS else SHOWN[name][0](SHOWN[name][1]())
+    figure.set_dpi(40)
+    figure.canvas.draw()
+    assert np.asarray(figure.canvas.buffer_rgba())[..., :3].std() > 10
+    box = figure.get_tightbbox()
+    assert box.x0 > 0
+    assert box.x1 < figure.get_figwidth()
 
 
 def texts(figure: Figure) -> list[str]:
@@ -127,14 +183,6 @@ def test_same_data_same_bytes(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
     assert b"CreationDate" not in first[0].read_bytes()
     assert Image.open(first[1]).info["dpi"] == pytest.approx((200, 200), abs=0.1)
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_a_figure_is_drawn(name: str) -> None:
-    figure = MADE[name]()
-    figure.set_dpi(40)
-    figure.canvas.draw()
-    assert np.asarray(figure.canvas.buffer_rgba())[..., :3].std() > 10
 
 
 def test_right_and_wrong_are_framed_and_marked() -> None:
@@ -207,58 +255,19 @@ def test_attributed_pixels_are_brighter_than_others() -> None:
     assert shown[:2, :2].min() > 2 * shown[2:, 2:].max()
 
 
-def test_calibration_joins_the_loss_run_at_every_correlation() -> None:
-    figure = figure_calibration(table(), CORRELATIONS, seeds())
-    left, right = figure.axes
-    joined = [line for line in left.lines if len(line.get_xdata()) == 3 and line.get_linestyle() == "-"]
-    drops = {tuple(np.round(line.get_ydata(), 6)) for line in joined}
-    assert drops == {(5.0, 25.0, 41.0), (5.0, 6.0, 6.8)}
-    # Beside each mean its trainings.
-    dots = {
-        (line.get_color(), len(line.get_xdata())): sorted(line.get_ydata())
-        for line in left.lines
-        if line.get_marker() == "."
-    }
-    assert len(dots) == 4  # two methods, of a loss at three correlations and of one at the last
-    for (loss, method), own in seeds().groupby(["loss", "method"]):
-        found = dots[figures.colour(method), {"contrastive": 9, "arcface": 3}[loss]]
-        assert found == pytest.approx(sorted(own["relative_drop"]))
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == ["Plain", "BGAugment", "clean", "corrupted", "Contrastive", "ArcFace"]
-    assert right.get_ylim()[0] == 0
-    assert left.get_xticks().tolist() == [0.0, 0.5, 0.9]
-
-
-def test_change_has_a_line_a_method_with_both_points_and_their_intervals() -> None:
-    figure = figure_change(changes())
-    assert [axes.get_title("left") for axes in figure.axes] == [f"{d} · toynet" for d in CORRELATIONS]
-    for dataset, axes in zip(CORRELATIONS, figure.axes, strict=True):
-        compared = changes()[changes()["dataset"] == dataset].dropna(subset="corrupted_difference")
-        called = [label.get_text() for label in axes.get_yticklabels()]
-        assert called == [f"BGAugment, {LOSSES[loss]}" for loss in compared["loss"]]
-        drawn = [line for line in axes.lines if line.get_marker() == "o"]
-        for place, row in enumerate(compared.to_dict("records")):
-            lines = drawn[2 * place : 2 * place + 2]
-            for line, column in zip(lines, ("clean_difference", "corrupted_difference"), strict=True):
-                assert line.get_xdata()[0] == row[column]
-                assert round(line.get_ydata()[0]) == place
-                is_significant = row[f"{column}_p_holm"] < 0.05
-                assert line.get_color() == (figures.PALETTE[1] if is_significant else figures.MUTED)
-                assert (line.get_markerfacecolor() == "none") == (column == "clean_difference")
-        ends = {end[0] for bars in axes.collections for path in bars.get_paths() for end in path.vertices}
-        assert ends == set(
-            compared[[f"{c}_{e}" for c in CHANGES for e in ("low", "high")]].to_numpy().ravel()
-        )
-        low, high = axes.get_xlim()
-        assert low < min(0, *ends)
-        assert high > max(0, *ends)
-    figure.draw_without_rendering()
-    assert figure.axes[0].get_yticklabels()[0].get_window_extent().x0 > 0
-
-
-def test_change_calls_no_loss_where_there_is_one() -> None:
+def test_what_is_not_significant_is_grey_and_what_does_not_count_no_series_of_its_own() -> None:
     figure = figure_change(changes()[changes()["loss"] == "contrastive"])
+    points = [line for axes in figure.axes for line in axes.lines if line.get_marker() == "o"]
+    of_colours = {(line.get_xdata()[0], line.get_color(), line.get_markerfacecolor()) for line in points}
+    blue = figures.PALETTE[1]
+    assert of_colours == {(-2.0, contact_sheet.MUTED, "none"), (9.0, blue, blue)}
+    # Without another loss its name is left out.
     assert {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()} == {"BGAugment"}
+    # Negatives that do not count are as good as none: a line has one point at 0.
+    shares = shape_texture.table(examples.decisions(), examples.LEARNED)
+    idle = shares.loc[[1]].assign(backbone="idle", alpha=0.0)
+    (axes,) = _panels.figure_shape_share(pd.concat([shares, idle])).axes
+    assert sorted(max((line.get_xdata() for line in axes.get_lines()), key=len)) == [0, 2]
 
 
 def test_the_legend_stays_beside_the_panels_and_explains_the_marks_of_several_losses() -> None:
@@ -394,35 +403,3 @@ def test_a_query_is_shown_whose_mask_can_be_trusted() -> None:
     assert trusted_queries(usable, ids, masks).tolist() == [True, False, False, True, False]
     bad = np.array([False, True, True, False, False])
     assert trusted_queries(bad, ids, masks).tolist() == bad.tolist()
-
-
-def test_worst_of_has_a_point_for_each_number_of_backgrounds() -> None:
-    table = crossing.table(examples.crossed(), examples.shares(), drops(dict.fromkeys(examples.CROSSED, 1.0)))
-    axes = _panels.figure_worst_of(table).axes[0]
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "5", "6"]
-    drawn = {tuple(line.get_ydata()) for line in axes.lines}
-    for row in table.to_dict("records"):
-        assert (row["worst_1"], row["worst_5"], row["worst_all"]) in drawn
-
-
-def test_shape_share_shows_every_alpha_and_every_seed() -> None:
-    table = shape_texture.table(examples.decisions(), examples.LEARNED)
-    (axes,) = _panels.figure_shape_share(table).axes
-    assert axes.get_title(loc="left") == "toy · bare, patches"
-    lines = [line.get_xydata() for line in axes.get_lines()]
-    for seed in SEEDS:
-        points = np.column_stack([[0, 2], table[f"shape_share_seed_{seed}"]])
-        assert any(np.allclose(line, points) for line in lines if line.shape == points.shape)
-    assert any(np.allclose(line[:, 1], table["shape_share"]) for line in lines if len(line) == 2)
-    # Negatives that do not count are as good as none: a line has one point at 0.
-    idle = table.loc[[1]].assign(backbone="idle", alpha=0.0)
-    (axes,) = _panels.figure_shape_share(pd.concat([table, idle])).axes
-    assert sorted(max((line.get_xdata() for line in axes.get_lines()), key=len)) == [0, 2]
-
-
-def test_models_have_a_panel_for_each_dataset_the_best_on_top() -> None:
-    drawn = figure_models(models.table(examples.as_they_come(("birds", "shop"))))
-    assert len(drawn.axes) == 2
-    for axes in drawn.axes:
-        assert [label.get_text() for label in axes.get_yticklabels()] == ["resnet50", "vit", "mobilenet"]
-        assert axes.yaxis_inverted()

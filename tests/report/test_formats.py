@@ -10,11 +10,9 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-import yaml
 from caption_studies import selected
-from handmade_results import PLAIN, attribution, study
+from handmade_results import attribution, study
 
-from bgbias import plugins
 from bgbias.report import captions, formats
 from bgbias.report.tables import attribution as where_models_look
 from bgbias.report.tables import retrieval
@@ -29,20 +27,6 @@ def known() -> pd.DataFrame:
     return published.read(PUBLISHED)
 
 
-def test_each_form_is_a_file_and_the_main_numbers_too(tmp_path: Path, known: pd.DataFrame) -> None:
-    table = retrieval.table(*study(), known)
-    written = formats.write(table, tmp_path, "table1", "")
-    pd.testing.assert_frame_equal(pd.read_csv(written["csv"]), table, check_exact=True)
-    assert yaml.safe_load(written["yaml"].read_text()) == formats.headline(table, "table1")
-    assert set(written) == {"csv", "md", "tex", "html", "yaml"}
-    # A column that says nothing of any row is left out.
-    alone = retrieval.table(*study({("contrastive", "plain"): PLAIN}))
-    for text in (formats.html(alone, "table1", ""), formats.markdown(alone, "table1", "")):
-        assert "Corrupted" in text
-        assert "Change of drop" not in text  # from plain, and nothing but plain is here
-        assert "Published" not in text
-
-
 def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
     table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
     some = selected(attribution=SimpleNamespace(images=256))
@@ -53,17 +37,16 @@ def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
 
 
 def test_web_page_holds_the_rows_of_the_markdown_table(known: pd.DataFrame) -> None:
-    second = where_models_look.table(attribution({("plain", 0): [0.1, -0.2] * 3}))
-    for name, table in (("table1", retrieval.table(*study(), known)), ("table2", second)):
-        text = formats.html(table, name, "What **a < b** & c is.")
-        assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
-        page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
-        (head,) = page.iterfind("thead/tr")
-        body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
-        printed = [line for line in formats.markdown(table, name, "").splitlines() if line.startswith("|")]
-        rows = [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in printed]
-        assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
-        assert [row for row in body if len(row) > 1] == rows[2:]
+    table = retrieval.table(*study(), known)
+    text = formats.html(table, "table1", "What **a < b** & c is.")
+    assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
+    page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
+    (head,) = page.iterfind("thead/tr")
+    body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
+    printed = [line for line in formats.markdown(table, "table1", "").splitlines() if line.startswith("|")]
+    rows = [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in printed]
+    assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
+    assert [row for row in body if len(row) > 1] == rows[2:]
 
 
 def _text(cell: ElementTree.Element) -> str:
@@ -91,7 +74,6 @@ def test_latex_is_balanced_and_escaped(known: pd.DataFrame) -> None:
     ]
     # A list of tables has room for a sentence; the rest stands below the rows.
     (caption,) = re.findall(r"\\caption\{(.*)\}\n", text)
-    assert caption.startswith("Retrieval on random backgrounds, and on the photos' own: two training seeds")
     assert caption.index(".") == len(caption) - 1
     assert "selected" in text[text.index(r"\end{tabular}") :]
     assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
@@ -106,18 +88,6 @@ def test_latex_escapes() -> None:
         r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
     )
     assert formats.escape("−1 ± 2 – <3 ≥4") == r"$-$1 $\pm$ 2 -- $<$3 $\geq$4"
-
-
-def test_terminal_tables_fit_110_columns(known: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    losses = plugins.names("losses")
-    models = {(loss, method): PLAIN for loss in losses for method in ("plain", "bgaugment")}
-    first = formats.show(retrieval.table(*study(models), known), "table1")
-    scores = {("plain", 0): [-0.1, 0.3] * 3, ("bgaugment", 0): [0.3, 0.5] * 3}
-    second = formats.show(where_models_look.table(attribution(scores), known), "table2")
-    assert max(map(len, f"{first}\n{second}".splitlines())) <= formats.WIDEST
-    assert "Normalized Softmax" in first
-    assert "0.300 [0.185, 0.415]" in second
 
 
 def test_numbers_are_named_by_model_and_what_they_measure() -> None:

@@ -13,13 +13,13 @@ import chromium
 import numpy as np
 import pandas as pd
 import pytest
-from PIL import Image
 from project import Project
 from single_page import Reader, accessible, printed_whole, shown_whole
 from small_study import described, load
 
 from bgbias import plugins
 from bgbias.backgrounds.settings import Backgrounds
+from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.photos.table import ImageTable
 from bgbias.report import grid_page, queries
@@ -62,8 +62,6 @@ def test_the_page_says_the_numbers_of_the_tables(page: Path) -> None:
         .strip()
         .startswith("With 1 training seed each, this says little about methods.")
     )
-    for figure in sorted((page.parent / "figures").glob("*.png")):
-        assert len(figure.read_bytes()) > 1000
     drawn = page.read_text("utf-8").count('<figure class="drawn">')
     assert drawn == 1 + len(list((page.parent / "figures").glob("*.png")))
 
@@ -74,13 +72,6 @@ def test_what_was_compared_is_told_in_whole_sentences(family: str) -> None:
         said = grid_page._first_sentence(plugins.load(family, "timm:resnet18" if name == "timm" else name))
         assert said.count("(") == said.count(")"), said
     assert "Wah et al. 2011)" in grid_page._first_sentence(plugins.load("datasets", "cub200"))
-
-
-@pytest.mark.workflow
-def test_how_many_trainings_were_best_at_their_end_is_told(page: Path) -> None:
-    histories = [pd.read_csv(path) for path in page.parents[2].glob("runs/smoke/models/**/history.csv")]
-    last = [history["val_map_at_r"].to_numpy().argmax() == len(history) - 1 for history in histories]
-    assert f"{sum(last)} of {len(last)} trainings were best at their last epoch" in Reader.of(page).text
 
 
 def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins: None) -> None:
@@ -138,12 +129,18 @@ def test_the_worst_queries_are_those_of_the_results_and_what_they_find_is_what_i
 
 
 @pytest.mark.workflow
-def test_without_embeddings_the_page_says_what_is_not_here(finished: Project, tmp_path: Path) -> None:
+def test_the_page_says_what_is_not_here_and_there_is_none_of_what_is_not_finished(
+    finished: Project, tmp_path: Path
+) -> None:
     other = finished.copy(tmp_path / "project")
     gone = Path("data/runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz")
     study = params.load(other.folder / "params.yaml", "smoke")
     (other.folder / gone).unlink()
     with contextlib.chdir(other.folder):
+        with pytest.raises(
+            UserError, match=r"embeddings.npz is missing.* Make them by: snakemake --cores all"
+        ):
+            grid_page.write(study)
         text = grid_page.render(study)
     assert f"Nothing can be shown: {gone} is not on this machine." in text
     assert "The queries that lose most" not in text
@@ -185,19 +182,6 @@ def test_photos_take_little_of_a_page_and_drawings_stay_sharp() -> None:
     assert [t["picture"].partition(";")[0] for t in told] == ["data:image/jpeg", "data:image/png"]
     assert [(t["width"], t["height"]) for t in told] == [(256, 256)] * 2
     assert len(told[0]["picture"]) < len(pixels.encode_png(photo)) / 2
-
-
-@pytest.mark.workflow
-def test_what_is_not_finished_has_no_page(finished: Project, tmp_path: Path) -> None:
-    other = finished.copy(tmp_path / "project")
-    before = (other.folder / "data/report/smoke/report.html").read_bytes()
-    (other.folder / "data/report/smoke/table1.csv").unlink()
-    said = other.bgbias("report", "smoke", check=False)
-    assert said.returncode == 2
-    assert "Make them by: snakemake --cores all --config grid=smoke" in said.stdout
-    assert "table1.csv is missing" in said.stdout
-    assert (other.folder / "data/report/smoke/report.html").read_bytes() == before
-    assert "Did you mean 'smoke'?" in other.bgbias("report", "smok", check=False).stdout
 
 
 def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
@@ -245,32 +229,6 @@ def test_what_was_compared_tells_the_masker_and_the_options_of_entries(
         f"{emb} (weight: 3), on photos whose backgrounds were replaced."
     )
     assert len(told) == 1 + len(methods) + 1
-
-
-@pytest.mark.workflow
-def test_a_drawing_that_a_phone_cuts_has_a_shade_where_it_goes_on(
-    page: Path, browser: chromium.Page, tmp_path: Path
-) -> None:
-    drawing = "document.querySelector('.drawing')"
-    browser.call("Emulation.setEmulatedMedia", media="")
-    for scheme in ("light", "dark"):
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        browser.call("Emulation.setEmulatedMedia", features=features)
-        browser.open(page.as_uri(), width=390)
-        browser.wait_for(f"document.readyState === 'complete' && {drawing}?.querySelector('img').complete")
-        browser.ask(f"{drawing}.scrollIntoView()")
-        edges = []
-        for place in ("0", "1e6"):
-            browser.ask(f"{drawing}.scrollLeft = {place}")
-            box = browser.ask(f"(b => [b.left, b.top, b.width])({drawing}.getBoundingClientRect())")
-            browser.shoot(tmp_path / "seen.png")
-            seen = np.asarray(Image.open(tmp_path / "seen.png").convert("L"))
-            # The upper edge of a drawing is white.
-            row = seen[round(box[1]) + 3, round(box[0]) : round(box[0] + box[2])]
-            edges.append([int(row[3]), int(row[-4])])
-        (left, right), (left_at_the_end, right_at_the_end) = edges
-        assert left == right_at_the_end == 255, scheme
-        assert max(right, left_at_the_end) < 225, scheme
 
 
 def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(

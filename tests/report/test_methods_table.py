@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
-from table_inputs import LABELS, MODEL, check, less, queries, results, wide
+from table_inputs import MODEL, check, less, queries, results, wide
 
 from bgbias.photos.folds import run, seed_and_fold
-from bgbias.report import formats
 from bgbias.report.columns import Column, number
 from bgbias.report.tables import attribution, methods, retrieval
 from bgbias.results import rows, uncertainty
@@ -97,18 +95,6 @@ def test_differences_are_paired_by_query_and_seed_over_classes_and_seeds(table: 
     assert by_method.loc["idle", "corrupted_difference_p_holm"] > uncertainty.SIGNIFICANT
 
 
-def test_one_seed_is_tested_over_classes_as_scipy_does() -> None:
-    """Classes of equal size are as many values."""
-    of_queries, scores = values((0,))
-    row = made(of_queries, scores).set_index("method").loc["idle"]
-    for name, condition in (("clean", "clean"), ("corrupted", "random_background")):
-        idle, plain = (
-            wide(of_queries, method=m, setting="symmetric", condition=condition) for m in ("idle", "plain")
-        )
-        by_class = [(idle - plain)[0, label == LABELS].mean() for label in np.unique(LABELS)]
-        assert row[f"{name}_difference_p"] == pytest.approx(stats.ttest_1samp(by_class, 0).pvalue), name
-
-
 def test_p_is_corrected_for_the_methods_beside_one_plain_model(table: pd.DataFrame) -> None:
     names = [f"{d}_p" for d in (*methods.DIFFERENCES, "ref_gain")]
     alone = made(*values(names=("plain", "idle"))).iloc[1]
@@ -135,10 +121,9 @@ def test_methods_on_replaced_backgrounds_are_compared_with_bgaugment_alone(table
 
 
 def test_folds_are_no_further_seeds_and_seeds_that_plain_has_not_are_left_out() -> None:
-    for seeds in ((0, 1, 2), (0,)):
-        folds = [str(run(seed, fold)) for seed in seeds for fold in range(4)]
-        own = values(folds, ("plain", "idle"))
-        check_differences(made(*own).iloc[1], *own, seeds)
+    folds = [str(run(seed, fold)) for seed in (0, 1, 2) for fold in range(2)]
+    own = values(folds, ("plain", "idle"))
+    check_differences(made(*own).iloc[1], *own, (0, 1, 2))
     fewer = [part[(part["method"] != "plain") | (part["seed"] < 3)] for part in values()]
     row = made(*fewer).set_index("method", drop=False).loc["idle"]
     check_differences(row, *fewer, (0, 1, 2))
@@ -147,35 +132,6 @@ def test_folds_are_no_further_seeds_and_seeds_that_plain_has_not_are_left_out() 
     assert row["clean"] == pytest.approx(
         100 * wide(values()[0], method="idle", setting="symmetric", condition="clean").mean()
     )
-
-
-def test_marks_stand_where_the_tests_say(table: pd.DataFrame) -> None:
-    marked = table.copy()
-    change = [f"relative_drop_change{end}" for end in ("", "_low", "_high", "_p_holm")]
-    marked.loc[1, change] = [-40.0, -42.0, -38.0, 0.049]
-    marked.loc[2, change] = [-3.0, -8.0, 2.0, 0.05]
-    text = formats.markdown(marked, "table3", "")
-    assert "| −40.0 [−42.0, −38.0] * |" in text
-    assert "| −3.0 [−8.0, 2.0] |" in text
-    found = formats.headline(table, "table3")["toy"]["tiny"]["contrastive"]
-    assert found["plain"] == {}
-    assert found["bgaugment"] == {
-        "corrupted, minus plain": table.loc[1, "corrupted_difference"],
-        "clean, minus plain": table.loc[1, "clean_difference"],
-    }
-
-
-def test_a_table_that_is_too_wide_for_a_terminal_loses_its_last_columns(
-    table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "110")
-    wider = table.assign(method=["plain", "bgaugment", "idle", "a_cure_of_a_very_long_name+bgaugment"])
-    shown = formats.show(wider, "table3")
-    assert max(map(len, shown.splitlines())) <= formats.WIDEST
-    assert "A cure of a very long name + BGAugment" in shown
-    heads, fewer = (text.splitlines()[0].split() for text in (formats.show(table, "table3"), shown))
-    assert fewer == heads[: len(fewer)] != heads
-    assert "Not shown for want of room: Score." in shown
 
 
 # -- bold ------------------------------------------------------------------------------------------------------------
@@ -210,9 +166,9 @@ def test_bold_is_what_is_better_and_seldom_what_is_equal() -> None:
         return values
 
     equal = {name: drawn for name in ("plain", *map("method_{}".format, range(12)))}
-    studies = [bold(equal) for _ in range(60)]
+    studies = [bold(equal) for _ in range(20)]
     # One in twenty of tables, or so few more that they are chance.
-    assert sum(map(bool, studies)) <= 4
+    assert sum(map(bool, studies)) <= 2
     assert not any("plain" in of for of in studies)
     of = {"plain": drawn, "better": lambda: drawn(0.4), "worse": lambda: drawn(-0.4)}
     assert bold(of) == ["better"]

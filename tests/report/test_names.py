@@ -12,19 +12,7 @@ from bgbias import plugins
 from bgbias.report import names, style
 from bgbias.study.cell import PLAIN
 
-LOSS = """
-from bgbias.settings import Strict
-
-IMAGES_PER_CLASS, DISTANCE = 4, "l2"
-
-
-class Params(Strict):
-    pass
-
-
-def build(params, n_classes, dim, generator):
-    pass
-"""
+LOSS = "from bgbias.training.losses.contrastive import DISTANCE, IMAGES_PER_CLASS, Params, build\n"
 METHOD = "from bgbias.training.methods.plain import NEEDS, TRAINS, Method\n"
 
 
@@ -88,34 +76,27 @@ def test_a_part_of_a_dataset_is_spelled_like_the_whole() -> None:
         ("contrastive", "plain+train.lr=0.001+grey", "+ Plain, lr 0.001 + grey background"),
         ("arcface", "attr_frac+weight=2+bgaugment", "+ Attribution fraction, weight 2 + BGAugment"),
         ("arcface", "plain+grey", "+ grey background"),
+        ("contrastive", "plain+stax@0.01", "+ STAX at 0.01"),
+        ("arcface", "mdprop_2+bgaugment+mtax:5@0.1", "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"),
+        ("multi_similarity", "plain", "Multi Similarity"),
+        ("multi_similarity", "sam_triplet+bgaugment", "+ SAM, triplets + BGAugment"),
+        # Entries of params.yaml that no file names have no names but their own.
+        ("arcface", "dcml_no_fault", "+ DCML no fault"),
+        ("arcface", "my_cure", "+ My cure"),
     ],
 )
-def test_settings_that_a_name_carries_are_words(loss: str, method: str, printed: str) -> None:
+def test_names_of_rows_and_the_settings_that_they_carry_are_words(
+    loss: str, method: str, printed: str
+) -> None:
     assert names.row(loss, method) == printed
+
+
+def test_the_loss_is_said_without_a_plain_row_above() -> None:
+    assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
+    assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")
 
 
 def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
     for family in ("losses", "methods"):
         files = [plugins.load(family, name) for name in plugins.names(family)]
         assert len({file.TITLE for file in files}) == len({file.PLACE for file in files}) == len(files)
-
-
-def test_attacks_and_what_stands_under_them() -> None:
-    assert [names.attack(name) for name in ("stax", "mtax:5")] == ["STAX", "MTAX-5"]
-    assert names.row("contrastive", "plain+stax@0.01") == "+ STAX at 0.01"
-    assert (
-        names.row("contrastive", "mdprop_2+bgaugment+mtax:5@0.1")
-        == "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"
-    )
-
-
-def test_names_of_rows_as_in_the_paper() -> None:
-    assert names.row("multi_similarity", "plain") == "Multi Similarity"
-    assert names.row("multi_similarity", "bgaugment") == "+ BGAugment"
-    # Without a plain row above, the loss must be said.
-    assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
-    assert names.method("sam_triplet+bgaugment") == "SAM, triplets + BGAugment"
-    # Entries of params.yaml that no file names have no names but their own.
-    assert names.method("dcml_no_fault") == "DCML no fault"
-    assert names.method("my_cure") == "My cure"
-    assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")

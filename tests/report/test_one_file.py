@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.nodes import figure as figure_node
 from bgbias.nodes import table as table_node
-from bgbias.report import figures, formats, names, tables
+from bgbias.report import figures, formats, tables
 from bgbias.study.params import Study
 
 TABLE = """
@@ -85,24 +85,18 @@ def draw(study):
 
 
 @pytest.fixture
-def add(tmp_path: Path) -> Iterator[Callable[[str, str, str], None]]:
-    """Put a file where a family finds it; no other file is touched."""
-
-    def write(family: str, name: str, text: str) -> None:
-        folder = tmp_path / "own" / family
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.py").write_text(text, encoding="utf-8")
-
-    yield write
+def study(tmp_path: Path) -> Iterator[Study]:
+    """The small study, and one table and one figure more, put where families find them; no other file is touched."""
+    add(tmp_path, "tables/photo_counts", TABLE)
+    add(tmp_path, "figures/photo_bar", FIGURE)
+    yield load(tmp_path, raw_of(tmp_path))
     plugins.use()
 
 
-@pytest.fixture
-def study(tmp_path: Path, add: Callable[[str, str, str], None]) -> Study:
-    """The small study, and one table and one figure more."""
-    add("tables", "photo_counts", TABLE)
-    add("figures", "photo_bar", FIGURE)
-    return load(tmp_path, raw_of(tmp_path))
+def add(folder: Path, name: str, text: str) -> None:
+    path = folder / f"own/{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 def raw_of(folder: Path) -> dict[str, Any]:
@@ -111,53 +105,43 @@ def raw_of(folder: Path) -> dict[str, Any]:
     return raw | {"plugins": [*raw["plugins"], str(folder / "own")]}
 
 
-def test_a_new_table_is_planned_made_and_printed(study: Study) -> None:
+def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(study: Study, tmp_path: Path) -> None:
     assert tables.list_enabled(study) == ("table1", "table2", "table3", "table99")
+    assert figures.list_enabled(study)[:4] == ("photos", "masks", "photo_bar", "retrieval")
     new = step("table", table="table99")
     assert new in graph.in_order(study)
     assert graph.reads_from(study, new) == [step("index", dataset="squares")]
+    assert graph.reads_from(study, step("figure", figure="photo_bar")) == [new]
     assert graph.spec(study, "table", table="table99")["seeds"] == (0,)
     data_nodes(study)
     table_node.table(study, "table99")
     text = study.files.at("table_md", table="table99").read_text(encoding="utf-8")
-    assert text.startswith("**Photos** of small.\n\n### squares · pixels · 1 seed\n\n|  | Photos |\n")
     count = len(study.files.at("table", dataset="squares").read_text(encoding="utf-8").splitlines()) - 1
-    assert f"| Contrastive | {count} |" in text
-    assert f"photos counted: {count}.0" in study.files.at("table_yaml", table="table99").read_text("utf-8")
-    shown = formats.show(formats.read(study.files.at("table_csv", table="table99")), "table99")
-    assert shown.endswith("Photos of all splits.")
-    assert names.table("table99") == "Table 99"
-
-
-def test_a_new_figure_is_planned_and_drawn(study: Study, tmp_path: Path) -> None:
-    order = figures.list_enabled(study)
-    assert order[:4] == ("photos", "masks", "photo_bar", "retrieval")
-    assert graph.reads_from(study, step("figure", figure="photo_bar")) == [step("table", table="table99")]
-    data_nodes(study)
-    table_node.table(study, "table99")
-    figure_node.figure(study, "photo_bar")
-    drawn = Image.open(study.files.at("figure_png", figure="photo_bar"))
-    assert drawn.size == (400, 200)
-    assert (
-        str(study.files.at("table_csv", table="table99"))
-        in record(study, "figure_record", figure="photo_bar")["inputs"]
+    assert text == (
+        "**Photos** of small.\n\n### squares · pixels · 1 seed\n\n"
+        f"|  | Photos |\n| --- | ---: |\n| Contrastive | {count} |\n"
     )
+    assert f"photos counted: {count}.0" in study.files.at("table_yaml", table="table99").read_text("utf-8")
+    csv = study.files.at("table_csv", table="table99")
+    assert formats.show(formats.read(csv), "table99").endswith("Photos of all splits.")
+    figure_node.figure(study, "photo_bar")
+    assert Image.open(study.files.at("figure_png", figure="photo_bar")).size == (400, 200)
+    assert str(csv) in record(study, "figure_record", figure="photo_bar")["inputs"]
     raw = described(tmp_path)
     raw["grids"]["other"] = raw["grids"]["small"]
     assert "photo_bar" not in figures.list_enabled(load(tmp_path, raw, "other"))
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
-    study: Study, tmp_path: Path, add: Callable[[str, str, str], None]
+    study: Study, tmp_path: Path
 ) -> None:
     known = ", ".join(f"table{number}" for number in range(1, 10))
     with pytest.raises(UserError, match=f"no table 'table999'; there are: {known}"):
         tables.load("table999")
-    add("tables", "photo_counts_again", TABLE)
+    add(tmp_path, "tables/photo_counts_again", TABLE)
     load(tmp_path, raw_of(tmp_path))
-    with pytest.raises(
-        UserError, match=r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
-    ):
+    words = r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
+    with pytest.raises(UserError, match=words):
         tables.list_enabled(study)
 
 

@@ -161,10 +161,10 @@ def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(prose, "FOLDERS", (tmp_path, *prose.FOLDERS))
     prose._environment.cache_clear()
 
-    def filled(line: str, of: pd.DataFrame, columns: tuple[words.Column, ...] = ()) -> str:
+    def filled(line: str, of: pd.DataFrame) -> str:
         name = f"{len(list(tmp_path.iterdir()))}.j2"
         (tmp_path / name).write_text(line)
-        return captions.write(SimpleNamespace(CAPTION=name, COLUMNS=columns), STUDY, of, {})
+        return captions.write(SimpleNamespace(CAPTION=name, COLUMNS=()), STUDY, of, {})
 
     yield filled
     prose._environment.cache_clear()
@@ -203,32 +203,19 @@ def test_captions_say_where_stars_are_too_rare(
     assert bool(text) == rare
 
 
-def test_a_caption_explains_the_columns_that_are_printed_and_no_others(said: Callable[..., str]) -> None:
-    columns = tuple(words.Column(f"± {of}", words.number(f"sd_{of}", 1)) for of in ("draws", "seeds"))
-    several = table({"plain": 3, "cured": 3}).assign(sd_draws=[1.0, 2.0], sd_seeds=[3.0, np.nan])
-    one = several.assign(sd_seeds=np.nan)
-    draws, seeds = (said(f'{{{{ spread["± {of}"] }}}}', several) for of in ("draws", "seeds"))
-    assert draws.startswith("± draws: sample sd over background draws")
-    assert said("{{ spreads() }}", several, columns) == f"{draws}; {seeds}."
-    assert said("{{ spreads() }}", one, columns) == f"{draws}."
-    assert said("{{ spreads() }}", one.assign(sd_draws=np.nan), columns) == ""
-    assert [c.head for c in words.select_printed(one, columns)] == ["± draws"]
-
-
 @pytest.mark.parametrize(
-    ("value", "p", "ends", "shown"),
+    ("value", "low", "high", "p", "shown"),
     [
-        (2.3, 0.049, (1.2, 3.4), "+2.3 [1.2, 3.4] *"),
-        (2.3, 0.05, (-0.2, 4.8), "+2.3 [−0.2, 4.8]"),
-        (2.3, np.nan, (np.nan, np.nan), "+2.3"),
-        (np.nan, np.nan, (np.nan, np.nan), words.NOTHING),
+        (2.3, 1.2, 3.4, 0.049, "+2.3 [1.2, 3.4] *"),
+        (2.3, -0.2, 4.8, 0.05, "+2.3 [−0.2, 4.8]"),
+        (2.3, np.nan, np.nan, np.nan, "+2.3"),
+        (np.nan, np.nan, np.nan, np.nan, words.NOTHING),
     ],
-    ids=["more than chance", "chance", "unknown", "plain itself"],
 )
 def test_a_star_is_a_corrected_p_below_one_in_twenty(
-    value: float, p: float, ends: tuple[float, float], shown: str
+    value: float, low: float, high: float, p: float, shown: str
 ) -> None:
-    row = {"gain": value, "gain_low": ends[0], "gain_high": ends[1], "gain_p": 0.001, "gain_p_holm": p}
+    row = {"gain": value, "gain_low": low, "gain_high": high, "gain_p": 0.001, "gain_p_holm": p}
     assert words.against_plain("gain", 1)(row) == shown
 
 

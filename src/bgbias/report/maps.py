@@ -68,8 +68,9 @@ def sheet(
     depth = side + CAPTION * any(picture.caption for row in rows for picture in row)
     below = FOOT * (bool(scale) + bool(legend))
     with style.style():
-        size = across * side + LABEL * bool(labels), len(rows) * depth + HEAD * bool(heads) + below
-        figure = style.blank(*size)
+        # Lines of words are as long as a page is wide.
+        width = max(across * side + LABEL * bool(labels), style.WIDTH * bool(legend))
+        figure = style.blank(width, len(rows) * depth + HEAD * bool(heads) + below)
         panels = figure.subplots(len(rows), across, squeeze=False)
         for axes, (word, colour) in zip(panels[0], heads, strict=False):
             axes.set_title(word, loc="center", pad=4, color=colour)
