@@ -156,8 +156,10 @@ def test_nothing_of_the_model_moves(training: bool) -> None:
     frozen.train(False)
     state = {k: v.clone() for k, v in net.state_dict().items()}
     modes = [m.training for m in net.modules()]
-    shown = photos()
+    shown, passes = photos(), list[int]()
+    net.trunk.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
     run(net, "mtax:2", shown, aims(net, 3, 2), steps=3)
+    assert passes == [3] * 3, "a step is one pass forward"
     assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
     assert [m.training for m in net.modules()] == modes
     assert all(p.grad is None and p.requires_grad for p in net.parameters())
@@ -165,14 +167,6 @@ def test_nothing_of_the_model_moves(training: bool) -> None:
     with pytest.raises(ZeroDivisionError), attacks.evaluating(net):
         raise ZeroDivisionError
     assert [m.training for m in net.modules()] == modes
-
-
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_step_is_one_pass_forward(steps: int) -> None:
-    net, passes = network(), list[int]()
-    net.trunk.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
-    run(net, "mtax:3", photos(), aims(net, 3, 3), steps=steps)
-    assert passes == [3] * steps
 
 
 @pytest.mark.parametrize(
@@ -183,6 +177,7 @@ def test_a_step_is_one_pass_forward(steps: int) -> None:
         ("mtax:-2", "'mtax:-2' in attacks needs the number of targets behind a colon"),
         ("mtax", "needs the number of targets behind a colon"),
         ("max:3", "no 'max:3' in attacks"),
+        ("stax:3", "'stax' takes nothing behind a colon"),
     ],
 )
 def test_names_that_are_no_attacks_are_refused(name: str, said: str) -> None:

@@ -102,19 +102,6 @@ def test_gains_are_trained_where_those_of_the_model_are() -> None:
     assert not norms.sets[1][0].weight.requires_grad
 
 
-def test_a_norm_that_stands_in_two_places_has_one_copy() -> None:
-    net = network()
-    net.trunk = nn.Sequential(*net.trunk, net.trunk[1])
-    norms, own = AuxiliaryNorms(net, NAMES), net.trunk[1]
-    assert len(norms.sets[0]) == 1
-    with norms.using("stax"):
-        assert net.trunk[1] is net.trunk[3] is norms.sets[0][0]
-    with pytest.raises(ZeroDivisionError), norms.using("stax"):
-        raise ZeroDivisionError
-    assert net.trunk[1] is own, "after an error, too"
-    assert net.trunk[1] is net.trunk[3] is not norms.sets[0][0]
-
-
 def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
     net, path = network(), tmp_path / "model.safetensors"
     names = set(net.state_dict())

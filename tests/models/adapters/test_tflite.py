@@ -28,8 +28,6 @@ BIRDS = "mobilenet_v2_1.0_224_inat_bird_quant"
     ("name", "side", "dim", "tensor"),
     [
         ("mobilenet_v1_0.25_128_quant", 128, 256, POOLED),
-        ("mobilenet_v1_0.75_192_quant", 192, 768, POOLED),
-        ("mobilenet_v1_1.0_224_quant_embedding_extractor", 224, 1024, POOLED),
         (BIRDS, 224, 1280, "AvgPool/AvgPool"),
         ("tf2_mobilenet_v2_1.0_224_ptq", 224, 1280, "GlobalPool/Mean"),
     ],

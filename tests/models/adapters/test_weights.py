@@ -67,10 +67,6 @@ def test_of_several_networks_in_a_checkpoint_the_one_taken_is_told(tmp_path: Pat
     assert "weights: 'online.' taken off the names (not momentum.)" in said
 
 
-class Settings:
-    """What a training keeps beside its weights, and what a reader must not execute."""
-
-
 def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
     other = saved(nn.Conv2d(3, 5, 3), tmp_path / "other.pth")
     with pytest.raises(
@@ -80,9 +76,3 @@ def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
     wide = nn.Sequential(OrderedDict(conv=nn.Conv2d(3, 4, 5), norm=nn.BatchNorm2d(4)))
     with pytest.raises(UserError, match=r"'conv.weight' is \[4, 3, 5, 5\] where \[4, 3, 3, 3\] is needed"):
         fill(network(), saved(wide, tmp_path / "wide.pth"), "mine")
-    torch.save({"state_dict": network().state_dict(), "settings": Settings()}, tmp_path / "objects.pth")
-    with pytest.raises(UserError, match=r"it holds Python objects beside tensors. Save a state dict"):
-        fill(network(), tmp_path / "objects.pth", "mine")
-    (tmp_path / "page.pth").write_text("<!doctype html><title>Sign in</title>")
-    with pytest.raises(UserError, match="a page of HTML"):
-        fill(network(), tmp_path / "page.pth", "mine")
