@@ -221,7 +221,6 @@ def build(params, n_classes, dim, generator):
 def test_an_installed_bgbias_takes_somebody_elses_loss_from_her_folder(
     installed: Path, tmp_path: Path
 ) -> None:
-    """In Python, and in a study of her own that plans and checks it."""
     (tmp_path / "mine" / "losses").mkdir(parents=True)
     (tmp_path / "mine" / "losses" / "hers.py").write_text(HER_LOSS)
     code = (
@@ -229,25 +228,6 @@ def test_an_installed_bgbias_takes_somebody_elses_loss_from_her_folder(
         " print(hers.build(hers.Params(weight=3), 2, 4, None)(torch.eye(4), None).item())"
     )
     assert _run([installed / "python", "-c", code], tmp_path) == "3.0\n"
-    block = {
-        "datasets": ["toys"],
-        "backbones": ["tiny"],
-        "losses": ["hers"],
-        "methods": ["plain"],
-        "seeds": [0],
-    }
-    study = {
-        "grid": "mine",
-        "plugins": ["mine"],
-        "datasets": {"toys": {"kind": "toy", "masker": "given", "backgrounds": "scenes"}},
-        "maskers": {"given": {"kind": "ground_truth"}},
-        "backgrounds": {"scenes": {role: {"toy_scenes": 4} for role in ("train", "val", "test")}},
-        "backbones": {"tiny": {}},
-        "losses": {"hers": {"default": {"weight": 2}}},
-        "grids": {"mine": {"cells": [block]}},
-    }
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(study))
-    assert "train" in _run([installed / "bgbias", "forecast"], tmp_path)
 
 
 def _run(command: list[str | Path], folder: Path, **environment: str) -> str:

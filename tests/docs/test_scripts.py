@@ -63,15 +63,6 @@ def test_the_grids_train_with_what_was_chosen(grid: str) -> None:
     assert Train.model_validate(train | chosen).model_dump() == train
 
 
-def test_what_was_chosen_beats_the_untrained_backbone_at_the_same_length() -> None:
-    searched, found = script("settings/__main__.py"), rows("settings/cub50.csv")
-    of_layers = found[found["settings"] == "random embedding layer"]
-    assert len(of_layers) == len(searched["SEEDS"])
-    trained = found[found["settings"] == searched["CHOSEN"]].groupby("loss")["val_map_at_r"].max()
-    assert set(trained.index) == {"contrastive", "arcface"}
-    assert trained.min() > of_layers["val_map_at_r"].max()
-
-
 def test_sentences_about_the_range_that_perfect_masks_lie_in_hold() -> None:
     own_range = script("results/mask_range.py")
     photos, shares = (pd.read_csv(ROOT / own_range[name]) for name in ("PHOTOS", "SHARES"))

@@ -91,11 +91,6 @@ def pasted(grid: str, drop: float, pasting: float) -> Pairs:
     yield (rows["drop"], rows["pasting"]), (pytest.approx(drop, abs=0.2), pytest.approx(pasting, abs=0.05))
 
 
-def cured(grid: str, cure: str, gain: int, cost: int) -> Pairs:
-    rows = table(grid, "table7")
-    yield tuple(changed(rows, f"{of}_gain").get(cure) for of in ("corrupted", "clean")), (gain, cost)
-
-
 def cub50() -> Pairs:
     yield from above_random_layers("cub50", [3, 4])
     yield from on_real_photos("cub50", gained=[2, 3], costs={}, drops=[33, 36], less={9}, p_of_arcface=0.0497)
@@ -116,33 +111,6 @@ def controls() -> Pairs:
     above = masks[masks["pasting_low"] > 0].groupby("masks").size()
     yield [above[f"true, {missing} px smaller"] for missing in (5, 3, 1)], [4, 4, 2]
     yield from pasted("controls", 61.8, 0.4)
-
-
-def pretrained() -> Pairs:
-    trained = table("pretrained", "table13").query("loss != 'none'")
-    columns = [column for column in trained if str(column).endswith("_p_holm")]
-    yield len(columns), 8
-    yield (trained[columns] >= SIGNIFICANT).all(axis=None), True
-    plain = trained[trained["method"] == "plain"]
-    reach = plain[["relative_drop_change_low", "relative_drop_change_high"]].abs().max(axis=1)
-    yield (reach > 10).all(), True
-    every, levels = (
-        table("pretrained", name).query("method == 'pretrained'") for name in ("table13", "table3")
-    )
-    for column, points in {
-        "corrupted_difference": {"tiny_moco": 20, "tiny_byol": 20, "tiny_moco_patches": -21},
-        "clean_difference": {"tiny_moco": 17, "tiny_moco_patches": -36, "tiny_moco_bgneg": -34},
-        "linear_corrupted_gain": {
-            **{"tiny_moco": 29, "tiny_moco_patches": -31, "tiny_moco_bgneg": 21, "tiny_byol": 31}
-        },
-    }.items():
-        yield changed(every, column, "backbone"), points
-    drops = levels.set_index("backbone")["relative_drop"].round()
-    yield drops[["tiny_moco", "tiny_moco_bgneg"]].tolist(), [64, 24]
-    rows = gains("pretrained").query("method == 'bgaugment'")
-    yield len(changed(rows, "corrupted_difference", "backbone")), 6
-    yield (len(rows), ends(rows["corrupted_difference"])), (6, [35, 44])
-    yield changed(rows, "clean_difference", "backbone"), {"tiny_moco": -8, "tiny_moco_patches": -6}
 
 
 def index() -> Pairs:
@@ -287,33 +255,6 @@ def public_models() -> Pairs:
     yield ends(100 * every["drop"]), [13, 81]
     yield (every["pasting"].abs() < 0.02).all(), True
     yield significant(table("public_models", "groceries_pairs"), "drop").any(), False
-
-
-def controls_cub50() -> Pairs:
-    yield from pasted("controls_cub50", 9.4, 0.5)
-    yield from cured("cures_cub50", "plain+grey", 5, -4)
-
-
-def controls_grocery() -> Pairs:
-    yield from pasted("controls_grocery", 27.8, 0.7)
-    yield changed(table("controls_grocery", "table10"), "drop_more")["plain"], 14
-    yield from cured("controls_grocery", "plain+grey", 9, -15)
-    yield from cured("controls_grocery", "plain+object_pooling", 5, -4)
-
-
-def masker_finetuning() -> Pairs:
-    folds, shares = (pd.read_csv(RESULTS / f"masker_{name}.csv") for name in ("folds", "shares"))
-    yield (len(folds), folds["fold"].nunique()), (30, 4)
-    yield (folds["blend"] == 0).all(), True
-    yield (shares["change"] < 2 * shares["error"]).all(), True
-
-
-def backgrounds() -> Pairs:
-    every = pd.read_csv(RESULTS / "backgrounds.csv")
-    of = every.groupby("shows")["kept"].agg(["size", "sum"])
-    rejected = {"birds": 37, "cars": 10, "groceries": 20, "online": 9, "test": 17, "val": 15}
-    yield (of["size"] - of["sum"]).to_dict(), rejected
-    yield of["size"].drop(["test", "val"]).sum(), 85
 
 
 def cures() -> Pairs:

@@ -9,22 +9,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from backbone_models import fold, make, unsettle
 from safetensors.torch import save_file
 from small_study import data_nodes, described, load, options, record, run
 from torch import nn
 from torchvision.models import mobilenet_v2
 
-from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
 from bgbias.files import json_checksum
 from bgbias.files.checksums import sha256
-from bgbias.models import model
-from bgbias.models.norms import batch_norms
 from bgbias.nodes import attribute, index, train
-from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
@@ -186,11 +181,6 @@ def test_a_missing_input_says_what_makes_it_and_of_a_cell_outside_the_grid_not_s
         attribute.attribute(spoilt, cell, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
         attribute.attribute(spoilt, replace(cell, seed=7), "cpu")
-    spoilt.files.at("table", dataset="squares").unlink()
-    with pytest.raises(
-        UserError, match=r"train squares/.*/seed0 needs .*images\.csv \(table\), which is missing"
-    ):
-        train.train(spoilt, cell, "cpu")
 
 
 def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -221,27 +211,6 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 OWN = Cell("squares", "mobilenet_v2", "contrastive", "own", 0)
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_norms_that_were_folded_get_statistics_before_they_learn_any(
-    tmp_path: Path, folded: dict[str, Any], frozen: bool
-) -> None:
-    study = load(tmp_path, folded | {"train": folded["train"] | {"freeze_batch_norm": frozen}})
-    train.train(study, OWN, "cpu")
-    said = record(study, "train_record", **OWN.wildcards).get("notes", {})
-    assert ("batch_norms" in said) != frozen
-    made = model.load(study.files.at("model", **OWN.wildcards))
-    # After one step at next to no rate: the same network, whose variances are photos' own, a tenth of them the step's.
-    shown = torch.rand(4, 3, 64, 64, generator=seeds.torch_generator("shown"))
-    fresh = fresh_model(study, OWN).eval()
-    gains = [norm.weight.std().item() for norm in batch_norms(made)]
-    assert (min(gains) > 0) != frozen
-    if frozen:
-        torch.testing.assert_close(made.eval().features(shown), fresh.features(shown), atol=1e-3, rtol=1e-3)
-    else:
-        first = next(iter(batch_norms(made)))
-        assert (first.running_var - 1).abs().min() > 1e-3
-
-
 class Stop(Exception):
     """Nothing more is looked at."""
 
@@ -250,11 +219,9 @@ class Stop(Exception):
     ("method", "learns"),
     [
         ({"kind": "plain"}, False),
-        ({"kind": "at"}, False),
         ({"kind": "st_unfrozen"}, True),
         ({"kind": "mdprop"}, True),
         ({"kind": "mdprop", "batch_norm": "frozen"}, False),
-        ({"kind": "s2sd", "method": "mdprop"}, True),
         ({"kind": "s2sd", "method": "plain", "options": {"batch_norm": "trained"}}, True),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import re
 from collections.abc import Iterator
@@ -20,7 +19,6 @@ from web import Server, serving
 from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.files import state_dicts as weight_files
 from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
 from bgbias.files.store import ImageStore
@@ -107,40 +105,6 @@ def test_a_copy_that_somebody_put_there_is_taken_first_and_whatever_is_wrong_is_
     nodes.weights(chosen, OWNER)
     assert server.asked == []
     assert copy.read_bytes() == published[0].read_bytes()
-
-
-def test_what_was_fetched_is_not_fetched_again_after_a_full_disk(
-    server: Server,
-    published: tuple[Path, dict[str, Tensor]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    chosen = with_weights(tmp_path, **serve(server, published[0]))
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(weight_files, "write_state_dict", full)
-        with pytest.raises(OSError, match="No space left"):
-            nodes.weights(chosen, OWNER)
-    nodes.weights(chosen, OWNER)
-    assert len(server.asked) == 1
-
-
-def test_offline_the_error_says_what_to_put_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "*")
-    monkeypatch.chdir(tmp_path)
-    chosen = with_weights(
-        tmp_path, weights="http://127.0.0.1:9/some/net-12345678.pth?raw=1", sha256="12345678"
-    )
-    with pytest.raises(UserError) as told:
-        nodes.weights(chosen, OWNER)
-    text = str(told.value)
-    assert "http://127.0.0.1:9/some/net-12345678.pth?raw=1: " in text
-    assert "Get net-12345678.pth (sha256 begins with 12345678) by other means" in text
-    assert f"put it at {tmp_path}/downloads/net-12345678.pth" in text
-    assert re.search(r"python -m bgbias weights --params \S+ backbones/mobilenet_v2", text)
 
 
 # Weights that timm fetches by itself.

@@ -1,8 +1,7 @@
-"""What happens to people's runs: processes die, nodes raise, somebody starts the same again, the disk gets full."""
+"""What happens to people's runs: processes die, and nodes raise."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import re
@@ -34,10 +33,6 @@ def disturbed(*_):
 
 signal.signal(signal.SIGUSR1, disturbed)
 """
-REFUSALS = (
-    *("cannot be locked", "at work in this folder", "is being made by process"),  # Snakemake, resume, a node
-    *("Unable to acquire lock", "is being blocked by"),  # DVC
-)
 Program = subprocess.Popen[bytes]
 
 
@@ -63,12 +58,7 @@ class Frail(Project):
 
     def begin(self, name: str) -> Program:
         """One of the three programs, at work on what is missing."""
-        return self.start(program=PROGRAMS[name], said=self.log)
-
-    @property
-    def log(self) -> Path:
-        """Where the program's words go: off the disk that gets full."""
-        return self.folder.parent.parent / "said.log"
+        return self.start(program=PROGRAMS[name])
 
     def spoil(self) -> str:
         """Let there be something to do: a node lost a file, or it and all that read from it have not been made yet."""
@@ -126,7 +116,6 @@ class Frail(Project):
         """What a person does: `make resume`, and what it says."""
         for _ in range(3):
             done = self.run("bgbias", "resume", check=False)
-            self.log.with_name("recovered.log").write_text(done.stdout, encoding="utf-8")
             if done.returncode == 0:
                 return
             found = re.search(r"at work in this folder \(process (\d+)\).*stop it: kill \1", done.stdout)
@@ -162,27 +151,6 @@ def bug(run: Frail, program: Program) -> bool:
     return program.returncode != 0 and any(RAISED in log.read_text(encoding="utf-8") for log in logs)
 
 
-def crowd(run: Frail, program: Program) -> bool:
-    """Start the same again in one of three ways: of both, one is refused, and the other does not notice."""
-    second = run.run(*PROGRAMS[run.random.choice(list(PROGRAMS))], check=False)
-    statuses = [program.wait(PATIENCE), second.returncode]
-    said = second.stdout + run.log.read_text(encoding="utf-8")
-    assert 0 in statuses, said
-    return statuses != [0, 0] and any(words in said for words in REFUSALS)
-
-
-def full_disk(run: Frail, program: Program) -> bool:
-    """Fill the disk under the project, with all that DVC and Snakemake remember; make room once the run has failed."""
-    filler = run.folder.parent / "filler"
-    with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
-        while True:
-            file.write(bytes(2**16))
-    try:
-        return program.wait(PATIENCE) != 0
-    finally:
-        filler.unlink()
-
-
 # An accident tells whether it happened, or came too late; it goes with all programs or with one.
 ACCIDENTS: dict[str, tuple[Callable[[Frail, Program], bool], tuple[str, ...]]] = {
     "a node is killed": (kill("node"), tuple(PROGRAMS)),
@@ -190,8 +158,6 @@ ACCIDENTS: dict[str, tuple[Callable[[Frail, Program], bool], tuple[str, ...]]] =
     "DVC is killed": (kill("dvc"), ("dvc",)),
     "the power is cut": (power_cut, tuple(PROGRAMS)),
     "a node raises": (bug, tuple(PROGRAMS)),
-    "two at once": (crowd, tuple(PROGRAMS)),
-    "the disk is full": (full_disk, tuple(PROGRAMS)),
 }
 
 

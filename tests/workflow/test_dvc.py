@@ -111,25 +111,6 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("forms", [("csv",), ("csv", "md", "tex", "html", "yaml", "json")])
-def test_a_table_in_git_is_taken_for_that_of_its_own_settings_alone(
-    clone: Repository, forms: tuple[str, ...], tmp_path: Path
-) -> None:
-    """Committed where Snakemake writes, in a clone that knows nothing of how it was made."""
-    clone.dvc("pull", "--quiet", "table1")
-    clone.git("add", "--force", *(str(Path(TABLE).with_suffix(f".{form}")) for form in forms))
-    clone.git("commit", "--quiet", "-m", "a table in git")
-    clone.edit("evaluation: {draws: 1}", "evaluation: {draws: 2}")
-    clone.git("commit", "--quiet", "--all", "-m", "other settings")
-    clone.git("clone", "--quiet", ".", str(tmp_path / "second"))
-    second = Repository(tmp_path / "second")
-    assert (second.folder / TABLE).exists()
-    assert "table table1" in second.planned("table1")
-    second.git("checkout", "--quiet", "HEAD~1")
-    assert ("table table1" in second.planned("table1")) == (len(forms) == 1)
-
-
-@pytest.mark.slow
 def test_a_merge_of_two_branches_that_changed_dvc_lock_makes_it_anew(
     repository: Repository, clone: Repository
 ) -> None:

@@ -14,7 +14,7 @@ from bgbias.engine.node import Node
 from bgbias.study import params
 from bgbias.study.params import Study
 
-GRIDS = ("negatives", "cub50", "paper")
+GRIDS = ("negatives", "cub50")
 OPENING = (yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken)
 CLOSING = (yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 

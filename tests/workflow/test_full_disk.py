@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,9 +15,7 @@ from small_study import data_nodes, described, load, outputs, run
 
 from bgbias import cli
 from bgbias.engine import records
-from bgbias.engine.node import step
-from bgbias.errors import UserError
-from bgbias.nodes import index, train
+from bgbias.nodes import index
 from bgbias.study.cell import Cell
 
 needs_full_device = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
@@ -68,11 +65,7 @@ def test_full_disk_loses_nothing_that_was_finished(
 @needs_full_device
 @pytest.mark.parametrize(
     ("node", "name"),
-    [
-        ("train", "partial"),
-        ("train", "history"),
-        ("score", "queries"),
-    ],
+    [("train", "partial"), ("score", "queries")],
 )
 def test_full_disk_while_a_model_goes_its_way(
     tmp_path: Path, raw: dict[str, Any], full_disk: Callable[[Path], None], node: str, name: str
@@ -126,33 +119,6 @@ def test_a_really_full_disk_under_the_models(tmp_path: Path, raw: dict[str, Any]
         patch.setattr("bgbias.training.loop.train_epoch", None)
         run(study, cell, "train")
     assert model.exists()
-
-
-def test_one_cell_is_never_written_by_two(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    read, write = os.pipe()
-    holder = os.fork()
-    if holder == 0:
-        try:
-            with records.node(study, step("train", cell=cell)):
-                os.write(write, b"x")
-                signal.pause()
-        finally:
-            os._exit(1)
-    os.close(write)  # so that its end would be told
-    assert os.read(read, 1) == b"x"
-    with pytest.raises(
-        UserError, match=rf"train {cell.name} is being made by process {holder} .*make resume"
-    ):
-        train.train(study, cell, "cpu")
-    other = Cell("squares", "pixels", "contrastive", "plain", 1)
-    run(study, other, "train")  # its neighbour is free
-    os.kill(holder, signal.SIGKILL)
-    os.waitpid(holder, 0)
-    run(study, cell, "train")  # and so is the cell once its process is gone, however it ended
-    assert study.files.at("train_record", **cell.wildcards).exists()
 
 
 @needs_full_device

@@ -147,16 +147,3 @@ def test_training_with_too_large_a_rate_says_what_to_lower(tmp_path: Path, raw: 
     study = prepared(tmp_path, raw)
     with pytest.raises(UserError, match=r"(?i)not finite|unit length|nan"):
         train.train(study, cell("contrastive", "plain"), "cpu")
-
-
-@pytest.mark.parametrize("selection", ["clean", "corrupted", "published"])
-def test_selection_watches_the_score_it_names(tmp_path: Path, raw: dict[str, Any], selection: str) -> None:
-    raw["train"] |= {"selection": selection, "max_epochs": 1}
-    study = prepared(tmp_path, raw)
-    for method in ("plain", "bgaugment"):
-        chosen = cell("contrastive", method)
-        train.train(study, chosen, "cpu")
-        row = history(study.files.at("history", **chosen.wildcards))[0]
-        corrupted = selection == "corrupted" or (selection == "published" and method == "bgaugment")
-        assert ("val_corrupted_map_at_r" in row) == corrupted
-        assert ("val_map_at_r" in row) != corrupted

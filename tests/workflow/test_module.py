@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,10 +15,9 @@ from bgbias.engine import records
 
 pytestmark = pytest.mark.workflow
 POOL = "data/work/backgrounds/smoke_scenes"
-# A host with an own shell prefix, report text, default target and config, whose keys are none of ours.
+# A host with an own shell prefix, default target and config, whose keys are none of ours.
 HOST = """
 configfile: "host.yaml"
-report: "host.rst"
 shell.prefix("set -eu; GREETING=hello; ")
 
 module bgbias:
@@ -67,7 +64,6 @@ def hosted(folder: Path, checkout: Project, config: str = "config['bias']") -> P
     (folder / "workflow/Snakefile").write_text(text, encoding="utf-8")
     own = {"lr": 3, "grids": "no", "bias": {"grid": "smoke", "params": "study.yaml"}}
     (folder / "host.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
-    (folder / "workflow/host.rst").write_text("Words of the host.", encoding="utf-8")
     shutil.copy(checkout.folder / "params.yaml", folder / "study.yaml")
     shutil.copytree(checkout.folder / "grids", folder / "grids")
     return Project(folder)
@@ -102,23 +98,6 @@ def test_a_module_refuses_what_it_would_drop(checkout: Project, tmp_path: Path) 
         text.replace("| {'grid': 'smoke'}", "\n    prefix: 'there'")
     )
     assert "this workflow knows no prefix" in whole.snakemake("-n", *words, check=False)
-
-
-@pytest.mark.slow
-def test_a_host_shows_our_captions_under_its_own_text(smoke_run: Project, tmp_path: Path) -> None:
-    made = smoke_run.copy(tmp_path / "made")
-    host = hosted(tmp_path / "host", made)
-    shutil.move(made.folder / "data", host.folder / "data")
-    shutil.move(made.folder / ".snakemake", host.folder / ".snakemake")
-    shutil.copy(made.folder / "params.yaml", host.folder / "study.yaml")
-    assert host.planned("--rerun-triggers", "mtime") == ["mine"]
-    host.snakemake("--report", "page.html", "bgbias_table1")
-    page = (host.folder / "page.html").read_text(encoding="utf-8")
-    assert "Words of the host." in page
-    assert "Does a retrieval model look at the object" not in page
-    results = json.loads(re.search(r"var results = (\{.*\});", page)[1])  # type: ignore[index]
-    caption = re.sub("<.*?>", "", results["data/report/smoke/table1.html"]["caption"])
-    assert "python -m bgbias table table1 --grid smoke" in caption
 
 
 @pytest.mark.slow

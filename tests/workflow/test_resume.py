@@ -211,21 +211,6 @@ def test_leftover_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: py
         process.kill()
 
 
-@pytest.mark.parametrize(
-    ("line", "runs"),
-    [
-        (["/venv/bin/python3.11", "-m", "snakemake", "--cores", "all"], True),
-        (["/venv/bin/python", "/venv/bin/snakemake"], True),
-        (["/bin/bash", "-c", "snakemake --cores all"], False),
-        (["/venv/bin/python", "-m", "bgbias", "resume", "--", "snakemake"], False),
-        (["vim", "snakemake"], False),
-        ([], False),
-    ],
-)
-def test_snakemake_is_told_by_what_an_interpreter_runs(line: list[str], runs: bool) -> None:
-    assert resume._runs_snakemake(line) is runs
-
-
 def _until_epoch(run: Project, process: subprocess.Popen[bytes], epoch: int) -> subprocess.Popen[bytes]:
     def reached() -> bool:
         assert process.poll() is None, "the run ended before it could be interrupted"

@@ -32,10 +32,3 @@ def test_arrows_that_are_left_out_follow_from_those_that_are_drawn() -> None:
     found = {("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d"), ("x", "d")}
     kept = drawing["essential"](found)
     assert kept == {("a", "b"), ("b", "c"), ("c", "d"), ("x", "d")}
-
-
-def test_only_what_stands_between_the_marks_is_drawn_anew() -> None:
-    begin, end = drawing["BEGIN"], drawing["END"]
-    assert (
-        drawing["drawn"](f"before\n{begin}old\n{end}after\n", "new\n") == f"before\n{begin}new\n{end}after\n"
-    )

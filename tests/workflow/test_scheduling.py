@@ -69,7 +69,3 @@ def test_profile_keeps_what_the_default_one_says_of_reruns(name: str) -> None:
     )
     # Cores are another machine's, or told by jobs.
     assert profile.items() >= {k: v for k, v in default.items() if k != "cores"}.items()
-
-
-def test_there_is_a_profile_for_a_workstation_and_for_clusters() -> None:
-    assert {"default", "workstation", "slurm", "kubernetes"} <= set(PROFILES)

@@ -77,9 +77,7 @@ def test_settings_of_the_project_fit_and_name_their_schema(name: str) -> None:
     ("path", "key", "value"),
     [
         (("train",), "max_epoch", 5),
-        (("train",), "batch_size", 1),
         (("datasets", "cub200"), "markers", "u2net"),
-        ((), "grid", 3),
     ],
 )
 def test_mistakes_in_params_are_refused(path: tuple[str | int, ...], key: str, value: Any) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -12,9 +10,7 @@ import numpy as np
 import pandas as pd
 import project
 import pytest
-import stand_in_conda
 from miniatures import as_folder
-from pretended import run as pretend
 from project import SMOKE, Project, wait_for
 
 from bgbias.engine import graph, records
@@ -24,24 +20,7 @@ from bgbias.study import params, plan
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.workflow
-DEMO = ("--config", "grid=demo")
 RUN_SMOKE = ("--config", "grid=smoke")
-
-
-@pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The grid `demo`, with a second loss, as if it had been run."""
-    made = project.fresh(tmp_path / "project")
-    grid = made.folder / "grids/demo.yaml"
-    text = grid.read_text(encoding="utf-8")
-    row = text[text.index("    - datasets:") : text.index("    train:")]
-    of_datasets = "      - demo_00\n      - demo_50\n      - demo_90\n"
-    assert of_datasets in row
-    second = row.replace(of_datasets, "      - demo_90\n").replace("- contrastive", "- arcface")
-    grid.write_text(text.replace(row, row + second), encoding="utf-8")
-    monkeypatch.chdir(made.folder)
-    pretend(params.load(Path("params.yaml"), "demo"))
-    return made
 
 
 @pytest.fixture
@@ -94,17 +73,6 @@ def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
     assert "Traceback" not in said
     said = made.snakemake("-n", "data/report/smoke/table4.md", "--config", "grid=smoke", check=False)
     assert "Grid 'smoke' has no table 'table4'; it has: table1, table2, table3." in said
-
-
-def test_names_that_a_shell_would_run_are_refused_before_anything_is_planned(tmp_path: Path) -> None:
-    made = project.fresh(tmp_path / "project")
-    pristine, name = (made.folder / "params.yaml").read_text(encoding="utf-8"), "x$(touch INJECTED)"
-    text = pristine.replace("toy_smoke:", f'"{name}":').replace("- toy_smoke\n", f'- "{name}"\n')
-    (made.folder / "params.yaml").write_text(text, encoding="utf-8")
-    said = made.snakemake("--config", "grid=smoke", "--", "data", check=False)
-    assert f"params.yaml: 'datasets.{name}' cannot be a name" in said
-    assert "Traceback" not in said
-    (made.folder / "params.yaml").write_text(pristine, encoding="utf-8")
     target = "data/work/datasets/x;touch INJECTED/images.csv"
     assert "has no dataset 'x;touch INJECTED'" in made.snakemake("--", target, check=False)
     assert not list(made.folder.rglob("INJECTED"))
@@ -125,32 +93,6 @@ def test_paths_and_files_may_hold_what_shells_treat_in_their_own_way(tmp_path: P
     assert (work / "logs/index/toy_smoke.log").exists()
     assert made.planned(*chosen, "--", "data") == []
     assert not list(made.folder.rglob("INJECTED"))
-
-
-def test_edited_margin_plans_that_loss_alone(demo: Project) -> None:
-    assert demo.planned(*DEMO) == []
-    demo.edit("default: {margin: 20, scale: 16, lr: 0.01}", "default: {margin: 21, scale: 16, lr: 0.01}")
-    planned = demo.planned(*DEMO)
-    of_cells = [job for job in planned if job.split()[0] in ("train", "evaluate")]
-    assert len(of_cells) == 2 * 3 * 2
-    assert all("/arcface/" in job for job in of_cells)
-    assert not rules(planned).keys() & {"index", "masks", "backgrounds"}
-    # A file that is asked for by name is no exception.
-    scores = "data/runs/demo/scores/demo_90/tiny/arcface/plain/seed0/scores.csv"
-    assert rules(demo.planned(*DEMO, "--", scores)) == {"train": 1, "evaluate": 1}
-
-
-@pytest.mark.slow
-def test_segmentation_is_added_to_a_finished_study_and_made_once(smoke: Project) -> None:
-    smoke.edit("{images: 6, samples: 4}", "{images: 6, samples: 4}\n    segmentation: {episodes: 5}")
-    segment = [f"segment {SMOKE}/{method}/0" for method in ("bgaugment", "plain")]
-    assert smoke.planned(*RUN_SMOKE) == ["all", "figure segmentation", *segment, "table table4"]
-    smoke.snakemake(*RUN_SMOKE)
-    assert smoke.planned(*RUN_SMOKE) == []
-    table = pd.read_csv(smoke.folder / "data/report/smoke/table4.csv")
-    assert table["method"].tolist() == ["centre", "plain", "bgaugment"]
-    assert set(table["episodes"]) == {5}
-    assert "Table 4" in smoke.bgbias("show", "--grid", "smoke").stdout
 
 
 def test_smoke_grid_goes_from_photos_to_figures(smoke_run: Project) -> None:
@@ -187,11 +129,6 @@ def test_log_begins_with_the_command_that_repeats_it(smoke_run: Project) -> None
     assert first.startswith("$ python -m bgbias train toy_smoke tiny contrastive plain --seed 0 --grid smoke")
 
 
-def test_planning_another_grid_leaves_this_one_as_it_is(smoke: Project) -> None:
-    assert smoke.planned("--config", "grid=demo")
-    assert "Nothing to be done" in smoke.snakemake(*RUN_SMOKE)
-
-
 def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
     models, data = smoke.folder / "data/runs/smoke/models", smoke.folder / "data/work/datasets"
     kept = _files(data)
@@ -202,25 +139,6 @@ def test_failed_node_shows_its_log_and_loses_nothing(smoke: Project) -> None:
     assert "bgbias: " in said
     assert not list(models.rglob("run.json"))
     assert _files(data) == kept
-
-
-def test_conda_is_asked_for_only_by_those_who_want_it(smoke: Project) -> None:
-    if shutil.which("conda"):
-        pytest.skip("conda is installed here")
-    said = smoke.snakemake("-n", "--use-conda", *RUN_SMOKE, check=False)
-    assert "Is conda installed and accessible?" in said
-
-
-@pytest.mark.slow
-def test_with_conda_a_rule_runs_in_the_environment_of_the_lock(smoke: Project) -> None:
-    tools = stand_in_conda.install(smoke.folder / "conda")
-    (smoke.folder / "data/report/smoke/table2.json").unlink()
-    path = os.pathsep.join([str(tools), smoke.environment()["PATH"]])
-    smoke.snakemake("--use-conda", "--conda-prefix", "environments", *RUN_SMOKE, "--", "table2", PATH=path)
-    (made,) = (smoke.folder / "environments").glob("*/described.yaml")
-    assert made.read_bytes() == (smoke.folder / "workflow/envs/bgbias.yaml").read_bytes()
-    assert "-m bgbias table table2 --grid smoke" in (made.parent / "ran").read_text(encoding="utf-8")
-    assert (smoke.folder / "data/report/smoke/table2.json").exists()
 
 
 def test_mlflow_holds_one_run_for_every_node_and_model(
