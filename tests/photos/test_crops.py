@@ -19,17 +19,8 @@ def pictures(channels: int) -> list[np.ndarray]:
     rng = seeds.generator("cropping", channels)
     made = []
     # The last ones' heights shrink by twice as many pixels as their widths, and by one more, where Pillow changes its order.
-    for height, width in [
-        (40, 61),
-        (90, 40),
-        (40, 40),
-        (37, 37),
-        (12, 15),
-        (200, 64),
-        (90, 20),
-        (91, 64),
-        (92, 64),
-    ]:
+    squares = [(40, 61), (90, 40), (40, 40), (37, 37), (12, 15), (200, 64)]
+    for height, width in [*squares, (90, 20), (91, 64), (92, 64)]:
         noise = rng.integers(0, 256, (height, width, channels), dtype=np.uint8)
         smooth = pixels.resize_short(rng.integers(0, 256, (4, 6, 3), dtype=np.uint8), 40)[..., :channels]
         made += [noise, smooth]
@@ -59,34 +50,22 @@ def test_crops_are_pillows_to_the_byte(channels: int, device: str) -> None:
     assert not all(flips)
 
 
-def test_whole_pictures_too() -> None:
-    """The largest box, which reaches all four edges."""
-    shown = pictures(3)
-    boxes = [pixels.RelativeBox(0, 0, 1, 1)] * len(shown)
-    found = on_device(shown).crops(range(len(shown)), boxes, [False] * len(shown))
-    for picture, crop in zip(shown, found, strict=True):
-        expected = pixels.crop(picture, pixels.RelativeBox(0, 0, 1, 1), SIZE, False)
-        np.testing.assert_array_equal(crop.permute(1, 2, 0).numpy(), expected)
-
-
-def test_what_is_too_much_at_once_is_cropped_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = pictures(3)
-    rng = seeds.generator("boxes")
-    boxes = [pixels.random_box(rng, *p.shape[:2])[0] for p in shown]
-    flips = [bool(n % 2) for n in range(len(shown))]
-    together = on_device(shown).crops(range(len(shown)), boxes, flips)
+def test_a_crop_does_not_depend_on_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor on how many are too much at once; the largest box reaches all four edges."""
+    shown, rng = pictures(3), seeds.generator("boxes")
+    rows, flips = range(len(shown)), [bool(n % 2) for n in range(len(shown))]
+    for boxes in (
+        [pixels.RelativeBox(0, 0, 1, 1)] * len(shown),
+        [pixels.random_box(rng, *p.shape[:2])[0] for p in shown],
+    ):
+        kept = on_device(shown)
+        together = kept.crops(rows, boxes, flips)
+        for row, crop in zip(rows, together, strict=True):
+            assert torch.equal(kept.crops([row], [boxes[row]], [flips[row]])[0], crop)
+            expected = pixels.crop(shown[row], boxes[row], SIZE, flips[row])
+            np.testing.assert_array_equal(crop.permute(1, 2, 0).numpy(), expected)
     monkeypatch.setattr(crops, "SCRATCH", 1)
-    assert torch.equal(on_device(shown).crops(range(len(shown)), boxes, flips), together)
-
-
-def test_a_crop_does_not_depend_on_those_beside_it() -> None:
-    shown = pictures(3)
-    rng = seeds.generator("boxes")
-    boxes = [pixels.random_box(rng, *p.shape[:2])[0] for p in shown]
-    kept = on_device(shown)
-    together = kept.crops(range(len(shown)), boxes, [True] * len(shown))
-    for row, box in enumerate(boxes):
-        assert torch.equal(kept.crops([row], [box], [True])[0], together[row])
+    assert torch.equal(kept.crops(rows, boxes, flips), together)
 
 
 @pytest.mark.parametrize("few", [True, False])

@@ -13,6 +13,8 @@ from bgbias.images.pixels import encode_png
 from bgbias.photos.examination import PhotoValidator
 from bgbias.photos.table import Item
 
+XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+
 
 def item(name: str, label: int, data: bytes, **more: Any) -> Item:
     return Item(name, f"class {label}", label, "train", "", name, data, **more)
@@ -22,20 +24,23 @@ def photo(level: int) -> bytes:
     return encode_png(np.full((40, 60, 3), level, np.uint8))
 
 
-def animated() -> bytes:
+def encoded(picture: np.ndarray, kind: str, **options: Any) -> bytes:
     stream = io.BytesIO()
-    frames = [Image.fromarray(np.full((40, 60), level, np.uint8)) for level in (0, 200)]
-    frames[0].save(stream, "GIF", save_all=True, append_images=frames[1:])
+    Image.fromarray(picture).save(stream, kind, **options)
     return stream.getvalue()
 
 
 def test_findings_are_named_and_told_with_a_remedy() -> None:
+    """More of them through collections, in tests/auditing/test_photos.py."""
     seen = PhotoValidator({"d/1.heic": "a format"})
+    frames = [np.full((40, 60), level, np.uint8) for level in (0, 200)]
     photos = [
         item("a/1.png", 0, photo(1)),
         item("a/2.png", 0, photo(1)),
         item("b/1.png", 1, photo(1)),
-        item("b/2.gif", 1, animated()),
+        item(
+            "b/2.gif", 1, encoded(frames[0], "GIF", save_all=True, append_images=[Image.fromarray(frames[1])])
+        ),
         item("c/1.png", 2, photo(2)),
         item("e/1.png", 4, b"broken"),
     ]
@@ -53,23 +58,9 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
     assert "mine: folders whose photos were all left out: 2 (d, e): see above why" in lines
 
 
-def test_what_is_all_right_gives_no_word() -> None:
-    seen = PhotoValidator({})
-    assert all(seen.takes(item(f"{c}/{n}.png", c, photo(2 * c + n))) for c in range(2) for n in range(2))
-    assert (seen.findings, seen.left_out, list(seen.describe("mine"))) == ({}, {}, [])
-
-
-def test_sizes_of_photo_and_mask_are_told() -> None:
-    seen = PhotoValidator({})
-    assert not seen.takes(item("a/1.png", 0, photo(1), truth=encode_png(np.zeros((40, 50), np.uint8))))
-    assert "the photo is 60x40 pixels, the mask 50x40" in seen.left_out["a/1.png"]
-
-
 def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
     def deep(kind: type, most: int) -> bytes:
-        stream = io.BytesIO()
-        Image.fromarray(np.linspace(0, most, 2400).reshape(40, 60).astype(kind)).save(stream, "TIFF")
-        return stream.getvalue()
+        return encoded(np.linspace(0, most, 2400).reshape(40, 60).astype(kind), "TIFF")
 
     seen = PhotoValidator({})
     photos = {
@@ -92,11 +83,12 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
 
 
 def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder) -> None:
-    exif, stream = Image.Exif(), io.BytesIO()
+    exif = Image.Exif()
     exif[0x0112] = 6
-    Image.fromarray(np.zeros((40, 60, 3), np.uint8)).save(stream, "JPEG", exif=exif.tobytes()[:18])
     seen = PhotoValidator({})
-    assert seen.takes(item("a/1.jpg", 0, stream.getvalue()))
+    assert seen.takes(
+        item("a/1.jpg", 0, encoded(np.zeros((40, 60), np.uint8), "JPEG", exif=exif.tobytes()[:18]))
+    )
     assert seen.takes(item("a/2.png", 0, photo(3)))
     (line,) = seen.describe("mine")
     assert line.startswith(
@@ -105,20 +97,15 @@ def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder
     assert not recwarn
 
 
-@pytest.mark.parametrize(("upright", "finding"), [(False, "rotated_by_exif"), (True, "turned_by_exif")])
-def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif(upright: bool, finding: str) -> None:
-    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
+def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif() -> None:
     exif = Image.Exif()
     exif[0x0112] = 3
-    seen = PhotoValidator({}, upright=upright)
-    for number, options in enumerate(({"xmp": xmp}, {"exif": exif}, {"exif": exif, "xmp": xmp})):
-        stream = io.BytesIO()
-        Image.fromarray(np.full((40, 60, 3), 9 * number, np.uint8)).save(stream, "JPEG", **options)
-        assert seen.takes(item(f"a/{number}.jpg", 0, stream.getvalue()))
-    assert seen.findings == {
-        finding: ["a/1.jpg", "a/2.jpg"],
-        "rotation_in_xmp": ["a/0.jpg"],
-    }
+    seen = PhotoValidator({})
+    for number, options in enumerate(({"xmp": XMP}, {"exif": exif}, {"exif": exif, "xmp": XMP})):
+        assert seen.takes(
+            item(f"a/{number}.jpg", 0, encoded(np.full((40, 60), 9 * number, np.uint8), "JPEG", **options))
+        )
+    assert seen.findings == {"rotated_by_exif": ["a/1.jpg", "a/2.jpg"], "rotation_in_xmp": ["a/0.jpg"]}
 
 
 @pytest.mark.parametrize("upright", [False, True])
@@ -132,18 +119,15 @@ def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 3
 
-    def rotated(pixels: np.ndarray) -> bytes:
-        stream = io.BytesIO()
-        Image.fromarray(pixels).save(stream, "PNG", exif=exif)
-        return stream.getvalue()
-
     seen = PhotoValidator({}, upright=upright)
     drawn = {"stored": mask, "shown": mask[::-1, ::-1]}
     taken = [
-        n for n, m in drawn.items() if seen.takes(item(n, 0, rotated(stored), truth=encode_png(m.copy())))
+        n
+        for n, m in drawn.items()
+        if seen.takes(item(n, 0, encoded(stored, "PNG", exif=exif), truth=encode_png(m.copy())))
     ]
     assert taken == ["shown" if upright else "stored"]
-    assert seen.takes(item("unclear", 0, rotated(plain), truth=encode_png(mask)))
+    assert seen.takes(item("unclear", 0, encoded(plain, "PNG", exif=exif), truth=encode_png(mask)))
     assert seen.findings["rotated_with_a_mask"] == taken
     assert seen.findings["rotated_with_an_unclear_mask"] == ["unclear"]
     (reason,) = seen.left_out.values()

@@ -51,9 +51,10 @@ def test_a_second_shot_is_found_in_its_class_and_under_another_label(kind: str) 
     assert across == [0, 1, 2, 3, 4, 1]
 
 
-def test_of_three_shots_the_first_stands_for_all() -> None:
+def test_of_three_shots_the_first_stands_for_all_and_no_photos_have_none() -> None:
     shot = picture("burst")
     assert found([picture(1), shot, saved(shot, 60), saved(shot, 40)], [0, 0, 0, 0])[0] == [0, 1, 1, 1]
+    assert found([], []) == [[], []]
 
 
 def test_frames_skies_and_walls_are_no_view() -> None:
@@ -69,10 +70,6 @@ def test_frames_skies_and_walls_are_no_view() -> None:
     for alike in (framed, skies, walls):
         assert found(alike, [0, 0, 1, 1]) == [[0, 1, 2, 3]] * 2
     assert found([walls[0], walls[1], walls[0]], [0, 0, 0])[0] == [0, 1, 0]  # but for the very same file
-
-
-def test_no_photos_have_none() -> None:
-    assert found([], []) == [[], []]
 
 
 def test_of_very_many_photos_those_of_a_class_are_compared_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
