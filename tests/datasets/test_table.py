@@ -159,7 +159,13 @@ def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: p
 
 def test_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
     words = r"shop\.csv (cannot be read as CSV or Parquet \(.+\)\. Save it anew|has no column)"
-    for content in (b"", b"PAR1 but no more", b'image,label\n"a.jpg', b"\xff\xfe\x00"):
+    for content in (
+        b"",
+        b"PAR1 but no more",
+        b'image,label\n"a.jpg',
+        b"\xff\xfe\x00",
+        b"image\nK\xe4se.jpg\n",
+    ):
         (tmp_path / "table").write_bytes(content)
         with pytest.raises(UserError, match=words):
             table.read_rows(tmp_path / "table", "shop.csv")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from miniatures import as_folder, as_tar, as_zip
+from miniatures import as_folder, as_tar
 from snapshots import shop, snapshot
 
 from bgbias.auditing.photos import PhotoCollection
@@ -29,34 +30,22 @@ def classes_of(photos: PhotoCollection) -> dict[str, str]:
 def check_is_the_shop(photos: PhotoCollection) -> None:
     assert (len(photos), photos.labelled, photos.classes) == (9, True, 3)
     drawn_by = dict(zip(photos.table.frame["key_item"], photos.table.frame["class_name"], strict=True))
-    assert drawn_by == dict(zip(collect_keys(), CLASSES, strict=True))
+    assert drawn_by == {sha256(photo).hexdigest(): c for photo, c in zip(PHOTOS, CLASSES, strict=True)}
 
 
-def collect_keys() -> list[str]:
-    from hashlib import sha256
-
-    return [sha256(photo).hexdigest() for photo in PHOTOS]
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [lambda data, n: data, lambda data, n: {"bytes": data, "path": f"{n}.jpg"}],
-    ids=["bytes", "struct"],
-)
-def test_parquet_may_hold_the_pictures(tmp_path: Path, cell: Any) -> None:
-    pictures = [cell(data, number) for number, data in enumerate(PHOTOS)]
-    pd.DataFrame({"image": pictures, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
-    photos = collect(tmp_path / "shop.parquet")
-    check_is_the_shop(photos)
-    assert photos.table.ids[0] == "1"  # the row
-    assert photos.read("1") == PHOTOS[0]
-
-
-def test_a_struct_without_bytes_is_a_path(tmp_path: Path) -> None:
+def test_parquet_may_hold_the_pictures_or_their_paths(tmp_path: Path) -> None:
     as_folder(tmp_path, shop())
-    pictures = [{"bytes": None, "path": name} for name in shop()]
-    pd.DataFrame({"image": pictures, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
-    assert collect(tmp_path / "shop.parquet").table.ids == list(shop())
+    pictures = [{"bytes": data, "path": f"{n}.jpg"} for n, data in enumerate(PHOTOS)]
+    for cells, first in (
+        (PHOTOS, "1"),  # the row
+        (pictures, "1"),
+        ([{"bytes": None, "path": name} for name in shop()], "shoe 00/0.jpg"),
+    ):
+        pd.DataFrame({"image": cells, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
+        photos = collect(tmp_path / "shop.parquet")
+        check_is_the_shop(photos)
+        assert photos.table.ids[0] == first
+        assert photos.read(first) == PHOTOS[0]
 
 
 @pytest.fixture(scope="module")
@@ -64,35 +53,24 @@ def hugging(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A ``datasets.Dataset`` of the shop with named classes."""
     datasets = pytest.importorskip("datasets")
     folder = as_folder(tmp_path_factory.mktemp("hugging"), shop())
-    features = datasets.Features(
-        {
-            "picture": datasets.Image(),
-            "label": datasets.ClassLabel(names=["shoe 00", "shoe 01", "shoe 02"]),
-            "price": datasets.Value("float32"),
-        }
-    )
+    kinds = {"picture": datasets.Image(), "label": datasets.ClassLabel(names=sorted(set(CLASSES)))}
+    features = datasets.Features(kinds | {"price": datasets.Value("float32")})
     rows = {"picture": [str(folder / n) for n in shop()], "label": CLASSES, "price": [1.0] * 9}
     return datasets.Dataset.from_dict(rows, features=features)
 
 
 def test_a_dataset_of_hugging_face_is_read_as_it_is(hugging: Any, tmp_path: Path) -> None:
+    from datasets import DatasetDict
+
     photos = collect(hugging)
     check_is_the_shop(photos)
     assert photos.read("0") == PHOTOS[0]
-    assert len(collect(hugging.select(range(6)))) == 6
     hugging.save_to_disk(tmp_path / "saved")
-    saved = collect(tmp_path / "saved")
-    assert saved.name == "saved"
-    check_is_the_shop(saved)
-
-
-def test_of_a_dataset_with_splits_the_test_is_taken(hugging: Any, tmp_path: Path) -> None:
-    from datasets import DatasetDict
-
-    both = DatasetDict({"train": hugging.select(range(3)), "test": hugging})
-    check_is_the_shop(collect(both))
+    both = DatasetDict({"train": hugging.select(range(3)), "test": hugging})  # of which the test is taken
     both.save_to_disk(tmp_path / "both")
-    check_is_the_shop(collect(tmp_path / "both"))
+    assert collect(tmp_path / "saved").name == "saved"
+    for source in (tmp_path / "saved", both, tmp_path / "both"):
+        check_is_the_shop(collect(source))
     with pytest.raises(UserError, match="has the splits a, b, and none is called test"):
         collect(DatasetDict({"a": hugging, "b": hugging}))
 
@@ -102,9 +80,7 @@ def test_a_saved_dataset_without_its_library_says_how_to_install_it(
 ) -> None:
     place = as_folder(tmp_path / "saved", {"dataset_info.json": b"{}", "state.json": b"{}"})
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(
-        UserError, match=r"saved is a dataset of Hugging Face.*pip install 'bgbias\[datasets\]'"
-    ):
+    with pytest.raises(UserError, match=r"saved is a dataset of Hugging Face.*'bgbias\[datasets\]'"):
         collect(place)
 
 
@@ -147,8 +123,7 @@ def test_coco_says_classes_and_masks_of_the_largest_object(tmp_path: Path) -> No
         assert box.sum() == 255 * 200
 
 
-@pytest.mark.parametrize("kind", ["cls", "json"])
-@pytest.mark.parametrize("pack", [as_tar, as_zip, as_folder])
+@pytest.mark.parametrize(("kind", "pack"), [("cls", as_tar), ("json", as_folder)])
 def test_labels_lie_beside_photos_as_webdataset_has_them(tmp_path: Path, kind: str, pack: Any) -> None:
     files = {f"{n:05d}.jpg": data for n, data in enumerate(PHOTOS)}
     for n, name in enumerate(CLASSES):
@@ -159,7 +134,7 @@ def test_labels_lie_beside_photos_as_webdataset_has_them(tmp_path: Path, kind: s
     assert photos.left_out.keys() == {"00009.jpg", "read me.txt"}
 
 
-@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16"), (",", "utf-16")])
+@pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16")])
 def test_tables_are_read_as_spreadsheets_save_them(tmp_path: Path, separator: str, encoding: str) -> None:
     as_folder(tmp_path, shop())
     text = pd.DataFrame({"path": list(shop()), "class": [f"Schuh ä {c}" for c in CLASSES]})
@@ -167,12 +142,6 @@ def test_tables_are_read_as_spreadsheets_save_them(tmp_path: Path, separator: st
     photos = collect(tmp_path / "list.csv")
     assert (len(photos), photos.classes) == (9, 3)
     assert classes_of(photos)["shoe 00/0.jpg"] == "Schuh ä shoe 00"
-
-
-def test_a_table_in_latin_1_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "list.csv").write_bytes("path,class\n1.jpg,Käse\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"list\.csv .*not UTF-8.*Save it anew as UTF-8"):
-        collect(tmp_path / "list.csv")
 
 
 def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) -> None:
@@ -189,7 +158,7 @@ def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) ->
         collect(tmp_path / "list.csv")
 
 
-@pytest.mark.parametrize("pack", [as_folder, as_zip, as_tar])
+@pytest.mark.parametrize("pack", [as_folder, as_tar])
 def test_a_table_among_its_photos_says_what_they_are(tmp_path: Path, pack: Any) -> None:
     rows = [f"day {n % 2}/{n}.jpg,{c},visit {n % 2}" for n, c in enumerate(CLASSES)]
     files = {f"shop/day {n % 2}/{n}.jpg": data for n, data in enumerate(PHOTOS)}
