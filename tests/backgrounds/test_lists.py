@@ -1,17 +1,13 @@
-"""Photos that a list names come from copies at hand or from the network, and the list's checksum tells which."""
+"""Photos that a list names come from copies at hand or from where they are published, and the list's checksum tells which."""
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import threading
-import zipfile
-from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from miniatures import as_zip
 from small_study import POOLS, described, load
 
 from bgbias.backgrounds import pools
@@ -24,37 +20,20 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None: ...
-
-
 @pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A host of photos that serves what lies in ``served``."""
-    monkeypatch.setenv("no_proxy", "*")
-    (tmp_path / "served").mkdir()
-    handler = functools.partial(Quiet, directory=str(tmp_path / "served"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
-@pytest.fixture
-def raw(tmp_path: Path, host: str) -> dict[str, Any]:
-    """The small study with its three pools in one list: val and train share a group, cut into parts."""
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """The small study with its three pools in one list: val and train share a group, cut into parts, and lie in a zip, where one
+    photo is another one; the test's are published in a folder.
+    """
     made = described(tmp_path)
     rows = ["pool,name,url,author,licence,sha256"]
     for group, folders in {"seen": ("train", "val"), "unseen": ("test",)}.items():
         for photo in sorted(p for folder in folders for p in (tmp_path / folder).iterdir()):
-            rows.append(f"{group},{photo.name},{host}/{photo.name},unknown,CC0,{_sha256(photo.read_bytes())}")
+            checksum = hashlib.sha256(photo.read_bytes()).hexdigest()
+            rows.append(f"{group},{photo.name},{tmp_path}/served/{photo.name},unknown,CC0,{checksum}")
     (tmp_path / "list.csv").write_text("\n".join(rows))
-    with zipfile.ZipFile(tmp_path / "seen.zip", "w") as archive:
-        for folder in ("train", "val"):
-            for photo in (tmp_path / folder).iterdir():
-                archive.write(photo, f"photos/{photo.name}")
+    seen = {f"photos/{p.name}": p.read_bytes() for f in ("train", "val") for p in (tmp_path / f).iterdir()}
+    as_zip(tmp_path / "seen.zip", seen | {"photos/train0.png": seen["photos/val1.png"]})
     source = {"source": str(tmp_path / "list.csv"), "copies": [str(tmp_path / "seen.zip"), "nowhere.zip"]}
     made["backgrounds"]["noise"] = {
         "train": {**source, "group": "seen", "part": [0, 5]},
@@ -65,41 +44,30 @@ def raw(tmp_path: Path, host: str) -> dict[str, Any]:
 
 
 def serve(folder: Path, *names: str) -> None:
+    (folder / "served").mkdir(exist_ok=True)
     for name in names:
-        (folder / "served" / name).write_bytes((folder / "test" / name).read_bytes())
+        source = "val/val0.png" if name == "train0.png" else f"test/{name}"  # another copy
+        (folder / "served" / name).write_bytes((folder / source).read_bytes())
 
 
-def test_copies_are_taken_and_the_rest_is_fetched(tmp_path: Path, raw: dict[str, Any]) -> None:
-    serve(tmp_path, *(f"test{n}.png" for n in range(4)))
-    study = load(tmp_path, raw)
-    gather.gather(study, "noise")
-    backgrounds.backgrounds(study, "noise")
-    for role, count in POOLS.items():
-        names = [f"{role}{n}.png" for n in range(count)]
-        store = ImageStore(study.files.at(f"{role}_pool", pool="noise"))
-        assert store.ids == names
-        assert [store.read(n) for n in names] == [(tmp_path / role / n).read_bytes() for n in names]
-    record = read_record(study.files.at("gather_record", pool="noise"))
-    assert record["metrics"] == {"photos": 12, "other_copies": 0}
-
-
-def test_copy_with_another_checksum_is_not_taken_and_one_that_is_fetched_is_counted(
+def test_copies_with_the_lists_checksum_are_taken_and_the_rest_is_fetched(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
-    serve(tmp_path, *(f"test{n}.png" for n in range(4)))
-    other = (tmp_path / "val" / "val0.png").read_bytes()
-    (tmp_path / "served" / "train0.png").write_bytes(other)
-    with zipfile.ZipFile(tmp_path / "seen.zip", "w") as archive:
-        archive.writestr("train0.png", (tmp_path / "test" / "test0.png").read_bytes())
-        for photo in [*sorted((tmp_path / "train").iterdir())[1:], *(tmp_path / "val").iterdir()]:
-            archive.write(photo, photo.name)
+    serve(tmp_path, "train0.png", *(f"test{n}.png" for n in range(4)))
     study = load(tmp_path, raw)
     gather.gather(study, "noise")
-    assert ImageStore(study.files.at("gathered", pool="noise")).read("train0.png") == other
-    assert read_record(study.files.at("gather_record", pool="noise"))["metrics"]["other_copies"] == 1
+    record = read_record(study.files.at("gather_record", pool="noise"))
+    assert record["metrics"] == {"photos": 12, "other_copies": 1}
+    gathered = ImageStore(study.files.at("gathered", pool="noise"))
+    assert gathered.read("train0.png") == (tmp_path / "val" / "val0.png").read_bytes()
+    for role, count in POOLS.items():
+        names = [f"{role}{n}.png" for n in range(count)]
+        for name in set(names) - {"train0.png"}:
+            assert gathered.read(name) == (tmp_path / role / name).read_bytes()
 
 
 def test_what_was_fetched_before_a_failure_is_not_fetched_again(tmp_path: Path, raw: dict[str, Any]) -> None:
+    as_zip(tmp_path / "seen.zip", {p.name: p.read_bytes() for p in tmp_path.glob("[tv][ra]*/*.png")})
     serve(tmp_path, "test0.png", "test1.png")
     study = load(tmp_path, raw)
     with pytest.raises(UserError, match=r"(?s)2 of 12 listed photos cannot be had.*'test2\.png'.*`copies`"):
@@ -109,7 +77,10 @@ def test_what_was_fetched_before_a_failure_is_not_fetched_again(tmp_path: Path, 
         (tmp_path / "served" / name).unlink()
     serve(tmp_path, "test2.png", "test3.png")
     gather.gather(study, "noise")
-    assert len(ImageStore(study.files.at("gathered", pool="noise"))) == 12
+    backgrounds.backgrounds(study, "noise")
+    for role, count in POOLS.items():
+        pool = ImageStore(study.files.at(f"{role}_pool", pool="noise"))
+        assert pool.ids == [f"{role}{n}.png" for n in range(count)]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +108,3 @@ def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_
     assert (len(val), len(test)) == (100, 100)
     assert len({p.name for p in val + test}) == len({p.sha256 for p in val + test}) == 200
     assert all(p.url.endswith(p.name) and p.licence for p in val + test)
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

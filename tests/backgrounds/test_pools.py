@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from miniatures import as_zip
 from small_study import described, load
 
 from bgbias.errors import UserError
@@ -47,6 +49,7 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     study = load(tmp_path, raw)
     backgrounds.backgrounds(study, "noise")
     first = {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in ("train", "val", "test")}
+    shutil.copytree(tmp_path / "test", tmp_path / "test" / ".thumbnails")  # hidden
     (tmp_path / "list.txt").write_text("".join(f"train/train{n}.png\n" for n in (3, 1, 0, 4, 2)))
     with zipfile.ZipFile(tmp_path / "val.zip", "w") as archive:
         archive.writestr("__MACOSX/val/._val0.png", b"junk")
@@ -59,64 +62,46 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     assert first == {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in first}
 
 
-def test_pictures_in_hidden_folders_are_in_no_pool(tmp_path: Path, raw: dict[str, Any]) -> None:
-    shutil.copytree(tmp_path / "train", tmp_path / "train" / ".thumbnails")
-    study = load(tmp_path, raw)
-    backgrounds.backgrounds(study, "noise")
-    assert pool_names(study, "train") == [f"train{n}.png" for n in range(5)]
+def added(folder: Path, name: str, content: bytes | None = None) -> dict[str, Any]:
+    """A file among the test's photos, which is a training photo if its content is not said."""
+    (folder / "test" / name).write_bytes(content or (folder / "train" / "train0.png").read_bytes())
+    return {}
 
 
-def change_pool(tmp_path: Path, raw: dict[str, Any], change: str) -> None:
-    noise = raw["backgrounds"]["noise"]
-    if change == "same photo under another name":
-        shutil.copyfile(tmp_path / "train" / "train0.png", tmp_path / "test" / "z.png")
-    elif change == "same name":
-        shutil.copyfile(tmp_path / "train" / "train0.png", tmp_path / "test" / "train1.png")
-    elif change == "overlapping parts":
-        noise["train"], noise["val"] = (
-            {"source": str(tmp_path / "train"), "part": part} for part in ([0, 4], [3, 5])
-        )
-    elif change == "broken photo":
-        (tmp_path / "val" / "broken.png").write_bytes(b"x")
-    elif change == "missing source":
-        noise["test"]["source"] = str(tmp_path / "nowhere.zip")
-    elif change == "empty source":
-        noise["test"]["part"] = [10, 20]
-    elif change == "list in Latin-1":
-        (tmp_path / "list.txt").write_bytes("für.png\n".encode("latin-1"))
-        noise["train"]["source"] = str(tmp_path / "list.txt")
-    elif change == "missing in list":
-        (tmp_path / "list.txt").write_text("train/nobody.png\n")
-        noise["train"]["source"] = str(tmp_path / "list.txt")
-    else:
-        with zipfile.ZipFile(tmp_path / "bad.zip", "w") as archive:
-            for name in {"twice": ("a/1.png", "b/1.png"), "leads out": ("../1.png",)}[change]:
-                archive.write(tmp_path / "train" / "train0.png", name)
-        noise["train"]["source"] = str(tmp_path / "bad.zip")
+def zipped(folder: Path, *names: str) -> dict[str, Any]:
+    photo = (folder / "train" / "train0.png").read_bytes()
+    return {"train": {"source": str(as_zip(folder / "bad.zip", dict.fromkeys(names, photo)))}}
+
+
+def listed(folder: Path, content: bytes) -> dict[str, Any]:
+    (folder / "list.txt").write_bytes(content)
+    return {"train": {"source": str(folder / "list.txt")}}
+
+
+def in_parts(folder: Path) -> dict[str, Any]:
+    parts = {"train": [0, 4], "val": [3, 5]}
+    return {role: {"source": str(folder / "train"), "part": part} for role, part in parts.items()}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            "same photo under another name",
-            r"'z\.png' stands in the pools train and test of noise; they must",
-        ),
-        ("same name", r"'train1\.png' stands in the pools train and test of noise"),
-        ("overlapping parts", r"'train3\.png' stands in the pools train and val of noise"),
-        ("broken photo", r"'broken\.png' cannot be decoded"),
-        ("missing source", r"nowhere\.zip is missing. Put it there, set BGBIAS_SHARED_DATA"),
-        ("empty source", "gives no pictures for the test pool"),
-        ("missing in list", r"list\.txt lists .*nobody\.png, which is missing"),
-        ("list in Latin-1", r"list\.txt is not UTF-8"),
-        ("twice", r"Two pictures are called '1\.png'"),
-        ("leads out", r"has a member '\.\./1\.png' that leads out of it"),
+        (lambda f: added(f, "z.png"), r"'z\.png' stands in the pools train and test of noise; they must"),
+        (lambda f: added(f, "train1.png"), r"'train1\.png' stands in the pools train and test of noise"),
+        (lambda f: added(f, "broken.png", b"x"), r"'broken\.png' cannot be decoded"),
+        (in_parts, r"'train3\.png' stands in the pools train and val of noise"),
+        (lambda f: {"test": {"source": str(f / "nowhere.zip")}}, r"nowhere\.zip is missing. Put it there, set BGBIAS_SHARED_"),
+        (lambda f: {"test": {"source": str(f / "test"), "part": [10, 20]}}, "gives no pictures for the test pool"),
+        (lambda f: listed(f, b"train/nobody.png\n"), r"list\.txt lists .*nobody\.png, which is missing"),
+        (lambda f: listed(f, "für.png\n".encode("latin-1")), r"list\.txt is not UTF-8"),
+        (lambda f: zipped(f, "a/1.png", "b/1.png"), r"Two pictures are called '1\.png'"),
+        (lambda f: zipped(f, "../1.png"), r"has a member '\.\./1\.png' that leads out of it"),
     ],
-)
+)  # fmt: skip
 def test_pools_that_cannot_be_meant_are_refused(
-    tmp_path: Path, raw: dict[str, Any], change: str, words: str
+    tmp_path: Path, raw: dict[str, Any], change: Callable[[Path], dict[str, Any]], words: str
 ) -> None:
-    change_pool(tmp_path, raw, change)
+    raw["backgrounds"]["noise"] |= change(tmp_path)
     study = load(tmp_path, raw)
     with pytest.raises(UserError, match=words):
         backgrounds.backgrounds(study, "noise")
