@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -22,7 +21,6 @@ from bgbias.evaluation.crossing import CrossedEmbeddings, shares
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
 from bgbias.models.settings import How
-from bgbias.report.tables.crossing import expected_worst
 
 SIDE, CROP = 36, 32
 
@@ -96,16 +94,6 @@ def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> No
         assert line.cosine == pytest.approx(vector @ clean[row], abs=1e-6)
         hits = labels[order(vector, clean, {row})] == labels[row]
         assert line.map_at_r == pytest.approx(map_at_r(hits.tolist()), nan_ok=True)
-
-
-@pytest.mark.parametrize("tries", [1, 2, 3, 5])
-def test_the_worst_of_some_is_the_mean_over_all_ways_to_choose_them(tries: int) -> None:
-    values = seeds.generator("worst").random((4, 5))
-    values[3, 2] = np.nan
-    naive = [np.mean([min(chosen) for chosen in combinations(row, tries)]) for row in values]
-    found = expected_worst(values, tries)
-    np.testing.assert_allclose(found[:3], naive[:3], rtol=1e-12)
-    assert np.isnan(found[3])
 
 
 # Shares of variance.

@@ -95,37 +95,6 @@ def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lende
     assert left_out[rows.PRECISION_AT_1] == pytest.approx(1 / 12, abs=0.1)
 
 
-@pytest.mark.parametrize("setting", ["symmetric", "query"])
-def test_backgrounds_that_say_nothing_of_classes_cost_nothing_as_classes_backgrounds(setting: str) -> None:
-    """Each photo has a background of its own, and the model sees it well: of the class it says nothing."""
-    random = seeds.generator("surroundings of its own")
-    objects = unit(random.normal(size=(CLASSES, DIM)))[LABELS] + 0.1 * random.normal(size=(len(ROWS), DIM))
-    surroundings, others = (unit(random.normal(size=(len(ROWS) * DRAWS, DIM))) for _ in range(2))
-
-    def see(behind: np.ndarray) -> np.ndarray:
-        return unit(np.concatenate([objects, 1.5 * behind], axis=1))
-
-    views, donors = {(CLEAN, 0): see(surroundings[ROWS])}, {}
-    for draw in range(DRAWS):
-        for name in ("mixed_same", "mixed_rand"):
-            donors[name, draw] = lenders(LABELS, name == "mixed_same", draw)
-            views[name, draw] = see(surroundings[donors[name, draw]])
-        views["random_background", draw] = see(others[draw * len(ROWS) + ROWS])
-    names = {n: (setting, n) for n in ("mixed_same", "mixed_rand", "random_background")}
-    left_out, left_in = (
-        rows.values_for_views(scores.score_queries(photos, {}).assign(seed=0), MODEL, names)
-        for photos in (embedded(LABELS, views, donors=donors), embedded(LABELS, views))
-    )
-    for name, sign in (("mixed_same", 1), ("mixed_rand", -1)):
-        lost, wrong = (
-            values.estimate([name, "random_background"], uncertainty.difference)
-            for values in (left_out, left_in)
-        )
-        assert lost.low < 0 < lost.high
-        assert sign * wrong.value > abs(lost.value)
-        assert name == "mixed_rand" or wrong.low > 0
-
-
 @pytest.mark.parametrize("size", [2, 5, 12])
 def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: int) -> None:
     """Every view gives the clean embedding: whatever a step says comes from photos that one condition lacks and another has."""
