@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import torch
 from commands import bgbias
+from fitting import model
 from PIL import Image
 from project import ROOT
 
-from bgbias import plugins, seeds
+from bgbias import plugins
 from bgbias.attribution.explanation import explain
-from bgbias.models.model import EmbeddingModel, build_model, save
+from bgbias.models.model import EmbeddingModel, save
 from bgbias.report.maps import figure_explanation
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -25,14 +26,9 @@ def photo(number: int, height: int = 50, width: int = 40) -> np.ndarray:
     return np.random.default_rng(number).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def model() -> EmbeddingModel:
-    backbone = plugins.load("backbones", "pixels").Params()
-    return build_model("pixels", backbone, 4, seeds.torch_generator("model")).eval()
-
-
 def brightness() -> EmbeddingModel:
     """Embeds how red and how green a photo is, place by place, and sees nothing else; differences have both signs."""
-    made = model()
+    made = model().eval()
     with torch.no_grad():
         convolution, norm = made.trunk[0], made.trunk[1]  # type: ignore[index]
         convolution.weight.zero_()
@@ -55,7 +51,7 @@ def spot(channel: int, row: int, column: int) -> np.ndarray:
 
 @pytest.mark.parametrize("count", [2, 4])
 def test_photos_are_shown_as_the_model_saw_them_with_its_distances(count: int) -> None:
-    made, photos = model(), [photo(i, 60 + i, 50) for i in range(count)]
+    made, photos = model().eval(), [photo(i, 60 + i, 50) for i in range(count)]
     found = explain(made, photos)
     assert len(found.photos) == len(found.maps) == len(found.roles) == count
     for view, attention in zip(found.photos, found.maps, strict=True):

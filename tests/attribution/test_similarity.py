@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fitting import model
 from in_memory import Pictures, table
 from small_study import described, load
 from torch import Tensor, nn
 
-from bgbias import plugins, seeds
+from bgbias import seeds
 from bgbias.attribution import explanation
 from bgbias.attribution import score as scores
 from bgbias.attribution import similarity as attention
@@ -20,7 +21,6 @@ from bgbias.attribution.score import attribute_pairs, partners
 from bgbias.attribution.settings import Attribution, SimilarityScore
 from bgbias.engine import graph
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -222,11 +222,6 @@ def gallery(labels: dict[str, int]) -> EvaluationPhotos:
     return EvaluationPhotos(table(labels), Pictures(photos), 32, Pictures(masks), usable)  # type: ignore[arg-type]
 
 
-def pixels() -> EmbeddingModel:
-    backbone = plugins.load("backbones", "pixels").Params()
-    return build_model("pixels", backbone, 4, seeds.torch_generator("model")).eval()
-
-
 LABELS = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 1, "alone": 2, "untrusted": 0}
 
 
@@ -244,12 +239,12 @@ def test_partner_is_another_photo_of_the_class_by_names_alone() -> None:
 def test_scores_are_those_of_the_explanation_of_the_pair(score: SimilarityScore) -> None:
     """The same maps, made one pair at a time by the other way to them."""
     photos, chosen = gallery(LABELS), partners(table(LABELS), LABELS)
-    found = attribute_pairs(pixels(), photos, table(LABELS), Attribution(similarity=score))
+    found = attribute_pairs(model().eval(), photos, table(LABELS), Attribution(similarity=score))
     assert found["image_id"].tolist() == list(LABELS)
     assert set(found["variant"]) == {"similarity"}
     for name in ("a", "b", "c", "d", "e"):
         pair = [photos.photos.get(i) for i in (name, chosen[name])]
-        one = explanation.explain(pixels(), pair, score=score).maps[0]
+        one = explanation.explain(model().eval(), pair, score=score).maps[0]
         mask = torch.from_numpy(photos.mask(name) / 255)
         expected = scores.score(scores.normalise(torch.from_numpy(one)), mask)
         row = found.set_index("image_id").loc[name]

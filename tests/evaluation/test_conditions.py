@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
-from in_memory import Pictures, split
+from in_memory import Pictures, hash_number, split
 from scipy.ndimage import distance_transform_edt
 from small_study import described, load
 from torch import Tensor, nn
@@ -135,10 +134,6 @@ def test_controls_take_the_object_or_its_background_away(
     views = see(photos, condition)
     for n in TRUSTED:
         np.testing.assert_allclose(views[n], expected(n), atol=rounding + 1e-9, rtol=0)
-
-
-def hash_number(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 @pytest.mark.parametrize("draw", [0, 3])

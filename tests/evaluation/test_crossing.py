@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from in_memory import split
+from in_memory import hash_number, split
 from rankings import embedded, map_at_r, order, random_unit
 from torch import nn
 
@@ -23,10 +22,6 @@ from bgbias.images import pixels
 from bgbias.models.settings import How
 
 SIDE, CROP = 36, 32
-
-
-def number(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
@@ -57,14 +52,14 @@ def test_every_object_stands_in_front_of_the_same_parts_of_the_same_backgrounds(
     photos: EvaluationPhotos,
 ) -> None:
     shown = crossing.objects(photos, 3)
-    keyed = sorted((0, 1, 3, 4, 5), key=lambda n: number(f"crossing|own|test|{100 + n}"))
+    keyed = sorted((0, 1, 3, 4, 5), key=lambda n: hash_number(f"crossing|own|test|{100 + n}"))
     assert shown.ids == [f"{n}.png" for n in keyed[:3]]
     found = crossing.embed(Means(), photos, shown, 2, How(batch_size=4))  # type: ignore[arg-type]
-    places = sorted(range(4), key=lambda b: number(f"crossing|{b}"))[:2]
+    places = sorted(range(4), key=lambda b: hash_number(f"crossing|{b}"))[:2]
     assert (found.ids, found.backgrounds.tolist()) == (shown.ids, places)
     for vectors, name in zip(found.vectors, shown.ids, strict=True):
         for vector, place in zip(vectors, places, strict=True):
-            box, flip = pixels.random_box(np.random.default_rng(number(f"crossing|{place}")), 50, 60)
+            box, flip = pixels.random_box(np.random.default_rng(hash_number(f"crossing|{place}")), 50, 60)
             behind = pixels.crop(noise("pool", place, 50, 60, 3), box, CROP, flip).astype(float)
             soft = photos.mask(name)[..., None] / 255
             mean = np.rint(soft * photos.clean(name) + (1 - soft) * behind).mean(axis=(0, 1))

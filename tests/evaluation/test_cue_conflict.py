@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pandas as pd
 import pytest
-from in_memory import split
+from in_memory import hash_number, split
 from rankings import embedded, order
 
 from bgbias import seeds
@@ -45,7 +43,7 @@ def photos(classes: tuple[int, ...], trusted: set[int]) -> EvaluationPhotos:
 
 def find_lender(n: int, draw: int) -> int:
     """By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend."""
-    u = int.from_bytes(hashlib.sha256(f"own|test|cue_conflict|{draw}|{100 + n}".encode()).digest()[:8], "big")
+    u = hash_number(f"own|test|cue_conflict|{draw}|{100 + n}")
     left = [m for m in range(len(CLASSES)) if m != UNTRUSTED and CLASSES[m] != CLASSES[n]]
     # Of the classes of 6 and of 7 and 8 there is one trusted photo each.
     while (found := left[u % len(left)]) in (SMALL, ALONE, 7):

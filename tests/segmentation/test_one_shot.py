@@ -15,11 +15,12 @@ import pandas as pd
 import pytest
 import torch
 from caption_studies import selected
+from fitting import model
 from in_memory import split
 from scipy import stats
 from small_study import data_nodes, described, load, options
 
-from bgbias import plugins, seeds
+from bgbias import seeds
 from bgbias.attribution import explanation
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
@@ -30,7 +31,6 @@ from bgbias.errors import UserError
 from bgbias.files.archives import members
 from bgbias.images import pixels
 from bgbias.masks import grabcut
-from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.nodes.segment import segment
 from bgbias.report import captions, formats
 from bgbias.report.tables import segmentation as table4
@@ -46,11 +46,6 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 CELL = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
-def model(seed: str = "model") -> EmbeddingModel:
-    backbone = plugins.load("backbones", "pixels").Params()
-    return build_model("pixels", backbone, 4, seeds.torch_generator(seed)).eval()
-
-
 def views() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (1 + 2 * SHOTS, 32, 32, 3), dtype=np.uint8)
 
@@ -62,7 +57,7 @@ def stretch(seen: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("score", ["magnitude", "published"])
 def test_maps_are_those_of_the_explanation_of_the_same_photos(score: SimilarityScore) -> None:
     """Pairs and triplets, one at a time by the other way to them; of five, the mean."""
-    shown, network = views(), model()
+    shown, network = views(), model().eval()
     test, positives, negatives = shown[0], shown[1 : 1 + SHOTS], shown[1 + SHOTS :]
 
     def one(*photos: np.ndarray) -> np.ndarray:
@@ -79,7 +74,7 @@ def test_maps_are_those_of_the_explanation_of_the_same_photos(score: SimilarityS
 
 
 def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
-    shown, network = views(), model()
+    shown, network = views(), model().eval()
     found = attention_maps(network, shown, Segmentation(), pooled=True)["one_way_1"]
     x = network.preprocess(torch.from_numpy(shown[:2]).permute(0, 3, 1, 2))
     maps = network.features(x).detach().split(1)
@@ -105,8 +100,8 @@ def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -
     truth = TrueMasks(photos.masks, photos.table.ids, 32)  # type: ignore[arg-type]
     drawn, settings, area = episodes.draw(photos.table, truth.ids, 3), Segmentation(rounds=2), 0.25
     first, second = (
-        segment_photos(model(seed), False, photos, truth, drawn, area, settings, keep=2)
-        for seed in ("model", "other")
+        segment_photos(model(seed).eval(), False, photos, truth, drawn, area, settings, keep=2)
+        for seed in (0, 1)
     )
     frame, shown = first
     assert list(zip(frame["image_id"], frame["task"], strict=True)) == list(
@@ -118,7 +113,7 @@ def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -
     episode = drawn[1]
     assert (shown["ids"][1], shown["supports"][1]) == (episode.test, episode.positives[0])
     seen = np.stack([photos.clean(name) for name in episode.photos])
-    heat = attention_maps(model(), seen, settings)["one_way_1"]
+    heat = attention_maps(model().eval(), seen, settings)["one_way_1"]
     np.testing.assert_allclose(shown["maps"][1], heat, atol=2e-3)
     mask = grabcut.segment(seen[0], heat, area, settings.sure, settings.rounds)
     assert np.array_equal(shown["masks"][1], mask)

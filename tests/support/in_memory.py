@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -11,6 +12,11 @@ from bgbias.backgrounds.draws import Pool
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images.inpainting import remove_object
 from bgbias.photos.table import COLUMNS, ImageTable
+
+
+def hash_number(text: str) -> int:
+    """What is drawn for a name: the first eight bytes of its SHA-256."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 class Pictures:
