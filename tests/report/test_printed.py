@@ -27,6 +27,7 @@ from bgbias.report.tables import (
     mask_quality,
     methods,
     models,
+    places,
     pretrainings,
     probes,
     retrieval,
@@ -104,6 +105,7 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
         examples.decisions(), examples.LEARNED, {"toy": dict.fromkeys(range(8), 0.05)}
     ),
     "table14, no negatives": lambda: shape_texture.table(examples.decisions()),
+    "table16": lambda: places.table(examples.visited()),
     "table15": lambda: models.table(examples.as_they_come()),
 }
 

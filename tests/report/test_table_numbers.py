@@ -16,6 +16,7 @@ from scipy import stats
 from table_examples import CLARITY, THIRD
 from table_inputs import DRAWS, LABELS, QUERIES, SEEDS, check, drop, drops, less, wide
 
+from bgbias.errors import UserError
 from bgbias.evaluation.metrics import MATCHED_OTHERS, OF_DONOR, map_at_r
 from bgbias.report.tables import (
     attacked,
@@ -24,6 +25,7 @@ from bgbias.report.tables import (
     decomposition,
     mask_quality,
     models,
+    places,
     pretrainings,
     probes,
     sanity,
@@ -325,3 +327,21 @@ def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
         assert against.drop("resnet50").to_dict() == pytest.approx(
             {name: 100 * of for name, of in more.items()}
         )
+
+
+def test_another_place_costs_a_part_of_what_is_found_at_ones_own() -> None:
+    values = examples.visited()
+    table = places.table(values)
+    for _, row in table.iterrows():
+        here, there = (
+            wide(values, method=row["method"], setting=setting, condition="clean")
+            for setting in ("same_place", "other_place")
+        )
+        check(row, "here", [here])
+        check(row, "natural", [here, there], drop)
+        # Of A - B the background of the place wins back C - B.
+        assert row["carried_low"] < row["carried"] < row["carried_high"]
+        assert row["carried"] == pytest.approx(100 * 2 / 3, abs=3)
+    assert table["there_difference"].isna().tolist() == [True, False]
+    with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
+        places.table(values[~values["setting"].str.contains("place")])

@@ -5,26 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from small_study import data_nodes, described, load, options, run
-from table_inputs import STUDY
-from two_visits import CLASSES, EACH, make
 
-from bgbias.errors import UserError
-from bgbias.nodes import backgrounds, collect, fetch, index, masks
+from bgbias.nodes import collect
 from bgbias.nodes import table as table_node
-from bgbias.photos.table import read_table
-from bgbias.report import captions, figures, formats, tables
-from bgbias.report.tables import places, pretrainings, shape_texture
+from bgbias.report import figures, formats, tables
+from bgbias.report.tables import pretrainings, shape_texture
 from bgbias.study import plan
-from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 
 def test_a_grid_has_table_15_where_nothing_is_trained_and_models_differ(tmp_path: Path) -> None:
     raw = described(tmp_path)
     assert not {"table15", "table16"} & set(tables.list_enabled(load(tmp_path, raw)))
+    raw["evaluation"]["conditions"] = ["clean", "random_background", "class_here", "class_there"]
+    assert "table16" in tables.list_enabled(load(tmp_path, raw))
     raw["backbones"]["more_pixels"] = {"kind": "pixels"}
     (block,) = raw["grids"]["small"]["cells"]
     block |= {"pretrained": True, "losses": [], "methods": []}
@@ -143,59 +139,3 @@ def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
     assert not shape_texture.wanted(with_alphas(tmp_path, conditions=()))
     fixed = {"bare": moco, "three": moco}
     assert not figures.load("shape_share").wanted(with_alphas(tmp_path, **fixed))
-
-
-# -- places -----------------------------------------------------------------------------------------------------------
-
-
-VISITED = Cell("shop", "pixels", "none", "pretrained", 0)
-
-
-@pytest.fixture
-def two_visits(tmp_path: Path) -> Study:
-    """An untrained network on the photos of two visits, which a table names."""
-    shop = tmp_path / "shop"
-    make(shop)
-    files = sorted((shop / "photos").rglob("*.png"))
-    pd.DataFrame(
-        {
-            "image": [file.relative_to(shop) for file in files],
-            "mask": [shop.joinpath("masks", *file.parts[-3:]).relative_to(shop) for file in files],
-            "label": [file.parts[-2] for file in files],
-            "place": [file.parts[-3] for file in files],
-            "split": "test",
-        }
-    ).to_csv(shop / "photos.csv", index=False)
-    raw = described(tmp_path)
-    options = {"source": str(shop / "photos.csv"), "masks": True}
-    raw["datasets"] = {"shop": raw["datasets"]["squares"] | {"kind": "table", "options": options}}
-    raw["evaluation"]["conditions"] = ["clean", "random_background", "class_here", "class_there"]
-    cells = {"datasets": ["shop"], "backbones": ["pixels"], "pretrained": True, "methods": [], "seeds": []}
-    raw["grids"] = {"small": {"cells": [cells]}}
-    return load(tmp_path, raw)
-
-
-@pytest.mark.usefixtures("small_plugins")
-def test_a_study_says_what_another_place_costs(two_visits: Study) -> None:
-    assert "table16" in tables.list_enabled(two_visits)
-    for part in ("table", "photos"):
-        fetch.fetch(two_visits, "shop", part)
-    index.index(two_visits, "shop")
-    masks.masks(two_visits, "shop")
-    backgrounds.backgrounds(two_visits, "noise")
-    assert set(read_table(two_visits.files.at("table", dataset="shop")).places or ()) == {
-        "visit 0",
-        "visit 1",
-    }
-    run(two_visits, VISITED, "embed", "score")
-    queries = pd.read_parquet(two_visits.files.at("queries", **VISITED.wildcards))
-    table = places.table(queries)
-    (row,) = table.to_dict("records")
-    assert (row["queries"], row["classes"]) == (2 * CLASSES * EACH, CLASSES)
-    assert row["natural_low"] > 0
-    assert row["natural"] == pytest.approx(100 * (1 - row["there"] / row["here"]))
-    assert row["carried_low"] < row["carried"] < row["carried_high"]
-    printed = formats.markdown(table, "table16", captions.write(places, STUDY, table, {}))
-    assert "What another place costs" in printed
-    with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
-        places.table(queries[~queries["setting"].str.contains("place")])

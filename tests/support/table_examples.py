@@ -28,6 +28,7 @@ from table_inputs import (
 from bgbias import seeds
 from bgbias.evaluation.metrics import OF_DONOR, OTHERS
 from bgbias.report.tables import sanity
+from bgbias.results import places
 
 # -- of the steps of the drop (Tables 5 and 10) ----------------------------------------------------------------------
 
@@ -258,3 +259,17 @@ def as_they_come(datasets: tuple[str, ...] = ("birds",)) -> pd.DataFrame:
     ]
     other = model(0.9, 0.9).assign(dataset="birds", backbone="resnet50", loss="arcface", method="plain")
     return pd.concat([*own, other], ignore_index=True)
+
+
+# -- of two places (Table 16) ------------------------------------------------------------------------------------------------
+
+
+@cache
+def visited() -> pd.DataFrame:
+    """Half of each class was seen at another place than the rest; what is lost there the backgrounds carry in part."""
+    levels = {"here": 0.7, "there": 0.5, "composite": 0.4}
+    levels |= {"here_on_here": 0.6, "there_on_here": 0.3, "there_on_there": 0.5}
+    views = {view: levels[name] for name, view in (places.LEVELS | places.CARRIED).items()}
+    place = np.where(np.arange(QUERIES) < QUERIES // 2, "visit 0", "visit 1")
+    made = queries({"plain": 1.0, "bgaugment": 1.1}, views)
+    return made.assign(place=made["image_id"].map(dict(zip(IDS, place, strict=True))))
