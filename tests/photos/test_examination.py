@@ -113,22 +113,19 @@ def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
     """Half turns of a square photo, which no shape tells."""
     mask = np.zeros((90, 90), np.uint8)
     mask[10:45, 8:30] = 255
-    stored = np.random.default_rng(0).integers(60, 80, (90, 90, 3)).astype(np.uint8)
-    plain = stored.copy()
-    stored[mask > 0] = 200
+    plain = np.random.default_rng(0).integers(60, 80, (90, 90, 3)).astype(np.uint8)
+    photo = np.where(mask[..., None] > 0, np.uint8(200), plain)
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 3
-
     seen = PhotoValidator({}, upright=upright)
-    drawn = {"stored": mask, "shown": mask[::-1, ::-1]}
-    taken = [
-        n
-        for n, m in drawn.items()
-        if seen.takes(item(n, 0, encoded(stored, "PNG", exif=exif), truth=encode_png(m.copy())))
-    ]
-    assert taken == ["shown" if upright else "stored"]
-    assert seen.takes(item("unclear", 0, encoded(plain, "PNG", exif=exif), truth=encode_png(mask)))
-    assert seen.findings["rotated_with_a_mask"] == taken
+
+    def takes(name: str, levels: np.ndarray, drawn: np.ndarray) -> bool:
+        data, truth = encoded(levels, "PNG", exif=exif), encode_png(np.ascontiguousarray(drawn))
+        return seen.takes(item(name, 0, data, truth=truth))
+
+    assert (takes("stored", photo, mask), takes("shown", photo, mask[::-1, ::-1])) == (not upright, upright)
+    assert takes("unclear", plain, mask)
+    assert seen.findings["rotated_with_a_mask"] == ["shown" if upright else "stored"]
     assert seen.findings["rotated_with_an_unclear_mask"] == ["unclear"]
     (reason,) = seen.left_out.values()
     assert "follows the photo's edges only where one of them is turned" in reason
