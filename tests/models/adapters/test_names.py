@@ -28,6 +28,8 @@ HUB = "could not be fetched from https://huggingface.co"
         ("weights.pth", "does not tell what network its weights are of.*timm:resnet50 --weights weights.pth"),
         ("none/model.safetensors", "none/model.safetensors is missing"),
         ("none.onnx", "none.onnx is missing; correct --model"),
+        ("none.py:build", "none.py is missing; correct --model"),
+        ("none.py", "Say which function of none.py makes the model: none.py:<function>"),
         ("timm:ResNet50", "no model of timm 'ResNet50'. Did you mean resnet50"),
         ("timm:resnet50.a9_in1k", "no tag of resnet50 'a9_in1k'. Did you mean .*a1_in1k"),
         ("timm:mixer_s16_224", "no weights of mixer_s16_224; name a file of them: --weights"),

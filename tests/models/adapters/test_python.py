@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adapter_cases import usual
+from adapter_cases import IMAGENET, usual
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
 from PIL import Image
 from torch import nn
@@ -70,41 +70,43 @@ HALF = (0.5, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("options", "look", "prepare", "said"),
+    ("options", "look", "prepare", "said", "guessed"),
     [
         # The middle of a photo is that of the study (test_look.py).
-        ({}, Look(224, 256), usual(224), "ImageNet defaults, because the model specifies none"),
+        (
+            {},
+            Look(224, 256),
+            usual(224),
+            "ImageNet defaults, because the model specifies none",
+            "--size, --mean, --std",
+        ),
+        (
+            {"size": 32, "mean": HALF},
+            Look(32, 36),
+            usual(32, Normalize(HALF, IMAGENET.std)),
+            "given: --size, --mean",
+            "--std",
+        ),
         (
             {"size": 35, "squash": True, "interpolation": "bicubic", "mean": HALF, "std": HALF},
             Look(35, 35, True, "bicubic"),
             Compose([Resize((35, 35), 3), ToTensor(), Normalize(HALF, HALF)]),
             "given: --size, --squash, --interpolation, --mean, --std",
+            "",
         ),
     ],
 )
-def test_a_network_sees_what_options_say_else_what_is_usual_and_its_map_is_averaged(
-    code: Path, options: dict[str, Any], look: Look, prepare: Compose, said: str
+def test_a_network_sees_what_options_say_else_a_guess_and_its_map_is_averaged(
+    code: Path, options: dict[str, Any], look: Look, prepare: Compose, said: str, guessed: str
 ) -> None:
     found = load(f"{code}:network", Options(**options, device="cpu"))
     assert_equal(ours(found), theirs(prepare, lambda x: convolution()(x).mean((2, 3))))
     assert found.look == look
     assert said in found.notes[0]
+    assert [f"give {guessed} of its training" in guess for guess in found.guesses] == [True] * bool(guessed)
+    assert len(found.alternatives) == (0 if options else 3), "of mean and std, where neither is known"
     with pytest.deprecated_call(match="is called `notes`"):
         assert found.told == found.notes
-
-
-@pytest.mark.parametrize(
-    ("given", "unsaid"),
-    [
-        ({}, "--size, --mean, --std"),
-        ({"size": 35, "mean": HALF}, "--std"),
-        ({"size": 35, "mean": HALF, "std": HALF}, ""),
-    ],
-)
-def test_what_nobody_specified_is_a_guess(code: Path, given: dict[str, Any], unsaid: str) -> None:
-    found = load(f"{code}:network", Options(**given, device="cpu"))
-    assert [f"give {unsaid} of its training" in guess for guess in found.guesses] == [True] * bool(unsaid)
-    assert len(found.alternatives) == (3 if not given else 0), "of mean and std, where neither is known"
 
 
 @pytest.mark.parametrize("name", ["Encoder", "made"])
@@ -172,101 +174,68 @@ def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> 
     assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
 
 
-FAULTS = """
-    import sys
-    from torch import nn
-    from beside import narrow
+FAULTY = """
+import sys
+import numpy as np
+from torch import nn
 
-    class Network(nn.Module):
-        def __init__(self, answer):
-            super().__init__()
-            self.answer, self.layer = answer, nn.Linear(5, 2)
+class Network(nn.Module):
+    def __init__(self, answer):
+        super().__init__()
+        self.answer = answer
 
-        def forward(self, x):
-            return self.answer(x)
-
-    def several(): return Network(lambda x: (x, x))
-    def undefined(): return Network(lambda x: x.mean((2, 3)) / 0)
-    def constant(): return Network(lambda x: x.new_ones(len(x), 4))
-    def cube(): return Network(lambda x: x[..., None])
-    def text(): return Network(lambda x: "vectors")
-    def leaves(): return Network(lambda x: sys.exit(0))
-    def lacks(): return Network(lambda x: {}["missing"])
-
-    class Narrow(Network):
-        def __init__(self):
-            super().__init__(None)
-
-        def forward(self, x):
-            return self.layer(x.flatten(1))
-
-    def beside(pictures): return narrow(pictures)
-    def libraries_alone(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))
-
-    def two(pictures, labels): return pictures
-    def nothing(): pass
-    def wrong(): raise KeyError("weights")
-    def spec(): return "timm:resnet18"
-"""
-BESIDE = """
-    import numpy as np
-
-    def narrow(pictures):
-        return np.stack(
-            [picture.reshape(7, -1) for picture in pictures]
-        )
+    def forward(self, x):
+        return self.answer(x)
 """
 ON = "fails on a picture of 32 x 32 pixels: "
+NARROW = "def model(pictures):\n    return np.stack(\n        [p.reshape(7, -1) for p in pictures]\n    )"
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("code", "said"),
     [
-        ("faults.py:several", r"several things \(0, 1\), where one tensor is expected"),
-        ("faults.py:undefined", "not finite"),
-        ("faults.py:constant", "the same vector for different pictures"),
-        ("faults.py:cube", r"\[1, 3, 32, 32, 1\], where vectors"),
-        ("faults.py:text", "a str, where one tensor"),
-        ("faults.py:leaves", f"{ON}SystemExit: 0"),
-        ("faults.py:lacks", f"{ON}KeyError: 'missing'.*--size"),
+        (
+            "def model(): return Network(lambda x: (x, x))",
+            r"several things \(0, 1\), where one tensor is expected",
+        ),
+        ("def model(): return Network(lambda x: x.mean((2, 3)) / 0)", "not finite"),
+        (
+            "def model(): return Network(lambda x: x.new_ones(len(x), 4))",
+            "the same vector for different pictures",
+        ),
+        ("def model(): return Network(lambda x: x[..., None])", r"\[1, 3, 32, 32, 1\], where vectors"),
+        ("def model(): return Network(lambda x: 'vectors')", "a str, where one tensor"),
+        ("def model(): return Network(lambda x: sys.exit(0))", f"{ON}SystemExit: 0"),
         # By the line of her own file, and not of torch's, in which it was noticed.
         (
-            "faults.py:Narrow",
-            r"RuntimeError: mat1 and mat2 .*x2\), at faults.py:27 `return self.layer\(x.flatten\(1\)\)`\. If it",
+            "def model(): return Network(nn.Linear(5, 2))",
+            f"{ON}RuntimeError: mat1 and mat2 .*, at faults.py:12 `return self.answer.x.`. If it was made for another size",
         ),
+        (NARROW, r"ValueError: cannot reshape .*, at faults.py:15 `\[p.reshape\(7, -1\) for "),
         (
-            "faults.py:beside",
-            r"ValueError: cannot reshape .*, at beside.py:6 `\[picture.reshape\(7, -1\) for ",
-        ),
-        (
-            "faults.py:libraries_alone",
+            "def model(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))",
             r"RuntimeError: mat1 and mat2 [^`]*5x2\)\. If it was made for another size, give --size",
         ),
-        ("faults.py:two", "two wants pictures, labels. Write a function"),
-        ("faults.py:nothing", "returns nothing; it must return the model"),
-        ("faults.py:wrong", r"KeyError: 'weights', at faults.py:\d+ `def wrong\(\): raise KeyError\("),
-        ("faults.py:spec", "a str; a model is a network"),
-        ("faults.py:cubes", "no function in faults.py: 'cubes'. Did you mean cube"),
-        ("faults.py", r"Say which function of faults.py makes the model: faults.py:<function>"),
-        ("fualts.py:cube", "fualts.py is missing; correct --model"),
-        ("broken.py:network", r"SyntaxError.*\(broken.py, line 2\)\.$"),
+        ("def model(pictures, labels): return pictures", "model wants pictures, labels. Write a function"),
+        ("def model(): pass", "returns nothing; it must return the model"),
+        (
+            "def model(): raise KeyError('weights')",
+            r"KeyError: 'weights', at faults.py:13 `def model\(\): raise",
+        ),
+        ("def model(): return 'timm:resnet18'", "a str; a model is a network"),
+        ("def modell(): pass", "no function in faults.py: 'model'. Did you mean modell"),
+        ("def model(:", r"SyntaxError.*\(faults.py, line 13\)\.$"),
         # A script would end the command, as if all were well.
-        ("script.py:network", r"cannot be used: SystemExit: 0, at script.py:2 `sys.exit\(0\)`"),
+        ("sys.exit(0)", r"cannot be used: SystemExit: 0, at faults.py:13 `sys.exit\(0\)`"),
     ],
 )
 def test_faults_of_code_are_reported(
-    spec: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("faults.py").write_text(dedent(FAULTS))
-    Path("beside.py").write_text(dedent(BESIDE))
-    Path("broken.py").write_text("x = 1\ndef network(:\n")
-    Path("script.py").write_text("import sys\nsys.exit(0)\n")
-    try:
-        with pytest.raises(UserError, match=said):
-            load(spec, Options(size=32))
-    finally:
-        sys.modules.pop("beside", None)
+    Path("faults.py").write_text(FAULTY + code)
+    with pytest.raises(UserError, match=said):
+        load("faults.py:model", Options(size=32))
 
 
 def test_a_command_that_is_told_to_end_ends() -> None:
