@@ -24,14 +24,16 @@ COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
 
 
 @dataclass(frozen=True)
-class ShownMap:
-    """A photo uint8 [S, S, 3], its mask uint8 [S, S], its map stretched to 0..1 [S, S], and its score."""
+class ShownPhoto:
+    """A photo uint8 [S, S, 3] and its mask uint8 [S, S] for a person to look at, and what was measured of them: the attribution
+    score, and the map stretched to 0..1 [S, S], or how clear the mask is.
+    """
 
     image_id: str
     photo: np.ndarray
     mask: np.ndarray
-    attribution: np.ndarray
-    score: float
+    value: float
+    attribution: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Looks:
     scores: pd.DataFrame
     how: str
     mean: Estimate
-    maps: tuple[ShownMap, ...] = ()
+    maps: tuple[ShownPhoto, ...] = ()
 
 
 NOWHERE = Looks(pd.DataFrame(columns=COLUMNS), "none", uncertainty.UNKNOWN)
@@ -66,14 +68,14 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
             with embedding.name_photos_in_errors([chosen.ids[row]]):
                 maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
             done(1)
-    rows, examples = [], list[ShownMap]()
+    rows, examples = [], list[ShownPhoto]()
     for image_id, attribution in zip(chosen.ids, maps.values, strict=True):
         of_photo, stretched = score(photos, image_id, "ref", torch.from_numpy(attribution.copy()))
         rows.append(of_photo)
         if stretched is not None and len(examples) < MAPS:
             value = float(str(of_photo["score"]))
             examples.append(
-                ShownMap(image_id, photos.clean(image_id), photos.mask(image_id), stretched.numpy(), value)
+                ShownPhoto(image_id, photos.clean(image_id), photos.mask(image_id), value, stretched.numpy())
             )
     frame = pd.DataFrame(rows, columns=["image_id", "variant", *COLUMNS[2:]])
     scores = chosen.labelled(frame)[COLUMNS]

@@ -17,7 +17,6 @@ import pandas as pd
 
 from bgbias.attribution.settings import Attribution
 from bgbias.auditing import slices, workdir
-from bgbias.auditing.attribution_scores import ShownMap
 from bgbias.auditing.findings import SETTINGS, interval, strip_common_folder
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.result import AuditResult
@@ -191,11 +190,10 @@ def _render_page(audit: AuditResult, files: Sequence[str]) -> str:
         "version": VERSION,
         "files": files,
         "samples": Attribution().samples,
-        "maps": [
-            {"photo": inside(outline(m.photo, m.mask), SMALL), "map": inside(_colour(m), SMALL), "of": m}
-            for m in audit.looks.maps
-        ],
-        "doubtful": [{"picture": inside(outline(m.photo, m.mask), SMALL), "of": m} for m in audit.doubtful],
+        "outlined": lambda shown: inside(outline(shown.photo, shown.mask), SMALL),
+        "mapped": lambda shown: inside(
+            np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8), SMALL
+        ),
     }
     return html.render("audit.html", values | _fill_parts(audit))
 
@@ -229,7 +227,3 @@ def _find_axis_ends(estimates: list[Estimate]) -> tuple[int, int]:
     ends = np.array([[e.value, e.low, e.high] for e in estimates])
     low, high = 100 * np.nanmin(ends, initial=0), 100 * np.nanmax(ends, initial=0.1)
     return 10 * math.floor(max(low, -100) / 10), 10 * math.ceil(min(high, 100) / 10)
-
-
-def _colour(example: ShownMap) -> np.ndarray:
-    return np.round(255 * maps.overlay(example.photo, example.attribution)).astype(np.uint8)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias.auditing import workdir
-from bgbias.auditing.attribution_scores import NOWHERE, Looks
+from bgbias.auditing.attribution_scores import NOWHERE, Looks, ShownPhoto
 from bgbias.auditing.config import Question
 from bgbias.auditing.findings import AcrossSessions, Findings, strip_common_folder
 from bgbias.auditing.finished import find_estimate
@@ -53,23 +53,13 @@ MASKS = 8
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
 
 
-@dataclass(frozen=True)
-class DoubtfulMask:
-    """A photo uint8 [S, S, 3] with its mask uint8 [S, S], and its clarity."""
-
-    image_id: str
-    clarity: float
-    photo: np.ndarray
-    mask: np.ndarray
-
-
-def select_doubtful(prepared: PreparedPhotos) -> tuple[DoubtfulMask, ...]:
-    """The least clear ones; none where clarity tells nothing or somebody drew them."""
+def select_doubtful(prepared: PreparedPhotos) -> tuple[ShownPhoto, ...]:
+    """The photos whose masks are least clear; none where clarity tells nothing or somebody drew them."""
     rows = prepared.qualities.dropna(subset=["clarity"])
     least = rows[rows["clarity"] < 1].sort_values(["clarity", "image_id"]).head(MASKS)
     photos, masks = prepared.photos, prepared.masks
     return tuple(
-        DoubtfulMask(i, float(clarity), photos.get(i), masks.get(i))
+        ShownPhoto(i, photos.get(i), masks.get(i), float(clarity))
         for i, clarity in zip(least["image_id"], least["clarity"], strict=True)
     )
 
@@ -119,7 +109,7 @@ class AuditResult:
     shift: pd.DataFrame
     qualities: pd.DataFrame
     usable: frozenset[str]
-    doubtful: tuple[DoubtfulMask, ...]
+    doubtful: tuple[ShownPhoto, ...]
     remarks: tuple[str, ...]
     ties: int
     shares: Shares | None = None

@@ -13,7 +13,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,14 @@ def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
     in ``folder`` is a UserError that names the first. What another model of the same name began there goes at once. Prepared
     pixels, which lie beside it, go with the last of the unfinished audits.
     """
-    with _lock(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(hold_lock(folder / ".lock", seconds=0))
+        except LockTimeout as taken:
+            raise UserError(
+                f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
+            ) from None
         root, noise = folder / UNFINISHED, embed_noise(model)
         work = root / hash_views(question, model)
         if _is_of_another(work, noise):
@@ -175,18 +182,6 @@ def _is_of_another(work: Path, noise: np.ndarray) -> bool:
 def _are_alike(before: np.ndarray, noise: np.ndarray) -> bool:
     most = SAME_MODEL * float(np.abs(noise).max())
     return before.shape == noise.shape and float(np.abs(before - noise).max()) <= most
-
-
-@contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with hold_lock(folder / ".lock", seconds=0):
-            yield
-    except LockTimeout as taken:
-        raise UserError(
-            f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
-        ) from None
 
 
 def begin_export(folder: Path, digest: str) -> None:
