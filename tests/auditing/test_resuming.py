@@ -28,31 +28,10 @@ from bgbias.report import html
 from tests.auditing.conftest import HOW, Audited
 from tests.support import commands, toy_folder
 
-AGAIN = [
-    "photos",
-    "--model",
-    "my_model.py:build",
-    *HOW,
-    "--attribution",
-    "12",
-    "--draws",
-    "2",
-    "--out",
-    "out",
-]
+MINE = ["photos", "--model", "my_model.py:build"]
+AGAIN = [*MINE, *HOW, "--attribution", "12", "--draws", "2", "--out", "out"]
 # Batches of which several make up a step, and masks that are made.
-RESUMED = [
-    "photos",
-    "--model",
-    "my_model.py:build",
-    "--masker",
-    "grabcut",
-    "--batch-size",
-    "16",
-    "--draws",
-    "1",
-]
-RESUMED += ["--size", "64", "--resize", "64", "--backgrounds", "walls", "--attribution", "4"]
+RESUMED = [*MINE, *HOW[2:], "--masker", "grabcut", "--batch-size", "16", "--draws", "1", "--attribution", "4"]
 
 
 def stop_in(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,45 +163,54 @@ def test_a_finished_audit_is_shown_and_not_computed_again(
     assert {path.name: path.stat().st_mtime_ns for path in (place / "out").iterdir()} == before
 
 
+def lose_a_photo(place: Path) -> None:
+    one, other = sorted((place / "photos").rglob("*.png"))[:2]
+    one.write_bytes(other.read_bytes())
+
+
+def edit_the_model(place: Path) -> None:
+    # Of another length: Python takes a file of the same second and length for the one that it compiled.
+    model = (place / "my_model.py").read_text()
+    (place / "my_model.py").write_text(model.replace("avg_pool2d", "max_pool2d") + "# now\n")
+
+
+def edit_a_template(place: Path) -> None:
+    shutil.copytree(html.TEMPLATES, place / "templates")
+    (place / "templates/style.css").write_text("p { margin: 0 }")
+
+
 @pytest.mark.parametrize(
-    "change",
-    ["a photo", "the model", "an option", "a file of it is gone", "another's", "a template", "damage"],
+    ("change", "options", "said"),
+    [
+        (lose_a_photo, [], ""),
+        (edit_the_model, [], ""),
+        (edit_a_template, [], ""),
+        (lambda place: (place / "out/worst.jpg").unlink(), [], ""),
+        (lambda place: (place / "out/.finished.npz").write_bytes(b""), [], ""),
+        (lambda place: None, ["--draws", "1"], ""),
+        (
+            lambda place: shutil.copy(place / "my_model.py", place / "other.py"),
+            ["--model", "other.py:build"],
+            r"out holds an audit of \S*my_model.py:build on photos, which this one replaces",
+        ),
+    ],
 )
 def test_what_is_not_the_finished_audit_is_computed(
-    place: Path, audited: Audited, finished: list[Path], change: str, monkeypatch: pytest.MonkeyPatch
+    place: Path,
+    finished: list[Path],
+    change: Callable[[Path], object],
+    options: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    how = AGAIN.copy()
-    if change == "a photo":
-        one, other = sorted((place / "photos").rglob("*.png"))[:2]
-        one.write_bytes(other.read_bytes())
-    if change == "the model":
-        # Of another length: Python takes a file of the same second and length for the one that it compiled.
-        model = (place / "my_model.py").read_text()
-        (place / "my_model.py").write_text(model.replace("avg_pool2d", "max_pool2d") + "# now\n")
-    if change == "an option":
-        how[how.index("--draws") + 1] = "1"
-    if change == "a file of it is gone":
-        (place / "out/worst.jpg").unlink()
-    if change == "another's":
-        bgbias.Audit.load(audited.out).save(place / "out")
-    if change == "a template":
-        shutil.copytree(html.TEMPLATES, place / "templates")
-        (place / "templates/style.css").write_text("p { margin: 0 }")
+    change(place)
+    if (place / "templates").exists():
         monkeypatch.setattr(html, "TEMPLATES", place / "templates")
-    if change == "damage":
-        (place / "out/.finished.npz").write_bytes(b"")
-    done = commands.bgbias(place, "audit", *how)
+    how = [word for word in AGAIN if options[:1] != ["--model"] or word not in MINE[1:]]
+    done = commands.bgbias(place, "audit", *how, *options)
     assert done.returncode == 0, done.stderr
     assert "already" not in done.stderr
-    assert finished == [Path("out")]
-
-
-def test_one_that_would_replace_another_models_says_so(place: Path, finished: list[Path]) -> None:
-    how = [part.replace(":build", ":pictures") for part in AGAIN]
-    done = commands.bgbias(place, "audit", *how)
-    assert re.search(
-        r"out holds an audit of \S*my_model.py:build on photos, which this one replaces", done.stderr
-    )
+    assert re.search(said, done.stderr)
     assert finished == [Path("out")]
 
 
@@ -238,12 +226,7 @@ def test_models_that_answer_photos_otherwise_are_two(toys: Path) -> None:
 
         return load(embed, Options(size=64, resize=64))
 
-    question = Question(
-        look_at(choose(toys / "photos")),
-        None,
-        None,
-        AuditConfig(),  # type: ignore[arg-type]
-    )
+    question = Question(look_at(choose(toys / "photos")), None, None, AuditConfig())  # type: ignore[arg-type]
     assert np.array_equal(workdir.embed_noise(model(1)), workdir.embed_noise(model(6)))
     one, other = (workdir.fingerprint_model(question, model(exponent)) for exponent in (1, 6))
     assert not workdir._are_alike(one, other)
