@@ -18,7 +18,7 @@ from handmade_results import CURED, PLAIN, attribution, study
 from table_inputs import DRAWS, STUDY, drops, queries, results
 
 from bgbias import plugins
-from bgbias.report import captions, formats, tables
+from bgbias.report import captions, formats, prose, tables
 from bgbias.report.tables import (
     attacked,
     crossing,
@@ -142,7 +142,8 @@ def test_a_caption_says_what_probes_were_fitted_on(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("name", plugins.names("tables"))
-def test_captions_explain_bold_where_it_is_set(name: str) -> None:
+def test_captions_explain_bold_where_it_is_set_and_every_table_has_a_legend(name: str) -> None:
     table = plugins.load("tables", name)
-    template = Path(str(table.__file__)).with_suffix(".j2").read_text()
+    template = Path(str(table.__file__)).with_name(table.CAPTION).read_text()
     assert ("bold()" in template) == any(column.gain for column in table.COLUMNS)
+    assert prose.fill_macro("legends.j2", name)

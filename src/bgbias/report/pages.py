@@ -16,7 +16,6 @@ question, ``<!-- {{ ... }} -->answer<!-- end -->``, and ``bgbias publish`` write
 dataset/backbone/loss/method that no other row has.
 """
 
-import ast
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +27,7 @@ import pandas as pd
 
 from bgbias.errors import UserError
 from bgbias.report import columns as words
-from bgbias.report import formats, names, tables
+from bgbias.report import formats, names, prose, tables
 from bgbias.report.columns import Column
 from bgbias.results import publication
 from bgbias.results.publication import SEEDS, Publication
@@ -53,17 +52,14 @@ LABELS: dict[str, Callable[[str], str]] = {
 
 def answer(question: str, macros: Mapping[str, Callable[..., str]]) -> str:
     """What a question such as ``table("demo", "table1")`` asks for. Raises UserError if it is none that is known."""
+    from jinja2 import TemplateError
+
     try:
-        call = ast.parse(question, mode="eval").body
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise SyntaxError("no call")
-        macro = macros[call.func.id]
-        arguments = [ast.literal_eval(argument) for argument in call.args]
-    except (SyntaxError, ValueError, KeyError) as error:
+        return prose.environment(()).from_string(f"{{{{ {question} }}}}\n").render(macros)
+    except (TemplateError, TypeError) as error:
         raise UserError(
             f"'{question}' is not written like any that src/bgbias/report/pages.py explains."
         ) from error
-    return macro(*arguments)
 
 
 def filled_readme(text: str) -> str:
