@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 import pytest
-from table_inputs import MODEL, check, less, queries, results, wide
+from table_inputs import check, less, queries, results, wide
 
 from bgbias.photos.folds import run, seed_and_fold
-from bgbias.report.columns import Column, number
 from bgbias.report.tables import attribution, methods, retrieval
-from bgbias.results import rows, uncertainty
-from bgbias.results.rows import Values
+from bgbias.results import uncertainty
 from bgbias.results.uncertainty import change_of_relative_drop
 
 # What each method finds: of everything more or less, its gain on other backgrounds comes of chance alone for ``idle``.
@@ -132,45 +130,3 @@ def test_folds_are_no_further_seeds_and_seeds_that_plain_has_not_are_left_out() 
     assert row["clean"] == pytest.approx(
         100 * wide(values()[0], method="idle", setting="symmetric", condition="clean").mean()
     )
-
-
-# -- bold ------------------------------------------------------------------------------------------------------------
-
-COLUMN = Column("MAP@R", number("map", 1), gain="map_difference")
-
-
-def bold(of_methods: dict[str, Callable[[], np.ndarray]]) -> list[str]:
-    """The methods in bold of a table of these values [S, N]."""
-    index, lines, models = pd.Index([f"{n}.jpg" for n in range(64)]), [], {}
-    for method, draw in of_methods.items():
-        model = (*MODEL.values(), method)
-        own = models[model] = Values(
-            model, (0, 1, 2), index, np.repeat(np.arange(16), 4), {"map": draw()}, {}
-        )  # type: ignore[arg-type,index]
-        more = own.against(rows.plain_of(models, own.model), ["map"])
-        lines.append(rows.name_columns(own.model) | rows.tested("map_difference", more, 100))
-    table = rows.correct_p_values(pd.DataFrame(lines), ["map_difference"]).to_dict("records")
-    return [row["method"] for row in table if COLUMN.is_bold(row)]
-
-
-def test_bold_is_what_is_better_and_seldom_what_is_equal() -> None:
-    random = np.random.default_rng(0)
-
-    def drawn(more: float = 0) -> np.ndarray:
-        """Values of their own in each class and seed, and noise a query."""
-        parts = [
-            random.normal(0, sd, size)
-            for sd, size in ((0.1, (1, 16, 1)), (0.05, (3, 1, 1)), (0.1, (3, 16, 4)))
-        ]
-        values: np.ndarray = (0.5 + more + sum(parts)).reshape(3, -1)
-        return values
-
-    equal = {name: drawn for name in ("plain", *map("method_{}".format, range(12)))}
-    studies = [bold(equal) for _ in range(20)]
-    # One in twenty of tables, or so few more that they are chance.
-    assert sum(map(bool, studies)) <= 2
-    assert not any("plain" in of for of in studies)
-    of = {"plain": drawn, "better": lambda: drawn(0.4), "worse": lambda: drawn(-0.4)}
-    assert bold(of) == ["better"]
-    # Nothing is bold where there is nothing to be better than.
-    assert not bold({name: draw for name, draw in of.items() if name != "plain"})

@@ -204,19 +204,21 @@ def test_captions_say_where_stars_are_too_rare(
 
 
 @pytest.mark.parametrize(
-    ("value", "low", "high", "p", "shown"),
+    ("value", "low", "high", "p", "shown", "bold"),
     [
-        (2.3, 1.2, 3.4, 0.049, "+2.3 [1.2, 3.4] *"),
-        (2.3, -0.2, 4.8, 0.05, "+2.3 [−0.2, 4.8]"),
-        (2.3, np.nan, np.nan, np.nan, "+2.3"),
-        (np.nan, np.nan, np.nan, np.nan, words.NOTHING),
+        (2.3, 1.2, 3.4, 0.049, "+2.3 [1.2, 3.4] *", True),
+        (-2.3, -3.4, -1.2, 0.049, "−2.3 [−3.4, −1.2] *", False),
+        (2.3, -0.2, 4.8, 0.05, "+2.3 [−0.2, 4.8]", False),
+        (2.3, np.nan, np.nan, np.nan, "+2.3", False),
+        (np.nan, np.nan, np.nan, np.nan, words.NOTHING, False),
     ],
 )
-def test_a_star_is_a_corrected_p_below_one_in_twenty(
-    value: float, low: float, high: float, p: float, shown: str
+def test_a_star_is_a_corrected_p_below_one_in_twenty_and_bold_what_is_better_by_it(
+    value: float, low: float, high: float, p: float, shown: str, bold: bool
 ) -> None:
     row = {"gain": value, "gain_low": low, "gain_high": high, "gain_p": 0.001, "gain_p_holm": p}
-    assert words.against_plain("gain", 1)(row) == shown
+    column = words.Column("Gain", words.against_plain("gain", 1), gain="gain")
+    assert (column.text(row), column.is_bold(row)) == (shown, bold)
 
 
 def test_a_template_is_part_of_the_code_of_the_file_that_fills_it() -> None:
