@@ -3,7 +3,7 @@
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
-from bgbias.report import figures, names
+from bgbias.report import figures, names, tables
 from bgbias.study.params import Study
 
 SUBJECT = ("figure",)
@@ -25,8 +25,8 @@ def depends(study: Study, figure: str) -> Dependencies:
     if figure not in enabled:
         raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(enabled)}.")
     declared = figures.load(figure)
-    settings = getattr(declared, "settings", lambda study: {})(study)
-    return Dependencies(declared.reads(study), settings | names.settings(study), [declared])
+    settings = tables.read_settings(declared, study) | names.settings(study)
+    return Dependencies(declared.reads(study), settings, [declared])
 
 
 def figure(study: Study, figure: str) -> None:

@@ -20,6 +20,7 @@ from bgbias.settings import read_yaml
 from bgbias.study.cell import side_by_side
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -100,12 +101,10 @@ def handle(label: str, **style: Any) -> Line2D:
     return Line2D([], [], label=label, **{"color": MUTED} | style)
 
 
-def save(figure: Figure, folder: Path, name: str) -> tuple[Path, Path]:
+def save(figure: Figure, folder: Path, name: str) -> None:
     """``name``.pdf (vector) and ``name``.png (200 dpi) in ``folder``, atomically; same data, same bytes."""
-    pdf, png = (folder / f"{name}.{kind}" for kind in ("pdf", "png"))
-    write(figure, pdf)
-    write(figure, png)
-    return pdf, png
+    for kind in ("pdf", "png"):
+        write(figure, folder / f"{name}.{kind}")
 
 
 def write(figure: Figure, path: Path) -> None:

@@ -69,6 +69,6 @@ def _by_name() -> dict[str, ModuleType]:
 
 
 def read_settings(file: ModuleType, study: Study) -> dict[str, Any]:
-    """What a table's numbers and caption depend on beside its files; captions of ours tell the rule of selection."""
+    """What a table or a figure depends on beside its files; captions of ours tell the rule of selection."""
     own = file.settings(study) if hasattr(file, "settings") else {}
     return own | ({"selection": study.train.selection} if hasattr(file, "CAPTION") else {})
