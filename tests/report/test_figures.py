@@ -274,7 +274,7 @@ def test_the_legend_stays_beside_the_panels_and_explains_the_marks_of_several_lo
     shown = table().replace({"method": {"bgaugment": "attr_frac+bgaugment"}, "loss": {"arcface": "none"}})
     for datasets in (1, 3):
         some = shown[shown["dataset"].isin([*CORRELATIONS][:datasets])]
-        figure = _panels.figure(some, lambda *_: None, "clean", "corrupted")
+        figure = _panels.figure(_panels.by_network(some, lambda *_: None), "clean", "corrupted")
         figure.draw_without_rendering()
         legend = figure.legends[0].get_window_extent()
         assert max(axes.get_window_extent().x1 for axes in figure.axes[:3]) < legend.x0

@@ -310,4 +310,4 @@ def draw_curves(study: Study) -> style.Figure | None:
         axes.grid(axis="y")
 
     panels = histories.assign(backbone=titles, loss=NO_LOSS)
-    return _panels.figure(panels, panel, "epoch", "validation MAP@R, %")
+    return _panels.figure(_panels.by_network(panels, panel), "epoch", "validation MAP@R, %")

@@ -21,13 +21,21 @@ ACROSS = 3
 # Inches: the height of a legend's lines, and that of titles and labels above and below a panel or beside it.
 LINE, AROUND = 0.15, 0.45
 
-# Draws the rows of one dataset and backbone into axes, each loss with its mark.
+# Draws the rows of a panel into axes, each loss with its mark.
 Panel = Callable[[Any, pd.DataFrame, dict[str, str]], None]
 
 
-def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) -> style.Figure:
-    """A figure of a table's rows with a legend beside it; the axes are called as they say."""
-    panels = list(table.groupby(["dataset", "backbone"], sort=False))
+def by_network(table: pd.DataFrame, panel: Panel) -> dict[str, tuple[pd.DataFrame, Panel]]:
+    """The panels of a table's rows: of each dataset and backbone, by its title."""
+    groups = table.groupby(["dataset", "backbone"], sort=False)
+    return {f"{names.dataset(str(of))} · {network}": (rows, panel) for (of, network), rows in groups}
+
+
+def figure(
+    panels: Mapping[str, tuple[pd.DataFrame, Panel]], across_axis: str, up_axis: str = ""
+) -> style.Figure:
+    """A figure of panels by their titles with a legend beside it; the axes are called as they say."""
+    table = pd.concat([rows for rows, _ in panels.values()])
     across = min(ACROSS, len(panels))
     losses = dict(zip(table["loss"].unique(), MARKERS * len(table), strict=False))
     methods = list(dict.fromkeys(table["method"]))
@@ -49,11 +57,10 @@ def figure(table: pd.DataFrame, panel: Panel, across_axis: str, up_axis: str) ->
         if len(panels) == 1:  # many points have the room that their legend takes
             side = max(side, min(height - AROUND, style.WIDTH - width))
         drawn.set_size_inches(across * side + width, max(down * (side + AROUND), height))
-        for number, (name, rows) in enumerate(panels):
+        for number, (title, (rows, panel)) in enumerate(panels.items()):
             axes = drawn.add_subplot(down, across, number + 1, box_aspect=1, anchor="NW")
             panel(axes, rows, losses)
-            axes.set_title(" · ".join([names.dataset(str(name[0])), str(name[1])]))
-            axes.set_xlabel(across_axis)
+            axes.set(title=title, xlabel=across_axis)
             if number % across == 0:
                 axes.set_ylabel(up_axis)
     return drawn
@@ -83,7 +90,7 @@ def _face(method: str) -> dict[str, Any]:
 
 def figure_worst_of(table: pd.DataFrame) -> style.Figure:
     """A panel for each dataset and backbone of Table 6 (``tables.crossing``)."""
-    return figure(table, _worst_of, "backgrounds tried", "MAP@R with the worst, %")
+    return figure(by_network(table, _worst_of), "backgrounds tried", "MAP@R with the worst, %")
 
 
 def _worst_of(axes: style.Axes, rows: pd.DataFrame, losses: dict[str, str]) -> None:
@@ -117,7 +124,7 @@ def figure_shape_share(table: pd.DataFrame) -> style.Figure:
         for _, of_dataset in rows.groupby("dataset", sort=False)
         for alike, kind, part in _series(of_dataset)
     ]
-    return figure(pd.concat(panels), _shape_share, "alpha", "decisions by shape, %")
+    return figure(by_network(pd.concat(panels), _shape_share), "alpha", "decisions by shape, %")
 
 
 def _series(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
