@@ -75,15 +75,15 @@ def test_splits(study: Study) -> dict[str, ImageTable]:
     return {dataset: read_table(path).split("test") for dataset, path in tables.items()}
 
 
-def read_cells(study: Study, read: Mapping[str, StepOutput], output: str) -> pd.DataFrame:
-    """The files of this output, CSV or Parquet, one below the other, with their cells' names."""
-    frames = []
-    for source in read.values():
-        if source.output == output:
+def read_cells(study: Study, reads: Callable[[Study], Sources], *outputs: str) -> list[pd.DataFrame]:
+    """Of each of these outputs the files that a table reads, CSV or Parquet, one below the other, with their cells' names."""
+    frames: dict[str, list[pd.DataFrame]] = {output: [] for output in outputs}
+    for source in reads(study).values():
+        if source.output in frames:
             path = source.path(study)
             frame = pd.read_parquet(path) if path.suffix == ".parquet" else rows.read_csv(path)
-            frames.append(frame.assign(**source.node.wildcards))
-    return rows.together(frames)
+            frames[source.output].append(frame.assign(**source.node.wildcards))
+    return [rows.together(of_output) for of_output in frames.values()]
 
 
 def excluded(study: Study, read: Mapping[str, StepOutput]) -> dict[str, int]:

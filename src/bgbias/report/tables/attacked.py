@@ -60,9 +60,8 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def make(study: Study) -> pd.DataFrame:
-    files = reads(study)
     before = sources.queries(study, [*rows.OF_QUERIES, PRECISION_AT_1, RECALL_AT_4])
-    queries, metrics = (sources.read_cells(study, files, o) for o in ("attacked", "attacked_metrics"))
+    queries, metrics = sources.read_cells(study, reads, "attacked", "attacked_metrics")
     return table(before, queries, metrics, passes(study), published.read())
 
 

@@ -70,7 +70,8 @@ def table(attribution: pd.DataFrame, papers: pd.DataFrame | None = None) -> pd.D
         compared[model] = values
         complete = ~np.isnan(np.concatenate(list(values.columns.values()))).any(axis=0)
         row = rows.heading(part, values, "images", complete)
-        skipped = part.loc[part["skipped"].fillna("") != "", ["image_id", "skipped"]].drop_duplicates()
+        skipped = part.loc[part["skipped"].notna() & (part["skipped"] != ""), ["image_id", "skipped"]]
+        skipped = skipped.drop_duplicates()
         counts = skipped["skipped"].value_counts().sort_index()
         row["skipped"] = "; ".join(f"{reason}: {n}" for reason, n in counts.items())
         for variant in variants:

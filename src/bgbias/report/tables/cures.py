@@ -51,8 +51,7 @@ reads = sources.make_reads("all_queries", "mask_report", cells=(plan.networks, "
 
 
 def make(study: Study) -> pd.DataFrame:
-    files = reads(study)
-    cured, facts = (sources.read_cells(study, files, name) for name in ("cured", "cures"))
+    cured, facts = sources.read_cells(study, reads, "cured", "cures")
     return table(sources.queries(study), cured, facts, study.cures.draws)
 
 

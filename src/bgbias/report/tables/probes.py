@@ -40,7 +40,7 @@ def settings(study: Study) -> dict[str, Any]:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.read_cells(study, reads(study), "probed"))
+    return table(*sources.read_cells(study, reads, "probed"))
 
 
 def _on_training(study: Study) -> dict[str, str]:

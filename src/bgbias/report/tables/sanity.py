@@ -41,7 +41,7 @@ def wanted(study: Study) -> bool:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.read_cells(study, reads(study), "sanity"), rows.levels(study))
+    return table(*sources.read_cells(study, reads, "sanity"), rows.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:

@@ -37,7 +37,7 @@ reads = sources.make_reads(cells=(plan.networks, "segment", "segmentation"))
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(sources.read_cells(study, reads(study), "segmentation"))
+    return table(*sources.read_cells(study, reads, "segmentation"))
 
 
 def table(values: pd.DataFrame) -> pd.DataFrame:
