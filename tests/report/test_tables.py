@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+import table_examples as examples
+from asked_models import model
 from handmade_results import attribution, study
 from scipy import stats
+from table_examples import CLARITY, THIRD
+from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, wide
 
+from bgbias.errors import UserError
+from bgbias.evaluation.metrics import MATCHED_OTHERS, OF_DONOR, map_at_r
+from bgbias.report.tables import (
+    attacked,
+    crossing,
+    cures,
+    decomposition,
+    mask_quality,
+    models,
+    places,
+    retrieval,
+    sanity,
+    shape_texture,
+)
 from bgbias.report.tables import attribution as where_models_look
-from bgbias.report.tables import retrieval
-from bgbias.results import published
+from bgbias.results import comparison, published, uncertainty
+from bgbias.results.decomposition import chance_levels
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
 
@@ -116,3 +135,153 @@ def test_table_2_by_hand(known: pd.DataFrame) -> None:
     reach = stats.t(5).ppf(0.975) * 0.1 / math.sqrt(5)
     assert cured[["ref_gain_low", "ref_gain_high"]].tolist() == pytest.approx([0.2 - reach, 0.2 + reach])
     assert cured["ref_gain_p"] == pytest.approx(2 * stats.t(5).sf(0.2 / (0.1 / math.sqrt(5))))
+
+
+def test_chance_is_that_of_a_random_order_of_all_others() -> None:
+    labels = np.array([0] * 3 + [1] * 5 + [2] * 2 + [3])
+    of_class = chance_levels(labels)
+    expected = map_at_r.chance_level(np.array([2, 4, 1]), len(labels) - 1)
+    assert [of_class[label] for label in (0, 1, 2)] == pytest.approx(expected.tolist())
+    assert np.isnan(of_class[3])
+    chance = {"toy": dict.fromkeys(range(8), 0.05) | {7: 0.13}}
+    table = decomposition.table(examples.stepped(), tuple(examples.STEPS), chance=chance)
+    assert table["chance"].tolist() == pytest.approx([6.0, 6.0])
+    # Of 7 photos, a query's own and its donor's left out: of a class of 3 there are 2 among 5, of one of 4 3 among 5.
+    assert shape_texture.chance_levels(np.array([4, 4, 4, 6, 6, 6, 6])) == pytest.approx({4: 0.4, 6: 0.6})
+    shapes = {"toy": {label: 0.1 * (label % 2) for label in range(8)}}
+    chances = shape_texture.table(examples.decisions(), chance=shapes)["chance"]
+    assert chances.tolist() == pytest.approx([5, 5])
+
+
+def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> None:
+    values = examples.stepped()
+    for method, row in mask_quality.table(values, examples.masks()).set_index("method").iterrows():
+        assert (row["measure"], row["worst_from"], row["best_to"]) == (
+            "clarity",
+            CLARITY[THIRD == 0].min(),
+            CLARITY[THIRD == 2].max(),
+        )
+        # Each class has as many queries in each third: a third's mean is one over all of three times its own values.
+        clean, corrupted = (
+            wide(values, method=method, setting="symmetric", condition=c)
+            for c in ("clean", "random_background")
+        )
+        check(row, "drop_more", [3 * (clean - corrupted) * ((THIRD == 0) - 1.0 * (THIRD == 2))])
+    true = mask_quality.table(values, examples.masks(iou=1 - CLARITY)).iloc[0]
+    assert true["measure"] == "iou"
+    assert true["worst_to"] < true["best_from"] <= 0.8
+    alike = mask_quality.table(values, examples.masks(np.ones(QUERIES)))
+    assert alike[["measure", "drop_worst", "drop_more_p_holm"]].isna().all(axis=None)
+    # What a class means for others widens intervals.
+    apart = np.where(values["label"] < 4, 0.3, -0.3) * (values["condition"] == "clean")
+    moved = values.assign(**{MATCHED_OTHERS["symmetric"]: apart})
+    narrow, wider = (mask_quality.table(of, examples.masks()).iloc[0] for of in (values, moved))
+    assert wider["drop_best"] == narrow["drop_best"]
+    assert wider["drop_best_high"] > narrow["drop_best_high"]
+
+
+def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
+    values, shares = examples.crossed(), examples.shares()
+    numbers = {"plain": 1.0, "bgaugment": 2.0, "attr_frac": 3.0, "sam_siamese": 4.0}
+    table = crossing.table(values, shares, drops(numbers)).set_index("method")
+    assert "worst_20" not in table
+    for place, (method, row) in enumerate(table.loc[list(examples.CROSSED)].iterrows()):
+        every = np.stack([wide(values, method=method, background=b) for b in examples.BACKGROUNDS], -1)
+        for name, k in (("worst_1", 1), ("worst_5", 5), ("worst_all", 6)):
+            chosen = [every[..., list(some)].min(-1) for some in combinations(range(6), k)]
+            check(row, name, [np.mean(chosen, axis=0)])
+        assert row["object"] == pytest.approx(90 - 10 * place - 1)
+        assert row["background_sd_seeds"] == pytest.approx(2)
+    # What is not the object's is compared with drops over all trainings.
+    assert table[["rho", "rho_models"]].drop_duplicates().to_numpy().tolist() == [[1.0, 12]]
+    assert crossing.table(values, shares, drops(numbers).head(9))["rho"].isna().all()
+
+
+def test_a_row_for_each_cure_stands_below_its_model_with_what_it_takes() -> None:
+    before, cured, facts = examples.cures()
+
+    def with_places(values: pd.DataFrame) -> pd.DataFrame:
+        clean = values[(values["condition"] == "clean") & (values["setting"] == "symmetric")]
+        other = clean.assign(setting="other_place", map_at_r=clean["map_at_r"] / 2, place=0.0)
+        return pd.concat([values, other])
+
+    table = cures.table(with_places(before), with_places(cured), facts, DRAWS)
+    rows = [(m, *(f"{m}+{cure}" for cure in examples.CURES)) for m in ("pretrained", "plain", "bgaugment")]
+    assert table["method"].tolist() == [name for names in rows for name in names]
+    by_method = table.set_index("method")
+    of_plain = by_method.loc[[f"plain+{cure}" for cure in examples.CURES]]
+    holm = uncertainty.holm(of_plain["corrupted_gain_p"].tolist())
+    assert of_plain["corrupted_gain_p_holm"].tolist() == pytest.approx(holm)
+    assert by_method.loc[["plain", "plain+grey"], "ms"].tolist() == [2, 31]
+    assert by_method.loc["plain+grey", ["weight", "bytes"]].tolist() == pytest.approx([0.1, 512])
+    assert by_method.loc[["plain", "plain+leace"], "weight"].isna().all()
+    assert by_method["seeds"].tolist() == [1] * 3 + [3] * 6
+    # Across places, where photos say theirs.
+    pd.testing.assert_series_equal(table["other_place"], table["clean"] / 2, check_names=False)
+    pd.testing.assert_series_equal(table["other_place_gain"], table["clean_gain"] / 2, check_names=False)
+
+
+def test_scores_are_correlated_with_drops_and_corrected_for_the_tables_models() -> None:
+    table = sanity.table(examples.forgot(), examples.drops_of_forgot())
+    assert table["over_all_p_holm"].tolist() == pytest.approx(uncertainty.holm(table["over_all_p"]))
+    assert table["rho"].tolist() == [-1, -1]
+
+
+VIEWS = ["", "+random_background", *(f"+{name}" for name in examples.ATTACKS)]
+
+
+def test_every_view_of_an_attack_has_its_row_beside_plain_of_its_loss_and_view() -> None:
+    *of_one, costs = examples.attacked()
+    of_other = [part[part["method"] != "plain"].assign(loss="contrastive") for part in of_one]
+    first, seen, metrics = (pd.concat(pair) for pair in zip(of_one, of_other, strict=True))
+    every = attacked.table(first, seen, metrics, costs, published.read())
+    alone, table = every[every["loss"] == "contrastive"], every[every["loss"] != "contrastive"]
+    assert alone[list(attacked.DIFFERENCES)].isna().all(axis=None)
+    assert table["method"].tolist() == [m + view for m in examples.ATTACKED_METHODS for view in VIEWS]
+    by_name = table.set_index("method")
+    for view in VIEWS:
+        row = by_name.loc["mdprop_2" + view]
+        # Corrected for one method, which is not at all.
+        assert row["map_at_r_difference_p_holm"] == row["map_at_r_difference_p"]
+        assert row["recall_at_4"] == pytest.approx(min(100, row["map_at_r"] + 20), abs=1)
+        assert row["nmi"] == pytest.approx(70 if view == "+random_background" else 60)
+        assert (row["nmi_sd_seeds"], row["pi_ratio"], row["pi_ratio_sd_seeds"]) == pytest.approx((10, 2, 1))
+    assert by_name["cost"].dropna().to_dict() == {"plain": 1.0, "mdprop_2": 5.2}
+    assert by_name["difference_p_at_1"].isna().all()  # theirs was chosen on test classes
+
+
+def test_decisions_by_shape_stand_beside_those_of_each_seed() -> None:
+    values = examples.decisions()
+    for _, row in shape_texture.table(values, examples.LEARNED).iterrows():
+        columns = ("precision_at_1", OF_DONOR)
+        shape, texture = (wide(values, column, backbone=row["backbone"]) for column in columns)
+        for seed in SEEDS:
+            expected = 100 * shape[seed].sum() / (shape[seed] + texture[seed]).sum()
+            assert row[f"shape_share_seed_{seed}"] == pytest.approx(expected)
+        assert (row["queries"], row["classes"], row["seeds"]) == (QUERIES, 8, 3)
+
+
+def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
+    found = comparison.compare({name: model(*levels) for name, levels in examples.LEVELS.items()})
+    more = {name: e.value for name, e in comparison.differences(found.pairs, "resnet50").items()}
+    for _, table in models.table(examples.as_they_come(("birds", "shop"))).groupby("dataset"):
+        assert list(table["backbone"]) == list(found.models["model"]) == ["resnet50", "vit", "mobilenet"]
+        for name in ("clean", "changed", "drop", "drop_low", "drop_high"):
+            assert table[name].tolist() == pytest.approx((100 * found.models[name]).tolist())
+        assert table["is_on_front"].tolist() == [True, True, False]
+        against = table.set_index("backbone")["against_best"]
+        assert np.isnan(against["resnet50"])
+        assert against.drop("resnet50").to_dict() == pytest.approx(
+            {name: 100 * of for name, of in more.items()}
+        )
+
+
+def test_backgrounds_carry_a_part_of_what_another_place_costs() -> None:
+    table = places.table(examples.visited())
+    # Of A - B the background of the place wins back C - B.
+    assert table["carried"].tolist() == pytest.approx([100 * 2 / 3] * 2, abs=3)
+    assert table["carried_low"].lt(table["carried"]).all()
+    assert table["there_difference"].isna().tolist() == [True, False]
+    values = examples.visited()
+    with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
+        places.table(values[~values["setting"].str.contains("place")])
