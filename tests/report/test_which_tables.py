@@ -15,6 +15,8 @@ from bgbias.report.tables import pretrainings, shape_texture
 from bgbias.study import plan
 from bgbias.study.params import Study
 
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
 
 def test_a_grid_has_table_15_where_nothing_is_trained_and_models_differ(tmp_path: Path) -> None:
     raw = described(tmp_path)
@@ -97,7 +99,6 @@ def with_alphas(
     return load(folder, raw)
 
 
-@pytest.mark.usefixtures("small_plugins")
 def test_from_photos_to_the_table_of_shape_and_texture(tmp_path: Path) -> None:
     raw = options(described(tmp_path), test_classes=5, photos=3)
     block = {"datasets": ["squares"], "backbones": ["pixels"], "pretrained": True, "seeds": [0]}

@@ -12,8 +12,8 @@ from scipy import stats
 
 from bgbias.errors import UserError
 from bgbias.results.correlation import spearman
-from bgbias.results.rows import Values, plain_of, tabulate_seeds
-from bgbias.results.uncertainty import UNKNOWN, difference, estimate
+from bgbias.results.rows import Values, plain_of, share, tabulate_seeds
+from bgbias.results.uncertainty import UNKNOWN, Estimate, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
 CLASSES = np.arange(8) % 6
@@ -142,3 +142,8 @@ def test_rank_correlations_are_scipys_and_of_few_or_alike_models_there_is_none()
     assert spearman(ten, -ten) == -1
     for other in (gap, np.ones(10)):
         assert np.isnan(spearman(ten, other))
+
+
+def test_ends_of_shares_lie_between_nothing_and_all() -> None:
+    columns = share("hits", Estimate(0.98, -0.1, 1.1))
+    assert columns == {"hits": 98, "hits_low": 0, "hits_high": 100}
