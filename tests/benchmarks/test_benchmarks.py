@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import miniatures
 import numpy as np
 import pytest
 import torch
 from project import ROOT, copy_settings
 
-from benchmarks import Contender, Figure, Measured, _album, _measure, _report, exponents, peer
+from benchmarks import Contender, Figure, Measured, _measure, _report, exponents, peer
 from benchmarks import __main__ as command
 from benchmarks._cases import CASES
-from bgbias.backgrounds import generated as procedural
 from bgbias.errors import UserError
-from bgbias.images import pixels
 
 MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16": "avx512_bf16", "python": "3.11",
            "torch": "2"}  # fmt: skip
@@ -69,26 +65,17 @@ def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_ch
     assert "".join(clock.worked) == "cbbaaabbcccbbaaabbcc"
     assert seconds == {"a": [1.0, 2.0, 3.0], "b": [4.0, 5.0, 6.0], "c": [0.5, 0.5, 0.5]}
     assert results == {"a": 6, "b": 8, "c": 6}
+    # A device is waited for before and after the work.
+    works, device = clock.worker("d", 1.0), clock.worker("device", 10.0)
+    seconds, _ = _measure.take_turns([Contender("d", "ours", works)], 1, device, clock)
+    assert clock.worked[-3:] == ["device", "d", "device"]
+    assert seconds == {"d": [11.0]}
 
 
-def test_a_device_is_waited_for_before_and_after_the_work() -> None:
-    clock = Clock()
-    clock_work = clock.worker("a", 1.0)
-    seconds, _ = _measure.take_turns(
-        [Contender("a", "ours", clock_work)], 1, clock.worker("device", 10.0), clock
-    )
-    assert clock.worked[-3:] == ["device", "a", "device"]
-    assert seconds == {"a": [11.0]}
-
-
-def test_ratios_are_those_of_each_round() -> None:
+def test_ratios_are_those_of_each_round_and_an_absent_peer_says_how_to_install_it() -> None:
     measured = Measured("cpu", True, {"ours": [1.0, 2.0, 5.0], "theirs": [3.0, 2.0, 20.0]}, {})
-    figure = measured.ratio("times as fast", "theirs", "ours", at_least=2.5)
-    assert figure.values == [3.0, 1.0, 4.0]
-    assert measured.rate("photos", "ours", 10, "a second").values == [10.0, 5.0, 2.0]
-
-
-def test_a_peer_that_is_absent_is_a_row_that_says_how_to_install_it() -> None:
+    assert measured.ratio("times as fast", "theirs", "ours", at_least=2.5).values == [3.0, 1.0, 4.0]
+    assert measured.rate("photos", "ours", 10).values == [10.0, 5.0, 2.0]
     absent = peer("theirs", "a_package_that_nobody_wrote", lambda: pytest.fail("prepared"))
     assert absent.run is None
     measured = Measured("cpu", True, {"ours": [1.0]}, {}, {"theirs": absent.missing})
@@ -123,58 +110,38 @@ def a_record(figures: list[Figure]) -> dict[str, Any]:
         (Figure("slope", [2.04], 1.9, 2.1), "| slope | 2.04 | at least 1.9, at most 2.1 | yes |"),
         (Figure("seconds", [0.25], at_most=0.2, unit="s"), "| seconds | 0.25 s | at most 0.2 | no |"),
         (Figure("wrong", [float("nan")], at_most=1), "| wrong | nan | at most 1 | no |"),
-        (Figure("share", [0.5]), "| share | 0.5 |  |  |"),
+        (Figure("share", [7113.2, 7113.2]), "| share | 7,110 [7,110 - 7,110] |  |  |"),
+        (Figure("much", [1.0, 0.00012, 2.345]), "| much | 1 [0.00012 - 2.35] |  |  |"),
     ],
 )  # fmt: skip
 def test_report_compares_the_median_with_the_bar(figure: Figure, row: str) -> None:
     assert row in _report.table([a_record([figure])]).splitlines()
 
 
-def test_figures_go_between_their_markers_and_nothing_else_changes(tmp_path: Path) -> None:
-    page = tmp_path / "speed.md"
-    page.write_text("Before.\n<!-- bench cpu -->\nold\n<!-- end of bench cpu -->\nAfter \\1.\n")
-    for _ in range(2):
-        _report.write(page, "cpu", [a_record([Figure("faster", [3.0], 2.5)])])
-        text = page.read_text()
-        assert text.startswith(
-            "Before.\n<!-- bench cpu -->\n`python -m benchmarks --device cpu` on A processor, 2 cores, 8 GB"
-        )
-        assert text.endswith("| faster | 3 | at least 2.5 | yes |\n<!-- end of bench cpu -->\nAfter \\1.\n")
-        assert "old" not in text
-        assert "2026-11-21; load 0.5 to 1.2" in text
-    with pytest.raises(UserError, match="no place for the figures: it needs the lines '<!-- bench cuda -->'"):
-        _report.write(page, "cuda", [a_record([])])
-
-
-def test_unknown_comparisons_are_refused_with_the_nearest_one() -> None:
-    with pytest.raises(UserError, match=r"There is no 'retreival' in benchmarks.*Did you mean 'retrieval'"):
-        command.comparisons(["retreival"], "cpu")
-
-
-def test_a_comparison_is_refused_where_it_cannot_be_made() -> None:
-    with pytest.raises(UserError, match="'growth' cannot be measured on cuda, only on: cpu"):
-        command.comparisons(["retrieval", "growth"], "cuda")
-    assert "retrieval" in command.comparisons([], "cuda")
-    assert "growth" not in command.comparisons([], "cuda")
-
-
-def test_tiny_sizes_are_not_written_into_the_page(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--tiny measures nothing that .*speed\.md could show"):
-        command.bench(["retrieval"], "cpu", 1, tmp_path / "speed.md", tiny=True)
-
-
 @pytest.mark.parametrize(
-    ("values", "told"),
-    [([7113.2], "7,110"), ([999.6], "1,000"), ([1.0, 0.00012, 2.345], "1 [0.00012 - 2.35]")],
-)
-def test_figures_have_three_digits_and_large_ones_no_exponent(values: list[float], told: str) -> None:
-    assert _report.spread(values) == told
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_an_absent_gpu_is_told_with_what_waits_for_it() -> None:
-    with pytest.raises(UserError, match=r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu"):
-        command.bench([], "cuda", None, None, tiny=True)
+    ("names", "device", "page", "tiny", "words"),
+    [
+        (["retreival"], "cpu", None, False, r"There is no 'retreival' in benchmarks.*Did you mean 'retrieval'"),
+        (["retrieval", "growth"], "cuda", None, False, "'growth' cannot be measured on cuda, only on: cpu"),
+        (["retrieval"], "cpu", "new.md", True, r"--tiny measures nothing that .*new\.md could show"),
+        (["retrieval"], "cpu", "new.md", False, r"new\.md has no place .* lines '<!-- bench cpu -->'"),
+        pytest.param([], "cuda", None, True, r"torch sees no GPU here.*wait for one: .*paper_grid.*training_gpu",
+                     marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_measured_or_shown_is_refused_at_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: list[str],
+    device: str,
+    page: str | None,
+    tiny: bool,
+    words: str,
+) -> None:
+    monkeypatch.setattr(command, "measure", None)
+    with pytest.raises(UserError, match=words):
+        command.bench(names, device, None, tmp_path / page if page else None, tiny)
+    assert "growth" not in command.comparisons([], "cuda")
 
 
 def test_a_comparison_runs_in_a_process_of_its_own_and_leaves_a_record(
@@ -216,71 +183,38 @@ def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch:
         assert agreement["values"] == [1.0]
 
 
-def test_the_page_keeps_what_other_machines_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_keeps_what_other_machines_measured_and_its_prose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BGBIAS_TRACK", "0")
-    measured, kept = tmp_path / "data/work/bench/cpu", tmp_path / "speed/cpu"
+    kept = tmp_path / "speed/cpu"
+    kept.mkdir(parents=True)
 
-    def write(folder: Path, name: str, **changed: Any) -> None:
-        record = a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"}
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.json").write_text(json.dumps(record | changed))
+    def record(name: str, **changed: Any) -> dict[str, Any]:
+        return a_record([Figure("faster", [3.0])]) | {"comparison": name, "title": f"All of {name}"} | changed
 
-    def measure(name: str, *_: object) -> dict[str, Any]:
-        write(measured, name, begun="2026-11-22T08:00:00+00:00")
-        return dict(json.loads((measured / f"{name}.json").read_text()))
-
-    monkeypatch.setattr(command, "measure", measure)
-    write(kept, "masks", machine=MACHINE | {"threads": 1})
-    write(kept, "attribution", machine=MACHINE | {"cpu": "Another processor"})
-    write(kept, "heldout")
-    write(kept, "foreign")
-    write(measured, "growth")  # in the scratch folder alone
+    for name, machine in (("masks", {"threads": 1}), ("attribution", {"cpu": "Another"}), ("foreign", {})):
+        (kept / f"{name}.json").write_text(json.dumps(record(name, machine=MACHINE | machine)))
+    monkeypatch.setattr(command, "measure", lambda name, *_: record(name, begun="2026-11-22T08:00:00+00:00"))
     page = tmp_path / "speed.md"
-    page.write_text("<!-- bench cpu -->\n<!-- end of bench cpu -->\n")
-    command.bench(["retrieval"], "cpu", None, page, tiny=False)
-    here, _, other = page.read_text().partition("on Another processor")
-    assert "on A processor, 2 cores" in here
-    assert "2026-11-21 to 2026-11-22" in here
-    assert [line for line in here.splitlines() if "All of" in line] == [
-        "| **All of heldout** | | | |",
-        "| **All of masks** | | | |",
-        "| **All of retrieval** | | | |",
+    page.write_text("Before.\n<!-- bench cpu -->\nold\n<!-- end of bench cpu -->\nAfter \\1.\n")
+    for _ in range(2):
+        command.bench(["retrieval"], "cpu", None, page, tiny=False)
+        text = page.read_text()
+        assert text.startswith(
+            "Before.\n<!-- bench cpu -->\n`python -m benchmarks --device cpu` on A processor, 2 cores"
+        )
+        assert text.endswith("<!-- end of bench cpu -->\nAfter \\1.\n")
+        assert "old" not in text
+    here, _, other = text.partition("on Another, 2 cores")
+    assert "2026-11-21 to 2026-11-22; load 0.5 to 1.2" in here
+    titles = [[line for line in part.splitlines() if "All of" in line] for part in (here, other)]
+    assert titles == [
+        ["| **All of masks** | | | |", "| **All of retrieval** | | | |"],
+        ["| **All of attribution** | | | |"],
     ]
-    assert [line for line in other.splitlines() if "All of" in line] == ["| **All of attribution** | | | |"]
-    assert sorted(path.stem for path in kept.iterdir()) == ["attribution", "heldout", "masks", "retrieval"]
-
-
-@pytest.mark.parametrize("here", [True, False])
-def test_an_album_has_as_many_pictures_as_were_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
-) -> None:
-    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
-    # Walls take long to draw.
-    monkeypatch.setitem(procedural._KINDS, "textures", procedural._KINDS["colours"])
-    if here:
-        drawn = {f"{n}.png": pixels.encode_png(np.full((8, 8, 3), n, np.uint8)) for n in range(3)}
-        miniatures.as_zip(tmp_path / "backgrounds_val.zip", drawn)
-        with pytest.raises(UserError, match=r"backgrounds_val\.zip has 3 pictures, and 4 are measured"):
-            list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", 4))
-    count = 3 if here else 203
-    assert len(list(_album._pictures(_album.SHARED_BACKGROUNDS, "background", count))) == count
-
-
-def test_every_comparison_declares_what_the_command_needs() -> None:
-    assert list(CASES) == sorted(CASES)
-    for case in CASES.values():
-        assert case.title
-        assert set(case.devices) <= {"cpu", "cuda"}
-        assert case.devices
-        assert case.threads is None or case.threads >= 1
-
-
-def test_the_package_does_not_import_comparisons() -> None:
-    for path in (ROOT / "src/bgbias").rglob("*.py"):
-        assert not re.search(
-            r"^\s*(import|from) benchmarks", path.read_text(encoding="utf-8"), re.MULTILINE
-        ), path
+    assert sorted(path.stem for path in kept.iterdir()) == ["attribution", "masks", "retrieval"]
 
 
 @pytest.mark.parametrize("power", [1.0, 2.0])
@@ -311,11 +245,3 @@ print(_measure.extra_megabytes("any", "a", "cpu", False))
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
                           env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"})  # fmt: skip
     assert float(done.stdout) == pytest.approx(100e6 / 2**20, rel=0.05)
-
-
-def test_a_file_without_a_place_for_figures_is_told_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(command, "measure", None)
-    with pytest.raises(UserError, match=r"new\.md has no place for the figures"):
-        command.bench(["retrieval"], "cpu", None, tmp_path / "new.md", tiny=False)
