@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_study
+from small_study import described
 
 from benchmarks import _project
 from bgbias.engine import forecast, freshness, graph
-from bgbias.engine.node import Dependencies, Node
+from bgbias.engine.node import Dependencies, Node, step
+from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
 
 
@@ -73,3 +76,26 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
     cell = graph.in_order(edited)[-1]
     assert graph.digest(edited, cell.name, **cell.keywords) not in before[2]
+
+
+@pytest.mark.parametrize(("kind", "between"), [("squares", []), ("cub200", ["fetch squares/photos"])])
+@pytest.mark.usefixtures("small_plugins")
+def test_segmentation_reads_where_the_objects_are_from_masks_or_the_boxes_of_an_archive(
+    tmp_path: Path, kind: str, between: list[str]
+) -> None:
+    raw = described(tmp_path)
+    raw["segmentation"] = {"episodes": 6}
+    options = {"options": {"source": "birds.zip"}} if kind == "cub200" else {}
+    raw["datasets"]["squares"] |= {"kind": kind, **options}
+    study = small_study.load(tmp_path, raw)
+    cells = [Cell("squares", "pixels", "contrastive", method, 0) for method in ("plain", "bgaugment")]
+    truth = "part" if between else "truth"
+    file = study.files.at(truth, dataset="squares", **({"part": "photos"} if between else {}))
+    for node, before in (
+        (step("segment", cell=cells[0]), [f"train {cells[0].name}"]),
+        (step("figure", figure="segmentation"), [f"segment {cell.name}" for cell in cells]),
+    ):
+        read = [n.label for n in graph.reads_from(study, node)]
+        assert read[: 2 + len(between)] == ["index squares", *between, before[0]][: 2 + len(between)]
+        assert set(before) <= set(read)
+        assert file in graph.inputs(study, node.name, **node.keywords).values()
