@@ -19,7 +19,7 @@ from bgbias.files import json_checksum
 from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
-FLIPS = 15
+FLIPS = 10
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
