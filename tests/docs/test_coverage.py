@@ -29,7 +29,6 @@ OF_MODELS = (
 OF_METHODS = (
     Kind(10, 3, 0.3, False, 0.4, 0.1),
     Kind(25, 3, 0.3, True, 0.1, 0.1),
-    Kind(10, 5, 0.8, True, 0.4, 0.4),
     Kind(25, 10, 0.8, False, 0.1, 0.4),
 )
 

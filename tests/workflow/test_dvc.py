@@ -111,29 +111,6 @@ def test_a_table_can_be_pulled_alone(clone: Repository) -> None:
 
 
 @pytest.mark.slow
-def test_a_merge_of_two_branches_that_changed_dvc_lock_makes_it_anew(
-    repository: Repository, clone: Repository
-) -> None:
-    """As docs/dvc.md says: either side's lock, then Snakemake, then a record of what it made."""
-    cache = _share_cache(clone, repository, "copy")
-    clone.git("checkout", "--quiet", "-b", "captions", "two-draws")
-    clone.dvc("checkout", "--quiet", *STAGES)
-    clone.edit("  selection: clean ", "  selection: published ")
-    clone.dvc("repro", "--quiet", *TABLES)
-    clone.git("commit", "--quiet", "--all", "-m", "captions")
-    clone.git("merge", "--quiet", "one-draw", check=False)
-    assert clone.git("diff", "--name-only", "--diff-filter=U").split() == ["dvc.lock"]
-    clone.git("checkout", "--quiet", "--ours", "dvc.lock")
-    assert jobs(clone.snakemake(*TABLES)) == EVALUATION
-    clone.dvc("commit", "--quiet", "--force", *STAGES)
-    clone.git("commit", "--quiet", "--all", "--no-edit")
-    assert ran(clone.dvc("repro", *TABLES)) == []
-    assert (clone.folder / TABLE).read_bytes() == _table(repository, "one-draw")
-    assert "as published" in (clone.folder / TABLE).with_suffix(".md").read_text(encoding="utf-8")
-    _assert_unspoilt(cache)
-
-
-@pytest.mark.slow
 def test_an_experiment_varies_a_setting_and_shows_what_it_did(
     repository: Repository, clone: Repository
 ) -> None:

@@ -53,6 +53,7 @@ def test_without_a_flag_one_job_at_a_time_is_on_a_gpu(untrained: Project) -> Non
     assert first["threads"] == second["threads"] == 1
 
 
+@pytest.mark.slow
 def test_jobs_at_the_same_time_are_on_different_gpus_each_with_the_threads_that_it_was_given(
     untrained: Project,
 ) -> None:

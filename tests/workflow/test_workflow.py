@@ -87,11 +87,12 @@ def test_paths_and_files_may_hold_what_shells_treat_in_their_own_way(tmp_path: P
         "it's $(touch INJECTED) mine.yaml",
     )
     chosen = ("--config", "grid=smoke", "params=it's $(touch INJECTED) mine.yaml")
-    made.snakemake(*chosen, "--", "data")
-    work = made.folder / "data" / 'it\'s; the `touch INJECTED` "work"'
-    assert (work / "datasets/toy_smoke/index.json").exists()
-    assert (work / "logs/index/toy_smoke.log").exists()
-    assert made.planned(*chosen, "--", "data") == []
+    work = 'data/it\'s; the `touch INJECTED` "work"'
+    record = f"{work}/datasets/toy_smoke/index.json"
+    made.snakemake(*chosen, "--", record)
+    assert (made.folder / record).exists()
+    assert (made.folder / work / "logs/index/toy_smoke.log").exists()
+    assert made.planned(*chosen, "--", record) == []
     assert not list(made.folder.rglob("INJECTED"))
 
 
