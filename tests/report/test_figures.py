@@ -27,9 +27,10 @@ from bgbias.report.figures._maps import figure_attribution, pictures
 from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.masks import MaskTile, figure_masks, select_doubtful
 from bgbias.report.figures.photos import figure_photos
-from bgbias.report.figures.retrieval import Retrieval, figure_retrieval, trusted_queries
+from bgbias.report.figures.retrieval import figure_retrieval, trusted_queries
 from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
+from bgbias.report.queries import Answer, FoundPhoto, ShownQuery
 from bgbias.report.tables import crossing, models, shape_texture
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan
@@ -44,9 +45,10 @@ def photo(number: int, size: int = 64) -> np.ndarray:
     return np.random.default_rng(number).integers(60, 200, (size, size, 3), dtype=np.uint8)
 
 
-def retrieval(correct: list[bool]) -> dict[str, list[Retrieval]]:
-    row = Retrieval(photo(0), [photo(i) for i in range(1, 1 + len(correct))], correct, "own background")
-    return {"plain": [row, row], "bgaugment": [row, row]}
+def retrieval(*correct: bool) -> ShownQuery:
+    found = tuple(FoundPhoto("", right, photo(number)) for number, right in enumerate(correct, 1))
+    answers = tuple(Answer(method, 1.0, 1.0, found, found) for method in METHODS)
+    return ShownQuery("a", "", photo(0), photo(1), photo(0)[..., 0], answers)
 
 
 def attribution() -> list[list[Picture]]:
@@ -100,7 +102,7 @@ def seeds() -> pd.DataFrame:
 
 DROPS = drops(dict.fromkeys(examples.CROSSED, 1.0))
 SHEETS: dict[str, Callable[[], Figure]] = {
-    "retrieval": lambda: figure_retrieval(retrieval([True, False, True])),
+    "retrieval": lambda: figure_retrieval(retrieval(True, False, True)),
     "attribution": lambda: figure_attribution(METHODS, attribution()),
     "photos": lambda: figure_photos([[photo(i) for i in range(4)]] * 3),
     "masks": lambda: figure_masks({"worst": [tile()] * 2, "smallest": [tile()]}, MaskPolicy()),
@@ -186,7 +188,7 @@ def test_same_data_same_bytes(tmp_path: Path) -> None:
 
 
 def test_right_and_wrong_are_framed_and_marked() -> None:
-    figure = figure_retrieval(retrieval([True, True, False]))
+    figure = figure_retrieval(retrieval(True, True, False))
     found = texts(figure)
     # Two methods, two rows each.
     assert (found.count("✓"), found.count("✗"), found.count("2/3")) == (8, 4, 4)

@@ -234,7 +234,7 @@ def test_what_was_compared_tells_the_masker_and_the_options_of_entries(
 def test_queries_with_doubtful_masks_stand_apart_and_the_random_ones_are_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(queries, "_query", lambda image_id, *_: image_id)
+    monkeypatch.setattr(queries, "show", lambda image_id, *_: image_id)
     names = ["a", "b", "c", "d", "e", "f"]
     levels = pd.DataFrame({"clean": 1.0, "random_background": np.linspace(0, 1, 6)}, index=names)
     frame = pd.DataFrame({"image_id": names, "label": 0, "class_name": "class", "split": "test"})

@@ -22,8 +22,9 @@ PORTRAIT = 56  # pixels
 
 @dataclass(frozen=True)
 class AskedModel:
-    """A model that is shown queries: its embeddings of the photos, and MAP@R in 0..1 of each query by image id, a column for
-    each of ``clean`` and ``random_background``, in the gallery of original photos. ``title`` tells it from others.
+    """A model that is shown queries: its embeddings of the photos, and what each query finds by image id (MAP@R in 0..1 where
+    it is printed), a column for each of ``clean`` and ``random_background``, in the gallery of original photos. ``title``
+    tells it from others.
     """
 
     title: str
@@ -88,7 +89,7 @@ def select_example_queries(
         "random": of_queries.keyed(LOT, count).ids,
     }
     return {
-        kind: [_query(image_id, models, photos, names) for image_id in ids]
+        kind: [show(image_id, models, photos, names) for image_id in ids]
         for kind, ids in kinds.items()
         if len(ids)
     }
@@ -99,9 +100,14 @@ def unsure(masks: pd.DataFrame) -> frozenset[str]:
     return frozenset(masks.loc[masks["clarity"] < UNSURE, "image_id"])
 
 
-def _query(
-    image_id: str, models: Sequence[AskedModel], photos: EvaluationPhotos, names: Mapping[int, str]
+def show(
+    image_id: str,
+    models: Sequence[AskedModel],
+    photos: EvaluationPhotos,
+    names: Mapping[int, str],
+    count: int = FOUND,
 ) -> ShownQuery:
+    """A query with the first ``count`` photos that each model finds for it."""
     row = photos.table.ids.index(image_id)
     return ShownQuery(
         image_id,
@@ -109,11 +115,13 @@ def _query(
         photos.clean(image_id),
         next(photos.views([(RANDOM_BACKGROUND, 0)], rows=range(row, row + 1))),
         photos.mask(image_id),
-        tuple(_answer(model, image_id, photos, names) for model in models),
+        tuple(_answer(model, image_id, photos, names, count) for model in models),
     )
 
 
-def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: Mapping[int, str]) -> Answer:
+def _answer(
+    model: AskedModel, image_id: str, photos: EvaluationPhotos, names: Mapping[int, str], count: int
+) -> Answer:
     embeddings, labels = model.embeddings, model.embeddings.labels
     row = embeddings.ids.index(image_id)
     gallery = np.asarray(embeddings.views[CLEAN, 0])
@@ -123,7 +131,7 @@ def _answer(model: AskedModel, image_id: str, photos: EvaluationPhotos, names: M
         near = gallery @ embeddings.views[condition, 0][row]
         searched = among.searched(np.array([row]), labels)[0]
         near[~searched] = -np.inf
-        first = np.argsort(-near, kind="stable")[: min(FOUND, int(searched.sum()))]
+        first = np.argsort(-near, kind="stable")[: min(count, int(searched.sum()))]
         return tuple(
             FoundPhoto(names[int(labels[i])], bool(labels[i] == labels[row]), photos.clean(embeddings.ids[i]))
             for i in first
