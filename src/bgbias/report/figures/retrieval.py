@@ -50,7 +50,7 @@ def draw(study: Study) -> style.Figure:
         asked.append(AskedModel(cell.method, model, pd.DataFrame(hits, index=photos.table.ids)))
     masks = read_mask_table(read["mask_table"].path(study))
     usable = trusted_queries(asked[0].embeddings.is_query, photos.table.ids, masks)
-    query = photos.table.ids[choose_query(*(model.levels for model in asked), usable)]
+    query = photos.table.ids[choose_query(asked[0].levels, asked[1].levels, usable)]
     names_of = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     return figure_retrieval(queries.show(query, asked, photos, names_of, NEIGHBOURS))
 

@@ -37,7 +37,8 @@ reads = sources.make_reads("results", cells=(plan.networks, "cross", "crossed_qu
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(*sources.read_cells(study, reads, "crossed_queries", "shares"), rows.levels(study))
+    queries, shares = sources.read_cells(study, reads, "crossed_queries", "shares")
+    return table(queries, shares, rows.levels(study))
 
 
 def crossed_values(queries: pd.DataFrame, model: rows.Model) -> rows.Values:

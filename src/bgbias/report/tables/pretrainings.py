@@ -71,8 +71,8 @@ def reads(study: Study) -> sources.Sources:
 
 def make(study: Study) -> pd.DataFrame:
     scores = pd.read_parquet(study.files.at("all_attribution"))
-    probed = sources.read_cells(study, reads, "probed")
-    return table(sources.queries(study), scores, *probed, plan.compared_backbones(study))
+    (probed,) = sources.read_cells(study, reads, "probed")
+    return table(sources.queries(study), scores, probed, plan.compared_backbones(study))
 
 
 def table(

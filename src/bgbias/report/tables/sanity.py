@@ -41,7 +41,8 @@ def wanted(study: Study) -> bool:
 
 
 def make(study: Study) -> pd.DataFrame:
-    return table(*sources.read_cells(study, reads, "sanity"), rows.levels(study))
+    (values,) = sources.read_cells(study, reads, "sanity")
+    return table(values, rows.levels(study))
 
 
 def table(values: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
