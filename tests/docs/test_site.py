@@ -64,21 +64,6 @@ def test_every_page_has_the_tables_that_it_asks_for(site: Path) -> None:
         assert "{{ table(" not in built, page
 
 
-def test_tables_of_results_have_the_room_of_the_contents_and_part_no_interval(site: Path) -> None:
-    demo, methods = (
-        (site / f"{page}.html").read_text(encoding="utf-8") for page in ("results/demo", "methods")
-    )
-    cells = re.findall(r"<td style=.?text-align: right;.?>(.*?)</td>", demo)
-    ends = [interval for cell in cells for interval in re.findall(r"\[[^]]*\]", cell)]
-    assert len(ends) > 20
-    assert not any(" " in interval for interval in ends)
-    together = runpy.run_path(str(ROOT / "docs/hooks/tables.py"))["kept_together"]
-    assert together('<a href="x">3 of 4</a>, 5 to 6') == '<a href="x">3\xa0of\xa04</a>, 5\xa0to\xa06'
-    contents = 'md-sidebar--secondary" data-md-component="sidebar" data-md-type="toc" hidden'
-    assert contents in demo
-    assert contents not in methods
-
-
 def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
     settings = (site / "reference/params.html").read_text(encoding="utf-8")
     assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)

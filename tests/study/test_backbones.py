@@ -49,11 +49,6 @@ def test_a_model_of_such_a_backbone_is_trained_and_loaded_by_its_kind(
     # The code of its kind is what its nodes work by.
     spec, code = (graph.spec(study, "train", cell=c) for c in (cell, replace(cell, backbone="pixels")))
     assert spec["code"] == code["code"]
-    # Another start than that of the backbone without a name: they are two models.
-    other = Cell("squares", "pixels", "contrastive", "plain", 0)
-    run(study, other, "train")
-    plain = models.load(study.files.at("model", **other.wildcards))
-    assert not torch.equal(plain.trunk[0].weight, trained.trunk[0].weight)
 
 
 def test_names_that_mean_two_things_or_nothing_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:

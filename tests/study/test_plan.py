@@ -321,7 +321,7 @@ from bgbias.engine import graph
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import load
-for grid in ("demo", "rivals", "rivals_cub50"):
+for grid in ("demo", "rivals_cub50"):
     study = load(Path("params.yaml"), grid)
     for name in study.backbones:
         graph.digest(study, "embed", cell=Cell("cub50", name, "none", "pretrained", 0))

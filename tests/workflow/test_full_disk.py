@@ -43,7 +43,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None
 
 
 @needs_full_device
-@pytest.mark.parametrize("name", ["table", "photos", "index_record"])
+@pytest.mark.parametrize("name", ["photos", "index_record"])
 def test_full_disk_loses_nothing_that_was_finished(
     tmp_path: Path, raw: dict[str, Any], full_disk: Callable[[Path], None], name: str
 ) -> None:

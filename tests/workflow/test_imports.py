@@ -44,7 +44,6 @@ def test_nodes_load_only_what_they_use(smoke_run: Project, tmp_path: Path) -> No
         (("index", "toy_smoke"), {"torch", "faiss"}),
         (("train", *CELL), set()),
         (("score", *CELL), {"torch", "pytorch_metric_learning", "scipy"}),
-        (("attribute", *CELL), {"faiss", "pytorch_metric_learning", "scipy"}),
     ):
         loaded = imported([*words, "--grid", "smoke"], made.folder, environment)
         assert "numpy" in loaded

@@ -75,7 +75,6 @@ def killed_in_step(monkeypatch: pytest.MonkeyPatch, method: str, step: int) -> N
 @pytest.mark.parametrize(
     ("loss", "optimizer", "method"),
     [
-        ("contrastive", "rmsprop", "plain"),
         ("arcface", "adamw", "bgaugment"),
         ("arcface", "rmsprop", "gained+bgaugment"),
     ],
