@@ -11,7 +11,6 @@ from project import ROOT, copy_settings
 from small_study import described, load, options
 
 from bgbias.engine import forecast, graph
-from bgbias.engine.forecast import Cost
 from bgbias.engine.node import Node
 from bgbias.nodes import backgrounds, index
 from bgbias.study import params
@@ -28,12 +27,8 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "params.yaml"
 
 
-def costs(study: params.Study) -> dict[str, Cost]:
-    return forecast.forecast(study)
-
-
 def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
-    found = costs(params.load(own, "paper"))
+    found = forecast.forecast(params.load(own, "paper"))
     photos = 11_788 + 16_185 + 120_053
     test = 5_924 + 8_131 + 60_502  # CUB's is estimated by its classes: 5,894
     assert (found["index"].images, found["masks"].forward) == (photos, (photos, photos))
@@ -47,10 +42,8 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
     assert found["prepared"].images == photos + 80 + 20 + 100
     assert found["prepared"].disk == pytest.approx(341.3 * 256 * (photos * 4 + 200 * 3), rel=1e-4)
     assert not any(c.unknown for c in found.values())
-
-
-def test_trainings_of_a_fixed_length_are_no_range(own: Path) -> None:
-    train = costs(params.load(own, "demo"))["train"]
+    # Trainings of a fixed length are no range.
+    train = forecast.forecast(params.load(own, "demo"))["train"]
     assert train.backward == (18 * 10 * 1_200, 18 * 10 * 1_200)
     assert train.forward[0] == train.backward[0] + 18 * 10 * 160  # 8 validation classes of 20 photos
 
@@ -59,12 +52,12 @@ def test_trainings_of_a_fixed_length_are_no_range(own: Path) -> None:
 def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: Path) -> None:
     raw: dict[str, Any] = options(described(tmp_path))
     study = load(tmp_path, raw)
-    assert costs(study)["embed"].unknown
+    assert forecast.forecast(study)["embed"].unknown
     assert "+?" in forecast.format_forecast(study)
     index.index(study, "squares")
     assert "+?" in forecast.format_forecast(study)  # the backgrounds, which lie in folders
     backgrounds.backgrounds(study, "noise")
-    counted = costs(study)["embed"]
+    counted = forecast.forecast(study)["embed"]
     assert not counted.unknown
     test = forecast.photos(study, "squares")
     assert test is not None
@@ -112,14 +105,14 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
 
 
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
-    own.write_text(
-        own.read_text().replace(
-            "toy_scenes:\n    train: {toy_scenes: 1500}", "toy_scenes:\n    train: {source: walls.zip}"
-        )
+    before, source = (
+        "toy_scenes:\n    train: {toy_scenes: 1500}",
+        "toy_scenes:\n    train: {source: walls.zip}",
     )
-    prepared = costs(params.load(own, "demo"))["prepared"]
+    own.write_text(own.read_text().replace(before, source))
+    prepared = forecast.forecast(params.load(own, "demo"))["prepared"]
     assert prepared.unknown
     own.write_text(own.read_text().replace("{source: walls.zip}", "{textures: 7}"))
-    counted = costs(params.load(own, "demo"))["prepared"]
+    counted = forecast.forecast(params.load(own, "demo"))["prepared"]
     assert not counted.unknown
     assert counted.images == prepared.images + 7 + 100 + 100

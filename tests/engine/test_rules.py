@@ -63,18 +63,15 @@ def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: R
         assert not any(read.values()), "nothing is forced, nothing was set aside"
         declared = made.outputs(rule)
         assert len(declared) == len(set(declared.values()))
-        words = shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=False))
+        words, again = (
+            shlex.split(made.command(rule, node.wildcards, must_use_gpu=False, again=is_forced))
+            for is_forced in (False, True)
+        )
         assert words[0] == rule
         assert "--expect" in words
+        # It alone leaves alone what is up to date.
+        assert again[len(words) :] == ["--again"] * (rule == "evaluate")
         assert made.limits(rule)[0] >= getattr(node.module, "LIMITS", Limits()).memory_mb
-
-
-def test_a_job_of_several_steps_alone_is_told_to_do_again_what_is_up_to_date(made: Rules) -> None:
-    nodes = {n.name: n for n in graph.in_order(made.study)}
-    for name, rule in (("train", "train"), ("embed", "evaluate"), ("table", "table")):
-        for again in (True, False):
-            words = shlex.split(made.command(rule, nodes[name].wildcards, must_use_gpu=False, again=again))
-            assert ("--again" in words) == (again and rule == "evaluate")
 
 
 def test_what_was_set_aside_makes_its_job_run_and_what_is_forced_draws_followers_along(made: Rules) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import torch
-from project import ROOT
 from small_study import described, load
 
 from bgbias import plugins, seeds
@@ -61,10 +59,17 @@ def test_a_file_in_a_folder_is_found_by_its_name_with_what_it_shares(tmp_path: P
     module = plugins.load("losses", "my_loss")
     loss = module.build(module.Params(scale=2), 3, 4, seeds.torch_generator("loss"))
     assert loss(torch.ones(2, 4), None) == 2
-    with pytest.raises(UserError, match=r"there are: .*my_loss.*Did you mean 'my_loss'"):
+    words = rf"there are: .*my_loss.*Did you mean 'my_loss'.* is a file {re.escape(str(tmp_path))}/mine/losses/my_los\.py\."
+    with pytest.raises(UserError, match=words):
         plugins.load("losses", "my_los")
+    # Equal names in two studies are two files.
+    text = LOSS.replace("IMAGES_PER_CLASS = 2", "IMAGES_PER_CLASS = 3")
+    plugins.use(write(tmp_path / "other", losses__my_loss=text, losses___shared=SHARED))
+    assert (module.IMAGES_PER_CLASS, plugins.load("losses", "my_loss").IMAGES_PER_CLASS) == (2, 3)
     plugins.use()
     assert plugins.names("losses") == ours
+    with pytest.raises(UserError, match=r"file my_plugins/losses/mine\.py, with `plugins: \[my_plugins\]`"):
+        plugins.load("losses", "mine")
 
 
 def test_options_that_share_a_file_of_ours_have_what_is_their_own(
@@ -84,13 +89,6 @@ def test_options_that_share_a_file_of_ours_have_what_is_their_own(
     assert (one.DISTANCE, two.DISTANCE, one.__doc__) == ("l2", "cosine", "One.")
     assert one.Params is two.Params
     assert one.__name__ == two.__name__ == "bgbias.training.losses._many"
-
-
-def test_equal_names_in_two_studies_are_two_files(tmp_path: Path) -> None:
-    for number in (1, 2):
-        text = LOSS.replace("IMAGES_PER_CLASS = 2", f"IMAGES_PER_CLASS = {number}")
-        plugins.use(write(tmp_path / str(number), losses__my_loss=text, losses___shared=SHARED))
-        assert number == plugins.load("losses", "my_loss").IMAGES_PER_CLASS
 
 
 def test_params_yaml_names_folders_seen_from_itself(tmp_path: Path) -> None:
@@ -197,19 +195,3 @@ def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path, files: list[st
     with pytest.raises(UserError, match=words):
         plugins.use(write(tmp_path / "folder", **dict.fromkeys(files, LOSS)))
     assert not plugins.known("losses", "mine")
-
-
-def test_an_unknown_name_is_told_where_its_file_would_go(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"file my_plugins/losses/mine\.py, with `plugins: \[my_plugins\]`"):
-        plugins.load("losses", "mine")
-    plugins.use(write(tmp_path, losses__other=LOSS))
-    with pytest.raises(UserError, match=rf"A new one is a file {re.escape(str(tmp_path))}/losses/mine\.py\."):
-        plugins.load("losses", "mine")
-
-
-def test_every_family_is_a_package_that_says_what_its_files_are() -> None:
-    for package in plugins.FAMILIES.values():
-        __import__(package)
-        assert sys.modules[package].__doc__, package
-    assert {"losses", "methods", "conditions", "tables", "figures", "nodes"} <= plugins.FAMILIES.keys()
-    assert (ROOT / "src" / "bgbias" / "plugins.py").read_text().count("\nfrom bgbias") == 1
