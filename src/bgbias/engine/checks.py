@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bgbias import plugins
 from bgbias.compute import processor
 from bgbias.engine import forecast, freshness, graph, records
 from bgbias.engine.node import Node, step
@@ -73,9 +72,11 @@ def _check_photos(study: Study, node: Node, dataset: str) -> None:
     uses = PHOTO_USES.get(node.name, {})
     if node.cell and node.cell.fold:  # its validation classes are some of the training classes
         uses = {split: use for split, use in uses.items() if split != "val"}
-    photos = graph.once(("photos", dataset), lambda: _number_of_photos(study, dataset)) if uses else {}
+    photos = graph.once(("photos", dataset), lambda: forecast.photos(study, dataset)) if uses else {}
+    if photos is None and getattr(study.dataset(dataset).module, "TESTS_ALONE", False):
+        photos = {"train": 0, "val": 0}
     for split, use in uses.items():
-        if photos.get(split) == 0:
+        if (photos or {}).get(split) == 0:
             raise UserError(
                 f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
                 f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
@@ -88,12 +89,6 @@ def _check_probes(study: Study, dataset: str, fitted: str) -> None:
     if all(records.read_current(study, node) for node in indexed):
         table, fitted_table = (node.file(study, "table") for node in indexed)
         probes.class_numbers(table, dataset, fitted_table, fitted)
-
-
-def _number_of_photos(study: Study, dataset: str) -> dict[str, int]:
-    module = plugins.load("datasets", study.datasets[dataset].kind)
-    none = {"train": 0, "val": 0} if getattr(module, "TESTS_ALONE", False) else {}
-    return forecast.photos(study, dataset) or none
 
 
 def check_weights(study: Study, node: Node) -> None:

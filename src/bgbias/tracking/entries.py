@@ -97,11 +97,6 @@ class Entry:
     datasets: tuple[Collection, ...] = ()
     """The collections behind a model."""
 
-    @property
-    def is_of_model(self) -> bool:
-        """Whether the step works on one model."""
-        return "method" in self.tags
-
     def epochs(self) -> list[Point]:
         """The training curve so far; a model's run has it as the tables call and scale their numbers."""
         points: list[Point] = []
@@ -197,19 +192,14 @@ def _collection(record: dict[str, Any]) -> Collection:
 
 def _history(record: dict[str, Any]) -> str:
     """The CSV of the epochs so far; of a finished training, its record has the columns of seconds."""
-    text = _text(record.get("history"))
+    text = ""
+    with suppress(OSError):  # training moves its history to its final place when it ends
+        text = Path(record["history"]).read_text(encoding="utf-8") if record.get("history") else ""
     for name, values in sorted((record.get("epoch_seconds") or {}).items()):
         lines = text.splitlines()
         if len(values) == len(lines) - 1 and name not in lines[0].split(","):
             text = "".join(f"{line},{value}\n" for line, value in zip(lines, [name, *values], strict=True))
     return text
-
-
-def _text(path: str | None) -> str:
-    # Training moves its history to its final place when it ends.
-    with suppress(OSError):
-        return Path(path).read_text(encoding="utf-8") if path else ""
-    return ""
 
 
 def _rows(text: str) -> Iterator[dict[str, float]]:
@@ -294,13 +284,11 @@ def note(experiment: str) -> str:
 
 def view_tags() -> dict[str, str]:
     """The views, and what kind of experiment this is, as tags of the experiment."""
-    states = {view: json.dumps(_table(view) | charts) for view, charts in _PAGES["charts"].items()}
-    views = {f"mlflow.sharedViewState.{view}": state for view, state in states.items()}
-    return views | {"mlflow.experimentKind": "custom_model_development"}
-
-
-def _table(view: str) -> dict[str, Any]:
-    columns = [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
-    order = [RUN_NAME, CREATED, *columns]
-    widths = dict.fromkeys(order, _PAGES["width"]) | dict(zip(order, _PAGES["widths"], strict=False))
-    return _PAGES["table"] | {"selectedColumns": columns, "columnOrder": order, "columnWidths": widths}
+    views = {"mlflow.experimentKind": "custom_model_development"}
+    for view, charts in _PAGES["charts"].items():
+        columns = [f"metrics.`{key}`" for key in _PAGES["metrics"][view]]
+        order = [RUN_NAME, CREATED, *columns]
+        widths = dict.fromkeys(order, _PAGES["width"]) | dict(zip(order, _PAGES["widths"], strict=False))
+        shown = {"selectedColumns": columns, "columnOrder": order, "columnWidths": widths}
+        views[f"mlflow.sharedViewState.{view}"] = json.dumps(_PAGES["table"] | shown | charts)
+    return views

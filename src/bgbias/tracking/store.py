@@ -26,7 +26,7 @@ from bgbias.tracking.entries import Entry, Point, mark
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import DatasetInput, Metric, Run
+    from mlflow.entities import Metric, Run
 
 SQLITE = "sqlite:///"
 PREFIX = "bgbias-"  # of a grid's experiment
@@ -198,9 +198,16 @@ class Experiment:
 
     def _attach(self, run: Run, entry: Entry) -> None:
         """Datasets, files, the trained model, and away with the error of a run that has been mended."""
-        identity = run.info.run_id
-        use = "training" if entry.node == "train" else "evaluation"
-        if new := [_dataset(read, use) for read in entry.datasets if read.name not in _datasets(run)]:
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        identity, known = run.info.run_id, _datasets(run)
+        use = InputTag("mlflow.data.context", "training" if entry.node == "train" else "evaluation")
+        new = []
+        for read in (read for read in entry.datasets if read.name not in known):
+            # ``mlflow.data.get_source`` finds the file.
+            source, profile = json.dumps({"uri": read.source}), json.dumps(read.profile, sort_keys=True)
+            new.append(DatasetInput(Dataset(read.name, read.digest, "local", source, profile=profile), [use]))
+        if new:
             self.client.log_inputs(identity, new)
         for path in filter(Path.exists, entry.files):
             self.client.log_artifact(identity, str(path))
@@ -230,15 +237,6 @@ def _number_shown(run: Run, epochs: Sequence[Point]) -> int:
 
 def _datasets(run: Run) -> dict[str, str]:
     return {i.dataset.name: i.dataset.digest for i in run.inputs.dataset_inputs} if run.inputs else {}
-
-
-def _dataset(read: entries.Collection, use: str) -> DatasetInput:
-    """Photos, masks or backgrounds as MLflow has datasets; ``mlflow.data.get_source`` finds the file."""
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    source, profile = json.dumps({"uri": read.source}), json.dumps(read.profile, sort_keys=True)
-    dataset = Dataset(read.name, read.digest, "local", source, profile=profile)
-    return DatasetInput(dataset, [InputTag("mlflow.data.context", use)])
 
 
 def grids(uri: str) -> dict[str, str]:

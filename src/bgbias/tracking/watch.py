@@ -226,7 +226,7 @@ def _order(entry: Entry) -> tuple[int, str, bool]:
 def collections_behind(entry: Entry, finished: Mapping[str, Entry]) -> tuple[Collection, ...]:
     """The photos, masks and backgrounds of a model's step, by the records of ``finished`` steps."""
     collections: dict[str, Collection] = {}
-    waiting = [*entry.upstream.values()] if entry.is_of_model else []
+    waiting = [*entry.upstream.values()] if "method" in entry.tags else []
     while waiting:
         digest = waiting.pop()
         maker = finished.get(digest)
@@ -241,7 +241,7 @@ def models_of(steps: Iterable[Entry]) -> Iterator[Entry]:
     """The entries of the models that the steps work on: each joins the steps that build on the one that it begins with."""
     by_model: dict[str, list[Entry]] = {}
     for entry in steps:
-        if entry.is_of_model:
+        if "method" in entry.tags:
             by_model.setdefault(entry.tags["subject"], []).append(entry)
     for entries in by_model.values():
         first = next((entry for node in BEGINNINGS for entry in entries if entry.node == node), None)
