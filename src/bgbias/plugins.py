@@ -21,7 +21,7 @@ import re
 import sys
 import traceback
 from collections.abc import Collection, Iterable, Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
@@ -64,6 +64,7 @@ def use(*folders: Path | str) -> None:
     global _folders
     resolved = tuple(Path(folder).resolve() for folder in folders)
     importlib.invalidate_caches()
+    _entry_points.cache_clear()
     _places.cache_clear()
     for folder in resolved:
         for family in _families(folder):
@@ -164,18 +165,16 @@ def _in_folders(family: str, folders: tuple[Path, ...]) -> Iterator[tuple[str, _
         yield from _list_modules(f"{package}.{family}", [str(folder / family)])
 
 
-@lru_cache(maxsize=1)
-def _entry_points(folders: tuple[tuple[str, int], ...]) -> Any:
-    """Those of all that is installed in these folders, in their state: hundreds of packages are looked through once."""
+@cache
+def _entry_points() -> Any:
+    """Those of all that is installed: hundreds of packages are looked through once."""
     from importlib.metadata import entry_points
 
     return entry_points()
 
 
 def _installed(family: str) -> Iterator[tuple[str, _Place]]:
-    # Whatever is installed or removed changes its folder.
-    state = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
-    for point in _entry_points(state).select(group=f"bgbias.{family}"):
+    for point in _entry_points().select(group=f"bgbias.{family}"):
         yield point.name, _Place(point.module, f"{point.value} of {point.dist.name if point.dist else '?'}")
 
 
