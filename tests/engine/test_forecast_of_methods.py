@@ -46,20 +46,14 @@ def batch() -> Batch:
 @pytest.mark.parametrize(
     ("kind", "options"),
     [
-        ("plain", {}),
-        ("bgaugment", {}),
-        *[("sam_siamese", {}), ("sam_triplet", {}), ("sam_quad", {})],
-        *[("sam_quad", {"anchors": 3}), ("sam_quad", {"anchors": 99}), ("sam_quad", {"gamma": 0})],
-        *[("attr_loss", {"weight": 1}), ("attr_frac", {}), ("attr_emb", {})],
-        *[
-            ("attr_loss", {"weight": 1, "photos": 3}),
-            ("attr_frac", {"photos": 3}),
-            ("attr_emb", {"photos": 3}),
-        ],
-        *[("dcml_code", {}), ("dcml_paper", {})],
-        *[("st_unfrozen", {}), ("at", {"epsilon": 0}), ("mdprop", {"kappa": 0})],
+        *((kind, {}) for kind in ("plain", "bgaugment", "sam_siamese", "sam_triplet", "sam_quad", "attr_frac", "attr_emb")),
+        *(("sam_quad", options) for options in ({"anchors": 3}, {"anchors": 99}, {"gamma": 0})),
+        *(("attr_loss", {"weight": 1, **more}) for more in ({}, {"photos": 3})),
+        *((kind, {"photos": 3}) for kind in ("attr_frac", "attr_emb")),
+        *((kind, {}) for kind in ("dcml_code", "dcml_paper", "st_unfrozen")),
+        *[("at", {"epsilon": 0}), ("mdprop", {"kappa": 0})],
     ],
-)
+)  # fmt: skip
 def test_photos_of_a_step_are_as_many_as_forecast(kind: str, options: dict[str, Any]) -> None:
     model = build_model(
         "pixels", plugins.load("backbones", "pixels").Params(), 4, seeds.torch_generator("model")

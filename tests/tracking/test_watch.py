@@ -260,13 +260,6 @@ def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Projec
         assert {name for chart in drawn for name in chart.get("selectedParams", [])} <= data.params.keys()
 
 
-def test_the_environment_chooses_the_store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    assert watch.default_uri(tmp_path) == f"sqlite:///{tmp_path}/mlflow.db"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://server:5000")
-    assert watch.default_uri(tmp_path) == "http://server:5000"
-
-
 def test_only_tracking_imports_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
     doors = {p for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)}
