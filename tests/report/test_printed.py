@@ -5,9 +5,13 @@ The texts lie in golden/: tests/support/golden.py says how they are written anew
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import golden
 import numpy as np
@@ -147,3 +151,66 @@ def test_captions_explain_bold_where_it_is_set_and_every_table_has_a_legend(name
     template = Path(str(table.__file__)).with_name(table.CAPTION).read_text()
     assert ("bold()" in template) == any(column.gain for column in table.COLUMNS)
     assert prose.fill_macro("legends.j2", name)
+
+
+def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
+    table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
+    some = SimpleNamespace(train=STUDY.train, attribution=SimpleNamespace(images=256))
+    caption = captions.write(where_models_look, some, table, {"cub200": 4, "sop": 0})
+    assert "keyed subset of at most 256 test photos" in caption
+    assert "CUB200 4" in caption
+    assert "SOP" not in caption
+
+
+def test_web_page_holds_the_rows_of_the_markdown_table() -> None:
+    table = retrieval.table(*study(), KNOWN)
+    text = formats.html(table, "table1", "What **a < b** & c is.")
+    assert "<p>What <b>a &lt; b</b> &amp; c is.</p>" in text
+    page = ElementTree.fromstring(re.search("<table>.*</table>", text, re.DOTALL)[0])  # type: ignore[index]
+    (head,) = page.iterfind("thead/tr")
+    body = [[_text(cell) for cell in row] for row in page.iterfind("tbody/tr")]
+    printed = [line for line in formats.markdown(table, "table1", "").splitlines() if line.startswith("|")]
+    rows = [[cell.strip().replace("**", "") for cell in line.strip("|").split(" | ")] for line in printed]
+    assert [_text(cell) for cell in head] == [name.replace(", ", "") for name in rows[0]]
+    assert [row for row in body if len(row) > 1] == rows[2:]
+
+
+def _text(cell: ElementTree.Element) -> str:
+    return "".join(cell.itertext())
+
+
+def test_latex_is_as_somebody_has_read_it() -> None:
+    table = retrieval.table(*study(), KNOWN)
+    text = formats.latex(table, "table1", captions.write(retrieval, STUDY, table, {}))
+    golden.check(HERE / "table1.tex", text)
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+    # A blank line inside \caption stops LaTeX; a character it does not know, too.
+    assert "\n\n" not in text
+    assert text.isascii()
+
+
+def test_latex_escapes() -> None:
+    assert formats._narrow("Embedding layer forgot") == ["Embedding", "layer", "forgot"]
+    assert formats.escape(r"50% of a_b & c#d $e {f} ~g ^h \i") == (
+        r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
+    )
+    assert formats.escape("−1 ± 2 – <3 ≥4") == r"$-$1 $\pm$ 2 -- $<$3 $\geq$4"
+
+
+def test_numbers_are_named_by_model_and_what_they_measure() -> None:
+    names = {"dataset": "cub50", "backbone": "timm:vit", "loss": "arcface", "method": ["plain", "bgaugment"]}
+    levels = {"clean": [60.5, 59.0], "corrupted": [40.25, 58.0], "relative_drop": [33.5, math.nan]}
+    found = formats.headline(pd.DataFrame(names | levels), "table1")
+    assert found["cub50"]["timm:vit"]["arcface"] == {
+        "plain": {"MAP@R clean": 60.5, "MAP@R corrupted": 40.25, "relative drop": 33.5},
+        # What is unknown is left out: a difference to it is none.
+        "bgaugment": {"MAP@R clean": 59.0, "MAP@R corrupted": 58.0},
+    }
+
+
+def test_names_of_files_in_a_caption_are_not_in_bold() -> None:
+    made = retrieval.table(*study())
+    once = formats.markdown(made, "table1", "What photos/__init__.py says.").partition("\n\n")[0]
+    assert once == r"What photos/\_\_init\_\_.py says."
+    # What is published was printed once, and is printed again.
+    assert formats.markdown(made, "table1", once).partition("\n\n")[0] == once

@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from caption_studies import selected
 from fitting import model
 from in_memory import split
 from scipy import stats
@@ -256,7 +255,14 @@ def test_folds_are_no_further_seeds_and_the_table_is_read_so(
     assert table["two_way_1"][2] == pytest.approx(100 * (0.35 + 0.4) / 2)
     monkeypatch.setattr(table4.plan, "datasets", lambda _: ["cub50"])
     monkeypatch.setattr(table4.plan, "truth", lambda *_: "boxes")
-    caption = captions.write(table4, selected(segmentation=SimpleNamespace(score="published")), table, {})
+    caption = captions.write(
+        table4,
+        SimpleNamespace(
+            train=SimpleNamespace(selection="clean"), segmentation=SimpleNamespace(score="published")
+        ),
+        table,
+        {},
+    )
     written = formats.write(table, tmp_path, "table4", caption)
     golden.check(Path(__file__).parent / "golden/table4.md", written["md"].read_text(encoding="utf-8"))
 
