@@ -16,7 +16,7 @@ from project import ROOT
 from bgbias import plugins
 from bgbias.attribution.explanation import explain
 from bgbias.models.model import EmbeddingModel, save
-from bgbias.report.maps import figure_explanation
+from bgbias.report.sheets import figure_explanation
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 NAMES = ("a.png", "b.png", "c.png", "d.png", "e.png")

@@ -28,9 +28,9 @@ from bgbias.report.figures.calibration import figure_calibration
 from bgbias.report.figures.masks import MaskTile, figure_masks, select_doubtful
 from bgbias.report.figures.photos import figure_photos
 from bgbias.report.figures.retrieval import figure_retrieval, trusted_queries
-from bgbias.report.maps import Picture, overlay
 from bgbias.report.names import entries
 from bgbias.report.queries import Answer, FoundPhoto, ShownQuery
+from bgbias.report.sheets import Picture, overlay
 from bgbias.report.tables import crossing, models, shape_texture
 from bgbias.results.rows import MODEL
 from bgbias.study import params, plan

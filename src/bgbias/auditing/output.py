@@ -24,7 +24,7 @@ from bgbias.files.atomic import as_json as json_text
 from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.photos.examination import TURNED_MASKS
-from bgbias.report import html, maps
+from bgbias.report import html, sheets
 from bgbias.report.html.pictures import inside, outline
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
@@ -192,7 +192,7 @@ def _render_page(audit: AuditResult, files: Sequence[str]) -> str:
         "samples": Attribution().samples,
         "outlined": lambda shown: inside(outline(shown.photo, shown.mask), SMALL),
         "mapped": lambda shown: inside(
-            np.round(255 * maps.overlay(shown.photo, shown.attribution)).astype(np.uint8), SMALL
+            np.round(255 * sheets.overlay(shown.photo, shown.attribution)).astype(np.uint8), SMALL
         ),
     }
     return html.render("audit.html", values | _fill_parts(audit))

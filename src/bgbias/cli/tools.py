@@ -170,7 +170,7 @@ def explain(
     from bgbias import api
     from bgbias.attribution.explanation import NOT_SHOWN
     from bgbias.report import style as figures
-    from bgbias.report.maps import figure_explanation
+    from bgbias.report.sheets import figure_explanation
 
     if plugins:
         use(*plugins)

@@ -1,4 +1,4 @@
-"""Figures of where a pair of models looks: maps over photos, as ``report.maps`` draws them."""
+"""Figures of where a pair of models looks: maps over photos, as ``report.sheets`` draws them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bgbias.engine import inputs
 from bgbias.images.contact_sheet import INK
 from bgbias.report import names, sources, style
 from bgbias.report.figures import _subject as subject
-from bgbias.report.maps import Outline, Picture, enlarge, format_score, overlay, sheet
+from bgbias.report.sheets import Outline, Picture, enlarge, format_score, overlay, sheet
 from bgbias.results.rows import read_csv
 from bgbias.study import plan
 from bgbias.study.params import Study

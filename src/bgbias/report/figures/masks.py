@@ -22,7 +22,7 @@ from bgbias.masks.quality import THRESHOLD
 from bgbias.masks.settings import MaskPolicy
 from bgbias.report import sources, style
 from bgbias.report.figures import _subject as subject
-from bgbias.report.maps import LABEL, Outline, Picture, sheet
+from bgbias.report.sheets import LABEL, Outline, Picture, sheet
 from bgbias.study.params import Study
 
 PLACE = 2

@@ -13,7 +13,7 @@ from bgbias.evaluation.conditions import random_background
 from bgbias.images.contact_sheet import MUTED
 from bgbias.report import style
 from bgbias.report.figures import _subject as subject
-from bgbias.report.maps import Picture, sheet
+from bgbias.report.sheets import Picture, sheet
 from bgbias.study.params import Study
 
 PLACE = 1

@@ -19,8 +19,8 @@ from bgbias.images import contact_sheet
 from bgbias.masks.policy import read_mask_table
 from bgbias.report import names, queries, sources, style
 from bgbias.report.figures import _subject as subject
-from bgbias.report.maps import LABEL, Picture, sheet
 from bgbias.report.queries import AskedModel, FoundPhoto, ShownQuery
+from bgbias.report.sheets import LABEL, Picture, sheet
 from bgbias.study.params import Study
 
 PLACE = 3
