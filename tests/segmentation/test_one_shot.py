@@ -134,7 +134,7 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
     nodes = graph.in_order(without)
     added = {n.label.split("/")[0] for n in set(graph.in_order(asked)) - set(nodes)}
     assert added == {"segment squares", "table table4", "figure segmentation"}
-    for node in nodes:
+    for node in (node for node in nodes if node.name in ("train", "embed", "score", "collect")):
         digests = [graph.digest(study, node.name, **node.keywords) for study in (asked, without)]
         assert digests[0] == digests[1]
     data_nodes(asked)
