@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adversarial_models import model
+from fitting import model
 from in_memory import Pictures, table
 
 from bgbias import attacks, seeds
