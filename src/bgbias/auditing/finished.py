@@ -17,7 +17,7 @@ from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import QUERY_ONLY
 from bgbias.files.atomic import replacing
-from bgbias.report.html.pictures import url
+from bgbias.report.html import url
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 PAGE, REFERENCE = "audit.html", "reference:"

@@ -25,7 +25,7 @@ from bgbias.files.store import StoreWriter
 from bgbias.images.contact_sheet import contact_sheet
 from bgbias.photos.examination import TURNED_MASKS
 from bgbias.report import html, sheets
-from bgbias.report.html.pictures import inside, outline
+from bgbias.report.html import inside, outline
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
 from bgbias.results.uncertainty import FEWEST_HARD, Estimate

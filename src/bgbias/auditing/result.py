@@ -31,7 +31,7 @@ from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.models.adapters import Adapted
 from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.report import prose
-from bgbias.report.html.pictures import jpeg
+from bgbias.report.html import jpeg
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results import conflict, correlation
 from bgbias.results.background_baseline import Leak

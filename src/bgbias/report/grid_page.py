@@ -33,7 +33,6 @@ from bgbias.report import (
     tables,
 )
 from bgbias.report.figures import _panels
-from bgbias.report.html.pictures import url
 from bgbias.report.queries import UNSURE
 from bgbias.results import publication
 from bgbias.results.rows import records
@@ -177,7 +176,7 @@ def _inline_picture(png: bytes) -> dict[str, Any]:
         jpeg = io.BytesIO()
         picture.convert("RGB").save(jpeg, "JPEG", quality=JPEG_QUALITY)
     is_smaller = 2 * jpeg.tell() < len(png)
-    address = url(jpeg.getvalue()) if is_smaller else url(png, "image/png")
+    address = html.url(jpeg.getvalue()) if is_smaller else html.url(png, "image/png")
     return {"picture": address, "width": width, "height": height}
 
 

@@ -10,7 +10,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.photos.query_gallery import QueryGallerySplit
-from bgbias.report.html.pictures import inside
+from bgbias.report.html import inside
 
 QUERIES = 12  # of either kind
 FOUND = 3  # photos that are found first
