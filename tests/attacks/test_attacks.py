@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fitting import model
 from pydantic import ValidationError
-from sam_models import model
 from torch import Tensor
 
 from bgbias import attacks, plugins, seeds

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import adversarial_models
 import dcml_models
+import fitting
 import pytest
 import torch
 from torch import Tensor, nn
@@ -83,7 +83,7 @@ def test_photos_of_a_step_are_as_many_as_forecast(kind: str, options: dict[str, 
 )
 def test_photos_of_attacks_are_as_many_as_forecast(kind: str, options: dict[str, Any], steps: int) -> None:
     """On the way back through a network in evaluation mode no gradient of a weight is made: three photos are two."""
-    method = adversarial_models.method(kind, steps=steps, **options)
+    method = fitting.method(kind, steps=steps, **options)
     seen: dict[tuple[bool, bool], int] = {}
 
     def count(trunk: nn.Module, given: tuple[Tensor], made: Tensor) -> None:
@@ -91,7 +91,7 @@ def test_photos_of_attacks_are_as_many_as_forecast(kind: str, options: dict[str,
         seen[key] = seen.get(key, 0) + len(made)
 
     method.model.trunk.register_forward_hook(count)
-    method.loss(adversarial_models.batch())["loss"].backward()
+    method.loss(fitting.batch())["loss"].backward()
     attacks = seen[False, True]
     assert set(seen) == {(True, True), (False, False), (False, True)}
     forecast = type(method).photos_a_step(method.params, 8)

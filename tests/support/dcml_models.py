@@ -18,7 +18,6 @@ from bgbias.training.methods import Batch, Task
 
 KINDS = ("dcml_code", "dcml_paper")
 LABELS = torch.arange(5).repeat_interleave(4)  # of the training photos
-ALONE = {"environments": 0, "attention": False, "images_per_class": None}
 SCALE, MARGIN = 8.0, 0.2
 
 

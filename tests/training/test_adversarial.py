@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from adversarial_models import ADVERSARIAL, batch, contrastive, in_double, method, model
-from pydantic import ValidationError
+from fitting import SETTINGS, batch, fit, gradients, in_double, method, same, weights
+from small_study import data_nodes, described, history, load
 from torch import Tensor, nn
 
-from bgbias import attacks, plugins, seeds
+from bgbias import attacks, seeds
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.images.composite import blend_batch
+from bgbias.models import model as models
 from bgbias.models.model import EmbeddingModel
+from bgbias.nodes.train import cost, depends, train
+from bgbias.study import methods, plan
+from bgbias.study.cell import Cell
 from bgbias.training.methods import Batch
-from bgbias.training.methods.plain import Method as Plain
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -39,13 +43,13 @@ def names(made: Any) -> tuple[str, ...]:
 
 
 def naive_contrastive(z: list[Tensor], labels: list[int]) -> Tensor:
-    """Over ordered pairs, means of what is not 0: margins .2 and .9."""
+    """Over ordered pairs, means of what is not 0: margins .2 and 1.5."""
     terms: dict[bool, list[Tensor]] = {True: [], False: []}
     for i, a in enumerate(z):
         for j, b in enumerate(z):
             if i != j:
                 apart = (a - b).pow(2).sum().sqrt()
-                excess = apart - 0.2 if labels[i] == labels[j] else 0.9 - apart
+                excess = apart - 0.2 if labels[i] == labels[j] else 1.5 - apart
                 if excess > 0:
                     terms[labels[i] == labels[j]].append(excess)
     return sum((torch.stack(t).mean() for t in terms.values() if t), torch.zeros((), dtype=torch.float64))
@@ -112,174 +116,152 @@ def limited(x: Tensor, photo: Tensor, reach: Tensor) -> Tensor:
     return torch.minimum(torch.maximum(x, photo - reach), photo + reach).clamp(0, 255)
 
 
-def gradients(made: Any) -> dict[str, Tensor]:
-    parts = {"model": made.model, **({"norms": made.norms} if made.norms else {})}
-    return {f"{n}.{k}": p.grad for n, part in parts.items() for k, p in part.named_parameters()}
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_loss_and_gradient_agree_with_the_naive_twin(
+def test_loss_gradient_and_statistics_agree_with_the_naive_twin(
     name: str, options: dict[str, Any], frozen: bool
 ) -> None:
     kept = {"batch_norm": "frozen" if frozen else "trained"}
     ours, twin = (in_double(method(name, **kept, **options)) for _ in range(2))
-    given = batch(size=8)
+    before, given = weights(ours), batch()
     found = ours.loss(given)["loss"]
     expected, _ = naive(twin, given)
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
-    found.backward()
-    expected.backward()
-    for key, gradient in gradients(ours).items():
-        torch.testing.assert_close(gradient, gradients(twin)[key], rtol=1e-6, atol=1e-10)
-    for (key, ours_buffer), (_, twins) in zip(buffers(ours), buffers(twin), strict=True):
-        torch.testing.assert_close(ours_buffer, twins, msg=key)
+    theirs = gradients(twin, expected)
+    for key, gradient in gradients(ours, found).items():
+        torch.testing.assert_close(gradient, theirs[key], rtol=1e-6, atol=1e-10)
+    for key, value in weights(ours).items():
+        torch.testing.assert_close(value, weights(twin)[key], msg=key)
+        assert not frozen or torch.equal(value, before[key]), key
 
 
-def buffers(made: Any) -> list[tuple[str, Tensor]]:
-    return [(f"{n}.{k}", b) for n, part in made.modules().items() for k, b in part.named_buffers()]
-
-
-def test_golden_losses_separate_and_joint() -> None:
+def test_golden_losses_separate_and_joint(monkeypatch: pytest.MonkeyPatch) -> None:
     """G10g, on what the method calls: one loss each, or one of all."""
+    monkeypatch.setitem(SETTINGS, "contrastive", {"pos_margin": 0.2, "neg_margin": 0.9})
     z = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
     moved = z + torch.tensor([[0.1, 0.0], [0.0, 0.1], [-0.1, 0.0], [0.0, -0.1]], dtype=torch.float64)
-    labels = torch.tensor([0, 0, 1, 1])
+    given = Batch(batch().images[:4], torch.tensor([0, 0, 1, 1]), torch.arange(4))
     for losses, value in (("separate", 0.889551), ("joint_half", 0.481434)):
         made = method("advprop_d", losses=losses)
         maps = iter((z, nn.functional.normalize(moved, dim=1)))
         made.model.pooled_map = lambda _, maps=maps: next(maps)
         made.model.embed_features = lambda features: features
         made.attack_batch = lambda photos, given: ([photos], [torch.arange(4)])
-        shown = batch(classes=2)
-        given = Batch(shown.images, labels, shown.index)
         assert made.loss(given)["loss"].item() == pytest.approx(value, abs=5e-7)
-
-
-@pytest.mark.parametrize("neutral", [{"epsilon": 0.0}, {"kappa": 0.0}])
-@pytest.mark.parametrize("name", ADVERSARIAL)
-def test_without_attacks_it_is_the_plain_loss_bit_for_bit(name: str, neutral: dict[str, float]) -> None:
-    made = method(name, batch_norm="as_train", **neutral)
-    plain = Plain(model().train(), contrastive())
-    assert torch.equal(made.loss(batch())["loss"], plain.loss(batch())["loss"])
-    assert made.modules().keys() == plain.modules().keys()
-    assert made.model.auxiliary_norms == ()
-
-
-@pytest.mark.parametrize("name", ADVERSARIAL)
-def test_attacks_move_no_batch_norm_and_leave_no_gradient(name: str) -> None:
-    made, given = method(name, batch_norm="trained"), batch()
-    before = {k: b.clone() for k, b in buffers(made)}
-    made.attack_batch(given.images.float(), given)
-    assert all(torch.equal(b, before[k]) for k, b in buffers(made))
-    assert all(p.grad is None for part in made.modules().values() for p in part.parameters())
-    assert all(m.training for m in made.model.modules())
-
-
-def test_norms_learn_from_their_own_photos_alone() -> None:
-    """Clean photos move the model's own as they do in plain training."""
-    made = method("mdprop", attacks=["stax", "mtax:2"], epsilon=1.0)
-    start = {k: b.clone() for k, b in buffers(made)}
-    made.loss(batch())
-    plain = Plain(model(frozen=False).train(), contrastive())
-    plain.loss(batch())
-    found = dict(made.model.named_buffers())
-    assert all(torch.equal(b, found[k]) for k, b in plain.model.named_buffers())
-    stax, mtax = (dict(part.named_buffers()) for part in made.norms.sets)
-    assert not torch.equal(stax["0.running_mean"], mtax["0.running_mean"])
-    assert not torch.equal(stax["0.running_mean"], start["norms.sets.0.0.running_mean"])
-
-
-def test_frozen_norms_keep_their_statistics() -> None:
-    made = method("mdprop", batch_norm="frozen")
-    before = {k: b.clone() for k, b in buffers(made)}
-    made.loss(batch())["loss"].backward()
-    assert all(torch.equal(b, before[k]) for k, b in buffers(made))
-    assert all(p.grad is not None for p in made.norms.parameters())
-
-
-def test_attacks_are_the_same_for_the_same_photos_whatever_was_before() -> None:
-    given = batch()
-    first = method("at").attack_batch(given.images.float(), given)
-    torch.manual_seed(5)
-    other = method("at")
-    other.loss(batch(3))
-    again = other.attack_batch(given.images.float(), given)
-    assert torch.equal(first[0][0], again[0][0])
 
 
 @pytest.mark.parametrize("memory", [torch.contiguous_format, torch.channels_last])
 def test_attacks_do_not_depend_on_how_photos_lie_in_memory(memory: torch.memory_format) -> None:
     given = batch()
-    laid = Batch(given.images.contiguous(memory_format=memory), given.labels, given.index)
+    laid = replace(given, images=given.images.contiguous(memory_format=memory))
     (found,), _ = method("at").attack_batch(laid.images.float(), laid)
     (expected,), _ = method("at").attack_batch(given.images.float(), given)
     assert found.is_contiguous(memory_format=memory)
     torch.testing.assert_close(found.contiguous(), expected)
 
 
-def test_photos_on_replaced_backgrounds_are_attacked_there() -> None:
-    given = batch()
-    behind = torch.flip(given.images, (0,))
-    masks = torch.zeros(len(given.labels), 1, 32, 32)
-    masks[..., 8:24, 8:24] = 1
-    whole = Batch(given.images, given.labels, given.index, masks, behind)
-    made, seen = method("at"), list[Tensor]()
-    made.replaces_backgrounds = True
-    attacked = made.attack_batch
-    made.attack_batch = lambda photos, given: seen.append(photos) or attacked(photos, given)
-    made.loss(whole)
-    assert torch.equal(seen[0], blend_batch(given.images, masks, behind))
-
-
-@pytest.mark.parametrize("name", ADVERSARIAL)
+@pytest.mark.parametrize("name", ["at", "mdprop"])
 def test_mixed_precision_loses_no_gradient(name: str) -> None:
     """A cache of weights in bfloat16 must not outlive the pass without gradients that embeds the targets."""
     made, exact = (method(name, batch_norm="frozen") for _ in range(2))
     with autocast("cpu", "bf16"):
         found = made.loss(batch())["loss"]
     assert found.dtype == torch.float32
-    found.backward()
-    exact.loss(batch())["loss"].backward()
-    for key, gradient in gradients(made).items():
-        whole = gradients(exact)[key]
-        assert math.isclose(gradient.norm(), whole.norm(), rel_tol=0.2), key
+    whole = gradients(exact, exact.loss(batch())["loss"])
+    for key, gradient in gradients(made, found).items():
+        assert math.isclose(gradient.norm(), whole[key].norm(), rel_tol=0.2), key
 
 
-@pytest.mark.parametrize("name", ["advprop_d", "mdprop", "st_unfrozen"])
-def test_a_network_without_batch_norm_is_refused(name: str) -> None:
-    from bgbias.models.model import build_model
-
-    tiny = build_model("tiny", plugins.load("backbones", "tiny").Params(), 4, seeds.torch_generator("tiny"))
-    module = plugins.load("methods", name)
-    with pytest.raises(UserError, match="tiny has no batch norm"):
-        module.Method(tiny, contrastive(), module.Params())
-    at = plugins.load("methods", "at")
-    assert at.Method(tiny, contrastive(), at.Params()).norms is None
+def test_trained_norms_are_plain_training_with_norms_that_learn(tmp_path: Path) -> None:
+    plain = fit(method("plain", frozen=False), tmp_path, "plain")
+    assert same(fit(method("st_unfrozen"), tmp_path, "unfrozen"), plain)
+    assert same(fit(method("mdprop", epsilon=0.0), tmp_path, "neutral"), plain)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "said"),
-    [
-        ("mdprop", {"attacks": []}, "at least 1"),
-        ("mdprop", {"attacks": ["stax", "stax"]}, "named twice"),
-        ("at", {"losses": "joint_half", "kappa": 0.5}, "one loss of all photos"),
-        ("advprop_d", {"attacks": ["mtax:3"]}, "Extra inputs"),
-        ("st_unfrozen", {"batch_norm": "frozen"}, "trained"),
-        ("at", {"epsilon": -1}, "greater than or equal"),
-    ],
+def test_frozen_parts_have_frozen_norms_of_their_own(tmp_path: Path) -> None:
+    name = "norms.sets.0.0.weight"
+    before = weights(method("mdprop"))[name]
+    assert torch.equal(fit(method("mdprop"), tmp_path, "frozen", frozen=("1",))[name], before)
+    assert not torch.equal(fit(method("mdprop"), tmp_path, "trained")[name], before)
+
+
+# In a study.
+
+PLAIN, MDPROP, TWICE = (
+    Cell("squares", "pixels", "contrastive", name, 0)
+    for name in ("plain", "mdprop_2+bgaugment", "st_2xbatch")
 )
-def test_options_that_make_no_sense_are_refused(name: str, wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        plugins.load("methods", name).Params(**wrong)
+DISTILLED = Cell("squares", "pixels", "arcface", "s2sd_mdprop", 0)
 
 
-def test_attacks_that_are_none_are_refused() -> None:
-    with pytest.raises(UserError, match=r"no 'pgd' in attacks"):
-        plugins.load("methods", "at").Params(attacks=["pgd"])
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    given = described(tmp_path)
+    attacked = {"attacks": ["stax", "mtax:2"]}
+    given["methods"] = {
+        "mdprop_2": {"kind": "mdprop", **attacked, "images_per_class": 2},
+        "s2sd_mdprop": {"kind": "s2sd", "method": "mdprop", "options": attacked, "widths": [5, 7]},
+    }
+    named = ["plain", "mdprop_2+bgaugment", "st_2xbatch"]
+    given["grids"]["small"]["cells"][0] |= {"methods": named, "losses": ["contrastive"]}
+    return given
 
 
-def test_a_batch_with_too_few_classes_is_told() -> None:
-    made = method("mdprop", attacks=["mtax:5"])
-    with pytest.raises(UserError, match="5 targets needs photos of 6 classes in a batch; this one has 4"):
-        made.loss(batch())
+def test_a_study_trains_them_and_their_files_are_networks_like_any_other(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    for cell in (MDPROP, TWICE, DISTILLED):
+        train(study, cell, "cpu")
+    found = history(study.files.at("history", **MDPROP.wildcards))
+    assert {"loss", "base_loss", "stax", "mtax_2"} <= set(found[0])
+    saved, twice = (models.load(study.files.at("model", **c.wildcards)) for c in (MDPROP, TWICE))
+    assert saved.auxiliary_norms == ("stax", "mtax:2")
+    assert not saved.freeze_batch_norm
+    assert twice.auxiliary_norms == ()
+    assert twice.state_dict().keys() == saved.state_dict().keys()
+
+
+def test_a_batch_with_fewer_classes_than_targets_is_refused_before_anything_runs(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["methods"]["mdprop_2"] |= {"attacks": ["mtax:4"]}
+    with pytest.raises(UserError, match=r"4 other classes of a batch, but a batch of 8 .* at least 10"):
+        plan.checked_cells(load(tmp_path, raw))
+    raw["methods"]["mdprop_2"] |= {"epsilon": 0}
+    assert plan.checked_cells(load(tmp_path, raw))
+
+
+@pytest.mark.parametrize("name", ["mdprop_2", "advprop_d", "st_unfrozen", "s2sd_mdprop"])
+def test_a_network_without_batch_norm_is_refused_before_anything_runs(
+    name: str, tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["backbones"]["tiny"] = {}
+    raw["methods"]["s2sd_mdprop"]["images_per_class"] = 2
+    block = raw["grids"]["small"]["cells"][0] | {"methods": [name]}
+    raw["grids"]["small"]["cells"] = [block]
+    assert plan.checked_cells(load(tmp_path, raw))
+    block["backbones"] = ["pixels", "tiny"]
+    with pytest.raises(UserError, match="tiny has no batch norm"):
+        plan.checked_cells(load(tmp_path, raw))
+    block["methods"] = ["at"]
+    assert plan.checked_cells(load(tmp_path, raw))
+
+
+def test_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
+    """An edited attack makes the models anew that are trained with it, and no others; the forecast counts its passes."""
+    study = load(tmp_path, raw)
+    plain, attacked, distilled = (
+        {m.__name__.removeprefix("bgbias.") for m in depends(study, cell).code}
+        for cell in (PLAIN, MDPROP, DISTILLED)
+    )
+    assert not any("attacks" in name for name in plain)
+    assert {"attacks.stax", "attacks.mtax"} <= attacked
+    assert {"training.methods.s2sd", "training.methods._adversarial", "attacks.stax"} <= distilled
+    assert methods.find({"none": {"kind": "at", "epsilon": 0}}, "none").uses == []
+    usual, adversarial, twice = (cost(study, cell) for cell in (PLAIN, MDPROP, TWICE))
+    # Of 8 photos: these, two attacks' steps, which count two thirds, and what two attacks make.
+    assert adversarial.backward[1] == (8 + 11 + 16) / 8 * usual.backward[1]
+    assert twice.backward[1] == 2 * usual.backward[1]
+    assert adversarial.forward[1] > 6 * usual.backward[1]

@@ -1,246 +1,284 @@
-"""Losses: golden values (docs/methods.md, section 11, G4), naive twins, and the contract of the family."""
+"""Losses, alone and with further negatives: golden values (docs/methods.md, section 11, G4 and G8), naive twins, and the contract
+of the family.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
-from types import ModuleType
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
-from known_losses import (
-    CLASS_WEIGHTS,
-    CUB,
-    EMBEDDINGS,
-    LABELS,
-    build,
-    mean_of_non_zero,
-    random_batch,
-    set_class_weights,
-)
-from pydantic import ValidationError
+from fitting import CUB
+from pytorch_metric_learning.distances import LpDistance
+from torch import Tensor
+from torch.nn.functional import normalize
 
 from bgbias import plugins, seeds
+from bgbias.training.losses._parts import EuclideanDistance
+from bgbias.training.repulsions import Further
 
-GOLDEN = [
-    ("contrastive", {"pos_margin": 0.2, "neg_margin": 0.9}, 0.438028),
-    ("contrastive", {"pos_margin": -0.2, "neg_margin": 0.3841}, 0.832456),
-    ("triplet", {"margin": 0.1}, 0.0),
-    ("triplet", {"margin": 0.5}, 0.238028),
-    ("multi_similarity", {"alpha": 2, "beta": 40, "base": 0.5}, 0.268971),
-    ("arcface", {"margin": 20, "scale": 10, "lr": 1}, 0.249237),
-    ("normalized_softmax", {"temperature": 0.1, "lr": 1}, 0.031775),
-    ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
-    ("roth_arcface", {"margin": 0.5, "scale": 16}, 0.755547),
-    ("roth_arcface", {"margin": 0.5, "scale": 16, "bug": True}, 0.00999),
-    ("roth_arcface", {"margin": 0.0, "scale": 16}, 0.00999),
-]
+FAMILY, REPELLED = plugins.names("losses"), plugins.names("repulsions")
+# G4: z, y and the class weights W (rows; the losses hold columns and normalise them); G8: a negative of each z. float64 values of
+# docs/methods.md, section 11.
+EMBEDDINGS = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
+LABELS = torch.tensor([0, 0, 1, 1])
+CLASS_WEIGHTS = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0]], dtype=torch.float64)
+NEGATIVES = normalize(torch.tensor([[1, 0.2], [0.5, 0.5], [0.2, 1], [-1, 0]], dtype=torch.float64), dim=1)
+
+Settings = dict[str, Any]
+Vectors = Sequence[Sequence[float]]
 
 
-@pytest.mark.parametrize(("name", "settings", "value"), GOLDEN)
-def test_golden_value(name: str, settings: dict[str, float], value: float) -> None:
+def build(name: str, settings: Settings, n_classes: int = 3, dim: int = 2, seed: int = 0) -> Any:
+    module = plugins.load("losses", name)
+    return module.build(module.Params(**settings), n_classes, dim, seeds.torch_generator("test", seed))
+
+
+def build_golden(name: str, settings: Settings) -> Any:
     loss = build(name, settings)
-    set_class_weights(loss, CLASS_WEIGHTS)
-    assert loss(EMBEDDINGS, LABELS).item() == pytest.approx(value, abs=5e-7)
+    for parameter in loss.parameters():
+        parameter.data = CLASS_WEIGHTS.T.clone()
+    return loss
 
 
-# Naive twins: docs/methods.md, section 1, written as loops over Python numbers.
+def random_batch(seed: int, classes: int = 5, size: int = 16, dim: int = 6) -> tuple[Tensor, Tensor]:
+    generator = seeds.torch_generator("test batch", seed)
+    embeddings = torch.randn(size, dim, generator=generator, dtype=torch.float64)
+    labels = torch.randint(classes, (size,), generator=generator)
+    return normalize(embeddings, dim=1), labels
 
 
-def dot(a: list[float], b: list[float]) -> float:
+CONTRASTIVE, SOFTMAX = {"pos_margin": 0.2, "neg_margin": 0.9}, {"temperature": 0.1, "lr": 1}
+SUMS, ARC = {"alpha": 2, "beta": 40, "base": 0.5}, {"margin": 20, "scale": 10, "lr": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "value"),
+    [
+        ("contrastive", CONTRASTIVE, 0.438028),
+        ("contrastive", {"pos_margin": -0.2, "neg_margin": 0.3841}, 0.832456),
+        ("triplet", {"margin": 0.1}, 0.0),
+        ("triplet", {"margin": 0.5}, 0.238028),
+        ("multi_similarity", SUMS, 0.268971),
+        ("arcface", ARC, 0.249237),
+        ("normalized_softmax", SOFTMAX, 0.031775),
+        ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
+        ("roth_arcface", {"margin": 0.5, "scale": 16}, 0.755547),
+        ("roth_arcface", {"margin": 0.5, "scale": 16, "bug": True}, 0.00999),
+        ("roth_arcface", {"margin": 0.0, "scale": 16}, 0.00999),
+    ],
+)
+def test_golden_value(name: str, settings: Settings, value: float) -> None:
+    assert build_golden(name, settings)(EMBEDDINGS, LABELS).item() == pytest.approx(value, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "alpha", "value"),
+    [
+        ("contrastive", CONTRASTIVE, 1, 0.438028 + 0.542411),
+        ("triplet", {"margin": 0.1}, 1, 0.553813),
+        ("multi_similarity", SUMS, 1, 0.606635),
+        ("normalized_softmax", SOFTMAX, 1, 0.846244),
+        ("normalized_softmax", SOFTMAX, 2, 8.760128),
+        ("arcface", ARC, 1, 1.824641),
+    ],
+)
+def test_golden_value_with_negatives(name: str, settings: Settings, alpha: float, value: float) -> None:
+    further = Further(NEGATIVES[:, None], torch.ones(4, 1, dtype=torch.bool), alpha=alpha)
+    base = build_golden(name, settings)
+    found = plugins.load("repulsions", name).loss(base, EMBEDDINGS, LABELS, further)
+    assert found.item() == pytest.approx(value, abs=1.1e-6)
+
+
+# Naive twins: docs/methods.md, sections 1 and 6, written as loops over Python numbers. ``more``: each anchor's further negatives.
+
+
+def dot(a: Sequence[float], b: Sequence[float]) -> float:
     return sum(x * y for x, y in zip(a, b, strict=True))
 
 
-def cross_entropy(logits: list[float], own: int) -> float:
-    return math.log(sum(math.exp(t - logits[own]) for t in logits))
+def mean_of_non_zero(values: list[float]) -> float:
+    values = [v for v in values if v > 0]
+    return sum(values) / len(values) if values else 0.0
 
 
-def unit(vector: list[float]) -> list[float]:
-    return [x / math.hypot(*vector) for x in vector]
+def naive_pairs(name: str, z: Vectors, y: list[int], s: Settings, more: list[Vectors], kappa: float) -> float:
+    rows = range(len(y))
+    if name == "contrastive":
+        pairs = list(itertools.permutations(rows, 2))
+        near = [math.dist(z[i], z[j]) - s["pos_margin"] for i, j in pairs if y[i] == y[j]]
+        far = [s["neg_margin"] - math.dist(z[i], z[j]) for i, j in pairs if y[i] != y[j]]
+        beyond = [s["neg_margin"] - math.dist(z[i], n) for i in rows for n in more[i]]
+        return mean_of_non_zero(near) + mean_of_non_zero(far) + kappa * mean_of_non_zero(beyond)
+    margin, total = s["margin"], 0.0
+    positives = [(a, p) for a, p in itertools.permutations(rows, 2) if y[a] == y[p]]
+
+    def excess(negatives: list[Vectors]) -> float:
+        return mean_of_non_zero(
+            [math.dist(z[a], z[p]) - math.dist(z[a], n) + margin for a, p in positives for n in negatives[a]]
+        )
+
+    if name == "quadruplet":
+        total = mean_of_non_zero(
+            [
+                math.dist(z[a], z[p]) - math.dist(z[n], z[m]) + margin / 2
+                for a, p in positives
+                for n, m in itertools.permutations(rows, 2)
+                if len({y[a], y[n], y[m]}) == 3
+            ]
+        )
+    return total + excess([[z[j] for j in rows if y[j] != y[i]] for i in rows]) + kappa * excess(more)
 
 
-def naive_contrastive(z: list[list[float]], y: list[int], pos_margin: float, neg_margin: float) -> float:
-    pairs = list(itertools.permutations(range(len(y)), 2))
-    positive = [math.dist(z[i], z[j]) - pos_margin for i, j in pairs if y[i] == y[j]]
-    negative = [neg_margin - math.dist(z[i], z[j]) for i, j in pairs if y[i] != y[j]]
-    return mean_of_non_zero(positive) + mean_of_non_zero(negative)
-
-
-def naive_triplet(z: list[list[float]], y: list[int], margin: float) -> float:
-    triplets = [(a, p, n) for a, p, n in itertools.permutations(range(len(y)), 3) if y[a] == y[p] != y[n]]
-    return mean_of_non_zero([math.dist(z[a], z[p]) - math.dist(z[a], z[n]) + margin for a, p, n in triplets])
-
-
-def naive_quadruplet(z: list[list[float]], y: list[int], margin: float) -> float:
-    quadruplets = [
-        (a, p, n, m)
-        for a, p, n, m in itertools.permutations(range(len(y)), 4)
-        if y[a] == y[p] and len({y[a], y[n], y[m]}) == 3
-    ]
-    between = [math.dist(z[a], z[p]) - math.dist(z[n], z[m]) + margin / 2 for a, p, n, m in quadruplets]
-    return naive_triplet(z, y, margin) + mean_of_non_zero(between)
-
-
-def naive_multi_similarity(
-    z: list[list[float]], y: list[int], alpha: float, beta: float, base: float
-) -> float:
-    total = 0.0
-    for i in range(len(y)):
-        others = [j for j in range(len(y)) if j != i]
-        near = sum(math.exp(-alpha * (dot(z[i], z[j]) - base)) for j in others if y[j] == y[i])
-        far = sum(math.exp(beta * (dot(z[i], z[j]) - base)) for j in others if y[j] != y[i])
-        total += math.log(1 + near) / alpha + math.log(1 + far) / beta
-    return total / len(y)
-
-
-def naive_arcface(
-    z: list[list[float]], y: list[int], margin: float, scale: float, lr: float, weights: list[list[float]]
-) -> float:
-    m, total = math.radians(margin), 0.0
-    for vector, own in zip(z, y, strict=True):
-        cosines = [dot(vector, unit(w)) for w in weights]
-        angle = math.acos(cosines[own])
-        cosines[own] = math.cos(angle + m) if angle <= math.pi - m else math.cos(angle) - m * math.sin(m)
-        total += cross_entropy([scale * c for c in cosines], own)
-    return total / len(y)
-
-
-def naive_cosface(
-    z: list[list[float]], y: list[int], margin: float, scale: float, lr: float, weights: list[list[float]]
-) -> float:
-    total = 0.0
-    for vector, own in zip(z, y, strict=True):
-        cosines = [dot(vector, unit(w)) for w in weights]
-        cosines[own] -= margin
-        total += cross_entropy([scale * c for c in cosines], own)
-    return total / len(y)
-
-
-def naive_normalized_softmax(
-    z: list[list[float]], y: list[int], temperature: float, lr: float, weights: list[list[float]]
-) -> float:
-    logits = [[dot(vector, unit(w)) / temperature for w in weights] for vector in z]
-    return sum(cross_entropy(row, own) for row, own in zip(logits, y, strict=True)) / len(y)
-
-
-def naive_mined(
-    z: list[list[float]], y: list[int], alpha: float, beta: float, base: float, epsilon: float
+def naive_sums(
+    name: str, z: Vectors, y: list[int], s: Settings, more: list[Vectors], kappa: float, alpha: float
 ) -> float:
     each = []
-    for i in range(len(y)):
-        positive = [dot(z[i], z[j]) for j in range(len(y)) if y[j] == y[i] and j != i]
-        negative = [dot(z[i], z[j]) for j in range(len(y)) if y[j] != y[i]]
-        hard_positive = [s for s in positive if negative and s - epsilon < max(negative)]
-        hard_negative = [s for s in negative if positive and s + epsilon > min(positive)]
-        if hard_positive and hard_negative:
-            near = math.log(1 + sum(math.exp(-alpha * (s - base)) for s in hard_positive)) / alpha
-            far = math.log(1 + sum(math.exp(beta * (s - base)) for s in hard_negative)) / beta
-            each.append(near + far)
+    for i, anchor in enumerate(z):
+        near = [dot(anchor, z[j]) for j in range(len(y)) if y[j] == y[i] and j != i]
+        far = [dot(anchor, z[j]) for j in range(len(y)) if y[j] != y[i]]
+        if name == "roth_multi_similarity":
+            hard = [c for c in near if far and c - s["epsilon"] < max(far)]
+            far = [c for c in far if near and c + s["epsilon"] > min(near)]
+            near = hard
+            if not near or not far:
+                continue
+        pull = sum(math.exp(-s["alpha"] * (c - s["base"])) for c in near)
+        push = sum(math.exp(s["beta"] * (c - s["base"])) for c in far)
+        push += sum(kappa * math.exp(s["beta"] * (alpha * dot(anchor, n) - s["base"])) for n in more[i])
+        each.append(math.log1p(pull) / s["alpha"] + math.log1p(push) / s["beta"])
     return sum(each) / len(each) if each else 0.0
 
 
-def naive_clamped_arcface(
-    z: list[list[float]],
+def naive_softmax(
+    name: str,
+    z: Vectors,
     y: list[int],
-    margin: float,
-    scale: float,
-    lr: float,
-    bug: bool,
-    weights: list[list[float]],
+    s: Settings,
+    w: Vectors,
+    more: list[Vectors],
+    kappa: float,
+    alpha: float,
 ) -> float:
-    total = 0.0
-    for vector, own in zip(z, y, strict=True):
-        cosines = [max(dot(vector, unit(w)), 0.0) for w in weights]
-        moved = math.cos(math.acos(cosines[own]) + margin) - cosines[own]
-        logits = [scale * (c + moved * (bug or i == own)) for i, c in enumerate(cosines)]
-        total += cross_entropy(logits, own)
+    scale, total = s["scale"] if "scale" in s else 1 / s["temperature"], 0.0
+    for anchor, own, negatives in zip(z, y, more, strict=True):
+        cosines = [dot(anchor, row) / math.hypot(*row) for row in w]
+        if name == "cosface":
+            cosines[own] -= s["margin"]
+        if name == "arcface":
+            angle, margin = math.acos(cosines[own]), math.radians(s["margin"])
+            is_far = angle > math.pi - margin
+            cosines[own] = math.cos(angle) - margin * math.sin(margin) if is_far else math.cos(angle + margin)
+        if name == "roth_arcface":
+            cosines = [max(c, 0.0) for c in cosines]
+            moved = math.cos(math.acos(cosines[own]) + s["margin"]) - cosines[own]
+            cosines = [c + moved * (s["bug"] or i == own) for i, c in enumerate(cosines)]
+        logits = [scale * c for c in cosines]
+        logits += [scale * alpha * dot(anchor, n) + math.log(kappa) for n in negatives]
+        total += math.log(sum(math.exp(x - logits[own]) for x in logits))
     return total / len(y)
 
 
-TWINS = {
-    "contrastive": naive_contrastive,
-    "triplet": naive_triplet,
-    "quadruplet": naive_quadruplet,
-    "multi_similarity": naive_multi_similarity,
-    "arcface": naive_arcface,
-    "normalized_softmax": naive_normalized_softmax,
-    "cosface": naive_cosface,
-    "roth_multi_similarity": naive_mined,
-    "roth_arcface": naive_clamped_arcface,
-}
+def naive(
+    name: str,
+    settings: Settings,
+    loss: torch.nn.Module,
+    embeddings: Tensor,
+    labels: Tensor,
+    further: Further | None = None,
+) -> float:
+    z, y, more, kappa, alpha = embeddings.tolist(), labels.tolist(), [[] for _ in labels], 1.0, 1.0
+    if further is not None:
+        more = [n[c].tolist() for n, c in zip(further.embeddings, further.counts, strict=True)]
+        kappa, alpha = further.kappa, further.alpha
+    if name in ("contrastive", "triplet", "quadruplet"):
+        return naive_pairs(name, z, y, settings, more, kappa)
+    if "similarity" in name:
+        return naive_sums(name, z, y, settings, more, kappa, alpha)
+    (weights,) = (p.double().T.tolist() for p in loss.parameters())
+    return naive_softmax(name, z, y, settings, weights, more, kappa, alpha)
 
 
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", sorted(TWINS))
-def test_agrees_with_naive_twin(name: str, seed: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", FAMILY)
+def test_agrees_with_its_naive_twin(name: str, seed: int) -> None:
     z, y = random_batch(seed)
     loss = build(name, CUB[name], n_classes=5, dim=6, seed=seed)
-    extra = dict(zip(["weights"], [p.double().T.tolist() for p in loss.parameters()], strict=False))
-    expected = TWINS[name](z.tolist(), y.tolist(), **CUB[name], **extra)
+    expected = naive(name, CUB[name], loss, z, y)
     assert loss(z, y).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_margin_that_moves_every_logit_is_no_margin(seed: int) -> None:
-    z, y = random_batch(seed)
-    without, with_bug, meant = (
-        build("roth_arcface", {"margin": margin, "bug": bug}, n_classes=5, dim=6)(z, y).item()
-        for margin, bug in ((0.0, False), (0.5, True), (0.5, False))
-    )
-    assert with_bug == pytest.approx(without, rel=1e-9)
-    assert meant > without + 0.1
+# Gentle ones, with which every pair and negative has a say.
+MILD = CUB | {
+    "contrastive": {"pos_margin": 0.2, "neg_margin": 1.4},
+    "triplet": {"margin": 0.5},
+    "multi_similarity": {"alpha": 2, "beta": 10, "base": 0.5},
+    "arcface": {"margin": 5, "scale": 8, "lr": 1},
+    "cosface": {"margin": 0.2, "scale": 8, "lr": 1},
+}
+
+
+@pytest.mark.parametrize("name", REPELLED)
+@pytest.mark.parametrize(("kappa", "alpha", "width"), [(1.0, 1.0, 1), (0.3, 1.0, 16), (2.5, 0.5, 16)])
+def test_further_negatives_agree_with_the_naive_twin(
+    name: str, kappa: float, alpha: float, width: int
+) -> None:
+    (z, y), generator = random_batch(3), torch.Generator().manual_seed(width)
+    pictures = normalize(torch.randn(16, width, 6, generator=generator, dtype=torch.float64), dim=2)
+    counts = torch.rand(16, width, generator=generator) < 0.7
+    base = build(name, MILD[name], n_classes=5, dim=6).double()
+    repelled, further = plugins.load("repulsions", name).loss, Further(pictures, counts, kappa, alpha)
+    twin, plain = naive(name, MILD[name], base, z, y, further), base(z, y)
+    assert repelled(base, z, y, further).item() == pytest.approx(twin, rel=1e-9)
+    assert abs(twin - plain.item()) > 1e-3  # they do say something
+    none = Further(pictures, torch.zeros_like(counts), kappa, alpha)
+    assert repelled(base, z, y, none).item() == pytest.approx(plain.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", REPELLED)
+def test_a_negative_that_comes_nearer_costs_more(name: str) -> None:
+    z, labels = random_batch(5)
+    pictures = normalize(z + 0.3 * random_batch(6)[0], dim=1)[:, None].requires_grad_()
+    base = build(name, MILD[name], n_classes=5, dim=6).double()
+    further = Further(pictures, torch.ones(16, 1, dtype=torch.bool))
+    (slope,) = torch.autograd.grad(plugins.load("repulsions", name).loss(base, z, labels, further), pictures)
+    rise = (slope * (z[:, None] - pictures)).sum((1, 2))
+    assert (rise >= 0).all()
+    assert (rise > 1e-4).any()
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3])
 def test_mining_leaves_out_easy_pairs(epsilon: float) -> None:
     """Close classes, of which some pairs are easy; as the naive twin has it, whatever is left out."""
-    generator = seeds.torch_generator("close classes")
-    centres = torch.nn.functional.normalize(
-        torch.randn(4, 6, generator=generator, dtype=torch.float64), dim=1
-    )
-    y = torch.arange(4).repeat_interleave(4)
-    spread = torch.randn(16, 6, generator=generator, dtype=torch.float64)
-    z = torch.nn.functional.normalize(centres[y] + 0.3 * spread, dim=1)
-    settings = {"alpha": 2.0, "beta": 40.0, "base": 0.5}
-    found = build("roth_multi_similarity", {**settings, "epsilon": epsilon})(z, y).item()
-    assert found == pytest.approx(naive_mined(z.tolist(), y.tolist(), epsilon=epsilon, **settings), rel=1e-9)
-    everything = build("multi_similarity", settings)(z, y).item()
-    assert found != pytest.approx(everything, rel=1e-3)
+    generator, y = seeds.torch_generator("close classes"), torch.arange(4).repeat_interleave(4)
+    centres = normalize(torch.randn(4, 6, generator=generator, dtype=torch.float64), dim=1)
+    z = normalize(centres[y] + 0.3 * torch.randn(16, 6, generator=generator, dtype=torch.float64), dim=1)
+    settings = {"alpha": 2.0, "beta": 40.0, "base": 0.5, "epsilon": epsilon}
+    loss = build("roth_multi_similarity", settings)
+    found = loss(z, y).item()
+    assert found == pytest.approx(naive("roth_multi_similarity", settings, loss, z, y), rel=1e-9)
+    del settings["epsilon"]
+    assert found != pytest.approx(build("multi_similarity", settings)(z, y).item(), rel=1e-3)
 
 
 def test_arcface_goes_on_falling_beyond_180_degrees() -> None:
     # At 175 degrees from its own class, 20 more would turn back up: the second branch of the formula.
     angles = torch.tensor([150.0, 165.0, 175.0], dtype=torch.float64).deg2rad()
-    z, y = torch.stack((angles.cos(), angles.sin()), 1), torch.tensor([0, 0, 0])
-    loss = build("arcface", {"margin": 20, "scale": 10, "lr": 1})
-    set_class_weights(loss, CLASS_WEIGHTS)
-    each = [loss(z[i : i + 1], y[i : i + 1]).item() for i in range(3)]
+    z, y = torch.stack((angles.cos(), angles.sin()), 1), torch.tensor([0])
+    loss = build_golden("arcface", ARC)
+    each = [loss(row[None], y).item() for row in z]
     assert each == sorted(each)
-    for i, value in enumerate(each):
-        assert value == pytest.approx(
-            naive_arcface(z[i : i + 1].tolist(), [0], 20, 10, 1, CLASS_WEIGHTS.tolist())
-        )
+    assert each == pytest.approx([naive("arcface", ARC, loss, row[None], y) for row in z])
 
 
-# The contract of the family, for every file in losses/.
-
-FAMILY = plugins.names("losses")
+# The contract of the family.
 
 
-@pytest.fixture(params=FAMILY)
-def family_member(request: pytest.FixtureRequest) -> tuple[str, ModuleType]:
-    return request.param, plugins.load("losses", request.param)
-
-
-def test_facts_are_stated(family_member: tuple[str, ModuleType]) -> None:
-    name, module = family_member
-    assert module.IMAGES_PER_CLASS in (1, 2, 4)
-    euclidean = name in ("contrastive", "triplet", "quadruplet")
-    assert ("l2" if euclidean else "cosine") == module.DISTANCE
-
-
-def test_finite_and_differentiable(family_member: tuple[str, ModuleType]) -> None:
-    name, _ = family_member
+@pytest.mark.parametrize("name", FAMILY)
+def test_finite_and_differentiable_and_out_of_mixed_precisions_reach(name: str) -> None:
     z, y = random_batch(1, dim=128)
     z = z.float().requires_grad_()
     loss = build(name, CUB[name], n_classes=5, dim=128)
@@ -248,17 +286,19 @@ def test_finite_and_differentiable(family_member: tuple[str, ModuleType]) -> Non
     value.backward()
     assert value.shape == ()
     assert value.isfinite()
-    assert z.grad is not None
-    assert z.grad.isfinite().all()
-    assert z.grad.abs().sum() > 0
-    for parameter in loss.parameters():
-        assert parameter.grad is not None
-        assert parameter.grad.isfinite().all()
+    for weights in (z, *loss.parameters()):
+        assert weights.grad is not None
+        assert weights.grad.isfinite().all()
+        assert weights.grad.abs().sum() > 0
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(loss(z, y), value)
+        loss(z.bfloat16(), y)
+    assert all(p.dtype == torch.float32 for p in loss.parameters())
 
 
-def test_satisfied_batch_still_gives_a_gradient(family_member: tuple[str, ModuleType]) -> None:
+@pytest.mark.parametrize("name", FAMILY)
+def test_satisfied_batch_still_gives_a_gradient(name: str) -> None:
     """Identical positives, opposite negatives: nothing to mine, yet training goes on."""
-    name, _ = family_member
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
     value = build(name, CUB[name])(z, LABELS)
     value.backward()
@@ -267,14 +307,8 @@ def test_satisfied_batch_still_gives_a_gradient(family_member: tuple[str, Module
     assert z.grad.isfinite().all()
 
 
-def test_unknown_option_is_refused(family_member: tuple[str, ModuleType]) -> None:
-    name, module = family_member
-    with pytest.raises(ValidationError, match="extra_forbidden"):
-        module.Params(**CUB[name], margn=0.1)
-
-
-def test_class_weights_come_from_the_generator_alone(family_member: tuple[str, ModuleType]) -> None:
-    name, _ = family_member
+@pytest.mark.parametrize("name", FAMILY)
+def test_class_weights_come_from_the_generator_alone(name: str) -> None:
     before = torch.get_rng_state()
     first, second, other = (list(build(name, CUB[name], 50, 128, seed).parameters()) for seed in (7, 7, 8))
     assert torch.equal(before, torch.get_rng_state())
@@ -286,13 +320,33 @@ def test_class_weights_come_from_the_generator_alone(family_member: tuple[str, M
         assert a.std().item() == pytest.approx(1, abs=0.05)
 
 
-def test_mixed_precision_does_not_reach_the_loss(family_member: tuple[str, ModuleType]) -> None:
-    name, _ = family_member
-    z, y = random_batch(2, dim=128)
-    z = z.float()
-    loss = build(name, CUB[name], n_classes=5, dim=128)
-    plain = loss(z, y)
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(loss(z, y), plain)
-        loss(z.bfloat16(), y)
-    assert all(p.dtype == torch.float32 for p in loss.parameters())
+# Distances that can be differentiated twice.
+
+
+@pytest.mark.parametrize("count", [8, 32])  # torch computes them in two ways
+def test_distances_and_their_gradients_are_those_of_the_library_bit_for_bit(count: int) -> None:
+    drawn = torch.randn(count, 16, generator=seeds.torch_generator("vectors", count))
+    pull = torch.randn(count, count, generator=seeds.torch_generator("pull", count))
+    found = []
+    for distance in (EuclideanDistance(), LpDistance(normalize_embeddings=True, p=2, power=1)):
+        z = drawn.clone().requires_grad_()
+        values = distance(z)
+        values.backward(pull)
+        found.append((values, z.grad))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_second_derivative_of_distances_is_right_and_finite_where_two_are_the_same() -> None:
+    drawn = torch.randn(5, 3, generator=seeds.torch_generator("vectors"), dtype=torch.float64)
+
+    def distances(a: Tensor, b: Tensor) -> Tensor:
+        return EuclideanDistance()(normalize(a), normalize(b))
+
+    pair = drawn.requires_grad_(), drawn.detach().flip(1).requires_grad_()
+    assert torch.autograd.gradgradcheck(distances, pair)
+    same = torch.ones(32, 4, requires_grad=True)
+    (first,) = torch.autograd.grad(EuclideanDistance()(same).sum(), same, create_graph=True)
+    (second,) = torch.autograd.grad(first.square().sum(), same)
+    assert first.isfinite().all()
+    assert second.isfinite().all()

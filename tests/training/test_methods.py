@@ -1,4 +1,4 @@
-"""What every method is given and must keep to, and how params.yaml names methods."""
+"""How params.yaml names methods, and what every method is given."""
 
 from __future__ import annotations
 
@@ -7,26 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import edited_code
-import numpy as np
+import pandas as pd
 import pytest
 import torch
-from safetensors.torch import load_file
-from small_study import data_nodes, described, history, load
+from fitting import batch, fit, method, model
+from small_study import data_nodes, described, load, run
 
-from bgbias import plugins, seeds
+from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.images.composite import blend_batch
+from bgbias.evaluation import embeddings
 from bgbias.models import inference
 from bgbias.models import model as models
-from bgbias.nodes.train import train
 from bgbias.study import methods, plan
 from bgbias.study.cell import Cell
-from bgbias.study.params import Study
-from bgbias.study.training import around
 from bgbias.training import loop
-from bgbias.training.batches import Epochs
-from bgbias.training.methods import Batch, Task
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -47,27 +42,6 @@ def with_methods(raw: dict[str, Any], *named: str, **entries: dict[str, Any]) ->
 
 def cell(method: str) -> Cell:
     return Cell("squares", "pixels", "contrastive", method, 0)
-
-
-def small_model(seed: int = 0) -> models.EmbeddingModel:
-    params = plugins.load("backbones", "pixels").Params()
-    return models.build_model("pixels", params, 4, seeds.torch_generator("model", seed), False)
-
-
-def batch() -> Batch:
-    drawn = np.random.default_rng(0)
-    photos, behind = (
-        torch.from_numpy(drawn.integers(0, 256, (8, 3, 32, 32), dtype=np.uint8)) for _ in range(2)
-    )
-    masks = torch.from_numpy(drawn.random((8, 1, 32, 32), dtype=np.float32))
-    return Batch(photos, torch.arange(4).repeat_interleave(2), torch.arange(8), masks, behind)
-
-
-def built(name: str, **entries: dict[str, Any]) -> Any:
-    loss = plugins.load("losses", "contrastive")
-    base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 4, 4, torch.Generator())
-    task = Task(torch.arange(4).repeat_interleave(2), ("squares", 0))
-    return around(methods.find(entries, name), small_model(), base, task)
 
 
 def test_a_name_is_an_entry_or_a_file_and_may_be_on_replaced_backgrounds() -> None:
@@ -162,111 +136,82 @@ def test_a_combination_reads_and_selects_like_bgaugment(tmp_path: Path, raw: dic
     assert [plan.selection_condition(study, c) for c in (alone, combined)] == ["clean", "corrupted"]
 
 
-def test_photos_are_those_of_the_batch_or_stand_before_its_backgrounds() -> None:
-    shown = batch()
-    see = small_model().preprocess
-    mixed = see(blend_batch(shown.images, shown.masks, shown.backgrounds))  # type: ignore[arg-type]
-    assert torch.equal(built("gained").photos(shown), see(shown.images))
-    assert torch.equal(built("gained+bgaugment").photos(shown), mixed)
-    assert torch.equal(built("bgaugment").photos(shown), mixed)
-    with pytest.raises(ValueError, match="masks and backgrounds"):
-        built("gained+bgaugment").loss(Batch(shown.images, shown.labels, shown.index))
-
-
-def trained(study: Study, chosen: Cell) -> tuple[dict[str, torch.Tensor], list[dict[str, str]]]:
-    train(study, chosen, "cpu")
-    found = study.files.at("model", **chosen.wildcards)
-    return load_file(found), history(found.parent / "history.csv")
-
-
-def test_plain_on_replaced_backgrounds_is_bgaugment_bit_for_bit(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, with_methods(raw, "plain", "bgaugment", "plain+bgaugment"))
+def test_batches_have_as_many_photos_of_a_class_as_the_method_is_told(
+    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries = {
+        "4": {"kind": "plain"},  # as the loss says
+        "2": {"kind": "plain", "images_per_class": 2},
+        "dcml_4": {"kind": "dcml_code"},
+        "dcml_2": {"kind": "dcml_code", "images_per_class": 2},
+    }
+    study = load(tmp_path, with_methods(raw, *entries, **entries))
     data_nodes(study)
-    (combined, its_rows), (cure, rows), (plain, _) = (
-        trained(study, cell(name)) for name in ("plain+bgaugment", "bgaugment", "plain")
-    )
-    assert all(torch.equal(combined[k], cure[k]) for k in cure)
-    assert its_rows == rows
-    assert not torch.equal(plain["embedder.weight"], cure["embedder.weight"])
+    drawn: list[int] = []
 
+    def begin(method: Any, batches: Any, *_: Any) -> None:
+        drawn.extend(n for one in batches(1) for n in one.labels.unique(return_counts=True)[1].tolist())
+        raise KeyboardInterrupt
 
-def test_embedding_the_feature_map_is_the_forward_pass() -> None:
-    model = small_model().eval()
-    x = model.preprocess(batch().images)
-    assert torch.equal(model.embed_features(model.features(x)), model(x))
+    monkeypatch.setattr(loop, "fit", begin)
+    for name in entries:
+        drawn.clear()
+        with pytest.raises(KeyboardInterrupt):
+            run(study, cell(name), "train")
+        assert {*drawn} == {int(name[-1])}
 
 
 def test_a_neck_stands_between_trunk_and_pooling_and_is_kept_with_the_model(tmp_path: Path) -> None:
-    model = small_model().eval()
-    x = model.preprocess(batch().images)
-    before = model(x)
-    models.save(model, tmp_path / "plain.safetensors")
-    neck = model.add_neck("gains", plugins.load("necks", "gains").Params(channels=model.embedder.in_features))
-    assert torch.equal(model(x), before)
+    net = model().eval()
+    x = net.preprocess(batch().images)
+    before = net(x)
+    models.save(net, tmp_path / "plain.safetensors")
+    neck = net.add_neck("gains", plugins.load("necks", "gains").Params(channels=net.embedder.in_features))
+    assert torch.equal(net(x), before)
     neck.gains.data.copy_(torch.linspace(0, 2, neck.gains.numel()).view_as(neck.gains))  # type: ignore[union-attr, operator]
-    expected = model.embed_features(neck(model.features(x)))
-    assert torch.equal(model(x), expected)
+    expected = net.embed_features(neck(net.features(x)))
+    assert torch.equal(net(x), expected)
     assert not torch.allclose(expected, before, atol=1e-3)
-    models.save(model, tmp_path / "necked.safetensors")
+    models.save(net, tmp_path / "necked.safetensors")
     assert torch.equal(models.load(tmp_path / "necked.safetensors")(x), expected)
     assert torch.equal(models.load(tmp_path / "plain.safetensors")(x), before)
-    torch.testing.assert_close(inference.for_inference(model)(x), expected)
+    torch.testing.assert_close(inference.for_inference(net)(x), expected)
 
 
-def test_what_a_method_trains_and_sets_is_in_the_saved_model(tmp_path: Path, raw: dict[str, Any]) -> None:
-    """The state at the end of the best epoch: ``end_epoch`` runs before validation."""
-    raw["train"]["max_epochs"] = 1
-    study = load(tmp_path, with_methods(raw, "still", still={"kind": "gained", "rate": 1e-30}))
-    data_nodes(study)
-    weights, _ = trained(study, cell("still"))
-    assert torch.allclose(weights["neck.gains"], torch.tensor(0.9))
+def test_what_a_method_sets_after_an_epoch_is_in_its_best_model(tmp_path: Path) -> None:
+    """``end_epoch`` runs before validation, and with it before the best weights are kept."""
+    trained = fit(method("gained", rate=1e-30), tmp_path, "still", epochs=2)
+    assert torch.allclose(trained["model.neck.gains"], torch.tensor(0.81))
 
 
-def test_a_pass_shows_every_photo_once_in_an_order_of_its_own(tmp_path: Path, raw: dict[str, Any]) -> None:
-    from bgbias.study.album import Album
-
-    study = load(tmp_path, with_methods(raw, "gained"))
-    data_nodes(study)
-    photos = Album(study, "squares", 40, 32).training(frozenset({"masks", "backgrounds"}))
-
-    epochs = Epochs(photos, ("squares", 0), Train(crop_scale=(0.5, 1.0), crop_ratio=(1.0, 1.0)), 4)
-
-    def once(epoch: int, name: str, batch_size: int = 7) -> list[Batch]:
-        return list(epochs.passes(epoch, name, batch_size))
-
-    first, again, later = once(1, "x"), once(1, "x"), once(2, "x")
-    rows = [torch.cat([b.index for b in batches]).tolist() for batches in (first, again, later)]
-    count = len(photos.labels)
-    assert sorted(rows[0]) == list(range(count))
-    assert [len(b.index) for b in first] == [7] * (count // 7) + ([count % 7] if count % 7 else [])
-    assert rows[0] == rows[1] != rows[2]
-    for a, b in zip(first, again, strict=True):
-        assert all(torch.equal(getattr(a, k), getattr(b, k)) for k in ("images", "masks", "backgrounds"))
-    assert all(np.array_equal(b.labels.numpy(), photos.labels[b.index.numpy()]) for b in first)
-    alone = once(1, "other")
-    assert torch.cat([b.index for b in alone]).tolist() != rows[0]
-
-
-def test_methods_get_their_pass_before_each_epoch(tmp_path: Path) -> None:
-    method, asked = built("gained"), []
+def test_methods_get_their_pass_before_each_epoch() -> None:
+    made, asked = method("gained"), list[tuple[int, str, int]]()
 
     def passes(epoch: int, name: str, batch_size: int) -> Any:
         asked.append((epoch, name, batch_size))
-        assert not method.model.training  # not yet: the epoch has not begun
+        assert not made.model.training  # not yet: the epoch has not begun
         yield batch()
 
-    method.model.eval()
+    made.model.eval()
     settings = Train(iterations_per_epoch=1, lr=1e-3)
-    optimizer = loop.make_optimizer(method, settings)
-    loop.train_epoch(method, iter([batch()]), optimizer, settings, "cpu", 3, passes)
+    optimizer = loop.make_optimizer(made, settings)
+    loop.train_epoch(made, iter([batch()]), optimizer, settings, "cpu", 3, passes)
     assert asked == [(3, "brightness", 7)]
-    assert method.visited == list(range(8))
+    assert made.visited == list(range(8))
     with pytest.raises(ValueError, match="needs passes"):
-        loop.train_epoch(method, iter([batch()]), optimizer, settings, "cpu", 4)
+        loop.train_epoch(made, iter([batch()]), optimizer, settings, "cpu", 4)
 
 
-@pytest.mark.parametrize("name", plugins.names("methods"))
-def test_facts_of_every_method_are_stated(name: str) -> None:
-    module = plugins.load("methods", name)
-    assert set(plugins.REQUIRED["methods"].needs) >= set(module.NEEDS)
-    assert hasattr(module, "Method") == module.TRAINS
+def test_a_network_of_a_library_goes_the_whole_way(tmp_path: Path, raw: dict[str, Any]) -> None:
+    vit = "timm:vit_tiny_patch16_224"
+    raw["backbones"] = {vit: {"weights": None, "img_size": 32}}
+    raw["train"] |= {"iterations_per_epoch": 2, "max_epochs": 1}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": [vit]}
+    study = load(tmp_path, with_methods(raw, "bgaugment"))
+    data_nodes(study)
+    network = Cell("squares", vit, "contrastive", "bgaugment", 0)
+    run(study, network, "train", "embed", "score", "attribute")
+    found = embeddings.read(study.files.at("embeddings", **network.wildcards))
+    assert {vectors.shape[1] for vectors in found.views.values()} == {8}
+    assert pd.read_csv(study.files.at("scores", **network.wildcards))["value"].between(0, 1).all()
+    assert pd.read_csv(study.files.at("attribution", **network.wildcards))["score"].notna().any()

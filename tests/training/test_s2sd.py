@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from adversarial_models import batch, method, model
-from pydantic import ValidationError
-from small_study import data_nodes, described, load
+from fitting import batch, in_double, method
 from torch import Tensor
 
-from bgbias import plugins, seeds
-from bgbias.errors import UserError
-from bgbias.nodes.train import depends, train
-from bgbias.study import plan
-from bgbias.study.cell import Cell
-from bgbias.training.methods import Batch, Task
+from bgbias.training.methods import Batch
 from bgbias.training.methods import s2sd as distillation
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -29,29 +21,14 @@ def small(**options: Any) -> Any:
     return method("s2sd", **{"widths": WIDTHS, **options})
 
 
-def double(value: list[list[float]]) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
-
-
-@pytest.mark.parametrize(("temperature", "expected"), [(1.0, 0.01861), (2.0, 0.019638)])
-def test_golden_divergence(temperature: float, expected: float) -> None:
-    student, teacher = double([[1, 0.2], [0.2, 1]]), double([[1, 0.6], [0.6, 1]])
-    found = distillation.divergence(student, teacher, temperature)
-    assert found.item() == pytest.approx(expected, abs=5e-7)
-
-
-def test_golden_total() -> None:
+def test_golden_divergence_and_total() -> None:
+    student, teacher = (torch.tensor([[1, c], [c, 1]], dtype=torch.float64) for c in (0.2, 0.6))
     one, two = (torch.tensor(v, dtype=torch.float64) for v in (1.0, 2.0))
-    apart = distillation.divergence(double([[1, 0.2], [0.2, 1]]), double([[1, 0.6], [0.6, 1]]), 1.0)
+    apart = distillation.divergence(student, teacher, 1.0)
+    assert apart.item() == pytest.approx(0.01861, abs=5e-7)
+    assert distillation.divergence(student, teacher, 2.0).item() == pytest.approx(0.019638, abs=5e-7)
     assert distillation.distilled(one, [two], [apart], 50, 1.0).item() == pytest.approx(2.430517, abs=5e-6)
     assert distillation.distilled(one, [two], [apart], 50, 0.0).item() == 1.0
-
-
-def test_divergence_moves_the_student_alone() -> None:
-    student, teacher = (double([[1, 0.2], [0.2, 1]]).requires_grad_() for _ in range(2))
-    distillation.divergence(student, teacher * 2, 1.0).backward()
-    assert student.grad is not None
-    assert teacher.grad is None
 
 
 def naive(made: Any, given: Batch, late: bool) -> Tensor:
@@ -88,17 +65,16 @@ def naive_divergence(student: list[Tensor], teacher: list[Tensor], temperature: 
     return temperature**2 / len(student) * total
 
 
-@pytest.mark.parametrize(("after", "late"), [(0, True), (1, False), (None, False)])
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
+@pytest.mark.parametrize(
+    ("after", "late", "temperature"), [(0, True, 1.0), (0, True, 0.5), (1, False, 1.0), (None, False, 1.0)]
+)
 def test_loss_and_gradient_agree_with_the_naive_twin(
-    temperature: float, after: int | None, late: bool
+    after: int | None, late: bool, temperature: float
 ) -> None:
-    given = batch(size=8)
-    ours, twin = (small(temperature=temperature, features_after=after, weight=3.0) for _ in range(2))
-    for made in (ours, twin):
-        for part in made.modules().values():
-            part.double()
-        made.inner.grey_levels = lambda given: given.images.double()
+    given = batch()
+    ours, twin = (
+        in_double(small(temperature=temperature, features_after=after, weight=3.0)) for _ in range(2)
+    )
     found, expected = ours.loss(given)["loss"], naive(twin, given, late)
     assert found.item() == pytest.approx(expected.item(), rel=1e-9)
     found.backward()
@@ -130,65 +106,12 @@ def test_every_distribution_is_distilled(inner: str) -> None:
     torch.testing.assert_close(found["base_loss"], expected[0])
 
 
-def test_class_weights_are_of_each_width() -> None:
-    loss = plugins.load("losses", "arcface")
-    params = loss.Params(margin=20, scale=16, lr=0.5)
-
-    def loss_of(width: int) -> torch.nn.Module:
-        made: torch.nn.Module = loss.build(params, 4, width, seeds.torch_generator("w", width))
-        return made
-
-    task = Task(torch.arange(4).repeat_interleave(2), ("squares", 0), loss_of, 0.5)
-    module = plugins.load("methods", "s2sd")
-    made = module.Method(model().train(), loss_of(4), module.Params(widths=WIDTHS), task)
+def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> None:
+    made, other = small(of="arcface"), small(method="at")
     assert [tuple(p.shape) for p in made.losses.parameters()] == [(5, 4), (7, 4)]
-    assert [group.get("lr") for group in made.own_parameters(1e-3)] == [None, 0.5]
+    assert [group.get("lr") for group in made.own_parameters(1e-3)] == [None, made.task.loss_lr]
     made.loss(batch())["loss"].backward()
     assert all(p.grad is not None for p in made.losses.parameters())
-    with pytest.raises(ValueError, match="needs a task"):
-        module.Method(model(), loss_of(4), module.Params(widths=WIDTHS))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"method": "sam_triplet"}, "'sam_triplet' cannot be distilled"),
-        ({"method": "s2sd"}, "'s2sd' cannot be distilled"),
-        ({"method": "at", "options": {"epsilon": -1}}, r"options\.epsilon"),
-        ({"method": "at", "options": {"epsilom": 1}}, r"options\.epsilom"),
-        ({"method": "at", "options": {"images_per_class": 2}}, "beside method"),
-        ({"widths": []}, "at least 1"),
-        ({"widths": [0]}, "1 or more"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        plugins.load("methods", "s2sd").Params(**wrong)
-
-
-def test_a_method_that_is_none_is_refused() -> None:
-    with pytest.raises(UserError, match=r"no 'mdpro' in methods.*Did you mean 'mdprop'"):
-        plugins.load("methods", "s2sd").Params(method="mdpro")
-
-
-def test_a_study_trains_it_on_replaced_backgrounds_with_mdprop(tmp_path: Path) -> None:
-    raw = described(tmp_path)
-    entry = {"kind": "s2sd", "method": "mdprop", "options": {"attacks": ["stax"]}, "widths": list(WIDTHS)}
-    raw["methods"] = {"s2sd_mdprop": entry}
-    block = raw["grids"]["small"]["cells"][0]
-    block |= {"methods": ["s2sd_mdprop+bgaugment"], "losses": ["arcface"]}
-    study = load(tmp_path, raw)
-    plan.checked_cells(study)
-    cell = Cell("squares", "pixels", "arcface", "s2sd_mdprop+bgaugment", 0)
-    names = {m.__name__.removeprefix("bgbias.") for m in depends(study, cell).code}
-    assert {"training.methods.s2sd", "training.methods._adversarial", "attacks.stax"} <= names
-    data_nodes(study)
-    train(study, cell, "cpu")
-    assert study.files.at("model", **cell.wildcards).is_file()
-
-
-def test_heads_start_alike_for_every_method() -> None:
-    first, second = small(), small(method="at")
-    for a, b in zip(first.heads.parameters(), second.heads.parameters(), strict=True):
+    for a, b in zip(made.heads.parameters(), other.heads.parameters(), strict=True):
         assert torch.equal(a, b)
-    assert first.heads[0][0].weight.abs().max() <= 8**-0.5
+    assert made.heads[0][0].weight.abs().max() <= 8**-0.5
