@@ -25,7 +25,7 @@ from miniatures import (
 
 from bgbias.datasets import cuhk03, market1501
 from bgbias.errors import UserError
-from bgbias.files.fetch import Desk, fetch
+from bgbias.files.fetch import fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 
@@ -122,32 +122,25 @@ def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(
     tmp_path: Path, release: Path
 ) -> None:
     name = "cuhk03_new_protocol_config_labeled.mat"
-    (tmp_path / name).write_bytes(b"a list")
-    wanted = cuhk03.parts(cuhk03.Params(source=str(release), boxes="labeled"))
-    fetch(wanted["protocol"], tmp_path / "fetched", "cuhk", part="protocol")
-    assert (tmp_path / "fetched").read_bytes() == b"a list"
+    (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
+    assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
     for source, place in {
         "https://host/d/cuhk-03.mat?dl=1": f"https://host/d/{name}",
         "shared:CUHK-03.MAT": f"shared:{name}",
         "cuhk-03.mat": name,
     }.items():
-        parts = cuhk03.parts(cuhk03.Params(source=source, boxes="labeled"))
-        assert next(s.place for s in parts["protocol"]) == place
+        beside, published = cuhk03.parts(cuhk03.Params(source=source, boxes="labeled"))["protocol"]
+        assert (beside.place, published) == (place, by_network)
+    assert list(cuhk03.parts(cuhk03.Params(source=str(release), protocol="classic"))) == ["photos"]
     with pytest.raises(UserError, match=r"list is not beside .*/photos: rename that file to cuhk-03\.mat"):
         cuhk(release.rename(tmp_path / "photos"), source=str(tmp_path / "photos"))
-    (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
-    assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
-    assert list(cuhk03.parts(cuhk03.Params(source=str(release), protocol="classic"))) == ["photos"]
-    desk = Desk(tmp_path / "downloads", tmp_path / "checksums.csv", tmp_path / "lock")
-    with pytest.raises(UserError, match=r"Get cuhk-03\.mat .*\n.*given to researchers"):
-        fetch(cuhk03.parts(cuhk03.Params())["photos"], tmp_path / "none", "cuhk", part="photos", desk=desk)
 
 
 def test_a_release_or_a_list_that_is_damaged_or_another_file_is_refused(
     tmp_path: Path, release: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = tmp_path / "list.mat"
-    for content in (b"no list", *(cuhk_list()[:length] for length in (200, 700, len(cuhk_list()) - 10))):
+    for content in (b"no list", cuhk_list()[:200], cuhk_list()[:-10]):
         listed.write_bytes(content)
         with pytest.raises(UserError, match=r"list\.mat: the new protocol's list cannot be read"):
             cuhk(release, listed)

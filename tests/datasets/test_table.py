@@ -93,7 +93,7 @@ def test_splits_are_by_label_and_those_that_share_a_group_get_one(tmp_path: Path
     group = rows["group"].replace({"3": "chain", "4": "pair", "1": "pair"})
     for name, pair in (("a", "0_1 3_1"), ("b", "3_2 6_1"), ("c", "6_2 9_1")):
         group[rows["image"].isin([f"photos/{n}.jpg" for n in pair.split()])] = name
-    for seed in range(8):
+    for seed in range(3):
         frame = rows.drop(columns="split").assign(group=group)
         some = items(tmp_path, frame, shuffle=seed, train_classes=3, val_classes=2)
         split_of = {i.class_name: i.split for i in some}
@@ -137,7 +137,8 @@ def test_what_is_wrong_is_told_with_row_and_column(
     tmp_path: Path, rows: pd.DataFrame, change: Change, options: dict[str, Any], words: str
 ) -> None:
     if isinstance(change, tuple):
-        row, column, rows.loc[row, column] = change
+        row, column, cell = change
+        rows.loc[row, column] = cell
     else:
         rows = change(rows)
     with pytest.raises(UserError) as told:
