@@ -13,8 +13,8 @@ from repository import Repository, finished, jobs, ran
 pytestmark = pytest.mark.workflow
 LOSS = "src/bgbias/training/losses/contrastive.py"
 REWRITTEN = (
-    "margins = params.pos_margin, params.neg_margin",
-    "margins = (params.pos_margin, params.neg_margin + 0)",
+    "DISTANCE, **params.model_dump()",
+    "DISTANCE, **dict(params.model_dump())",
 )
 METRIC = "src/bgbias/evaluation/metrics/map_at_r.py"
 HALVED = (

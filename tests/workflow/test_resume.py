@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -50,19 +51,16 @@ def interrupted(smoke_run: Project, tmp_path: Path) -> Project:
     return run
 
 
-@pytest.mark.workflow
-def test_after_any_interruption_it_ends_with_the_same_numbers(
-    interrupted: Project, undisturbed: dict[str, bytes]
-) -> None:
-    run = interrupted
-
-    # Ctrl-C: everything in the terminal's process group hears it.
+def press_ctrl_c(run: Project) -> None:
+    """Everything in the terminal's process group hears it."""
     snakemake = _until_epoch(run, run.start(*TARGET), 2)
     os.killpg(snakemake.pid, signal.SIGINT)
     assert snakemake.wait(PATIENCE) != 0
     _nothing_runs(run)
 
-    # Killed outright: its job lives on, and nobody else may write that cell.
+
+def kill_snakemake_and_then_the_training(run: Project) -> None:
+    """The job of a killed Snakemake lives on, and nobody else may write that cell."""
     snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
     snakemake.kill()
     snakemake.wait()
@@ -74,8 +72,6 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert "make resume" in second.stdout
     resumed = run.start("--grid", "smoke", "--", SCORES, program=("bgbias", "resume"))
     wait_for(lambda: not orphan.is_running(), "the end of the orphan")
-
-    # The training itself killed.
     done = _epochs(run)
     wait_for(lambda: _training(run), "training")
     _until_epoch(run, resumed, done + 1)
@@ -83,16 +79,31 @@ def test_after_any_interruption_it_ends_with_the_same_numbers(
     assert resumed.wait(PATIENCE) != 0
     _nothing_runs(run)
 
-    # Terminated: Snakemake lets its job end, and starts no other.
+
+def terminate_snakemake(run: Project) -> None:
+    """It lets its job end, and starts no other."""
     snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
     snakemake.terminate()
     assert snakemake.wait(PATIENCE) != 0
     assert (run.folder / MODEL).exists()
     assert not (run.folder / SCORES).exists()
 
-    run.bgbias("resume", "--grid", "smoke", "--", SCORES)
-    assert {name: (run.folder / name).read_bytes() for name in (MODEL, SCORES)} == undisturbed
-    assert not (run.folder / HISTORY).exists()
+
+EVERY = (press_ctrl_c, kill_snakemake_and_then_the_training, terminate_snakemake)
+
+
+@pytest.mark.workflow
+@pytest.mark.parametrize("accidents", [EVERY[:1], pytest.param(EVERY, marks=pytest.mark.slow)])
+def test_after_any_interruption_it_ends_with_the_same_numbers(
+    interrupted: Project,
+    undisturbed: dict[str, bytes],
+    accidents: tuple[Callable[[Project], None], ...],
+) -> None:
+    for happen in accidents:
+        happen(interrupted)
+    interrupted.bgbias("resume", "--grid", "smoke", "--", SCORES)
+    assert {name: (interrupted.folder / name).read_bytes() for name in (MODEL, SCORES)} == undisturbed
+    assert not (interrupted.folder / HISTORY).exists()
 
 
 @pytest.mark.slow
