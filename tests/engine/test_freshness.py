@@ -19,7 +19,7 @@ from bgbias.engine import freshness, graph
 from bgbias.engine.freshness import Finding
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.files import checksums, code, json_checksum
+from bgbias.files import code, json_checksum
 from bgbias.nodes import table
 from bgbias.report import grid_page
 from bgbias.study import params
@@ -224,23 +224,6 @@ def test_a_cache_keeps_its_bytes_and_times_whatever_is_settled(
             # Snakemake refuses to replace files that it must not write.
             assert all(p.stat().st_mode & 0o200 for p in pretended.outputs(changed, node)), node.label
     assert before == {p: (p.read_bytes(), _time(p), p.stat().st_mode) for p in cached}
-
-
-def test_files_are_read_once_after_a_checkout(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretended.run(study)
-    for path in [p for p in Path("data").rglob("*") if p.is_file()]:
-        content = path.read_bytes()
-        path.unlink()
-        path.write_bytes(content)
-    read: list[bytes] = []
-    whole = checksums._sha256
-    monkeypatch.setattr(checksums, "SETTLED", 0)
-    monkeypatch.setattr(checksums, "_sha256", lambda path: read.append(path) or whole(path))
-    assert out_of_date(study) == []
-    assert read
-    read.clear()
-    assert out_of_date(study) == []
-    assert read == []
 
 
 def test_what_was_made_with_other_libraries_is_told_so(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:

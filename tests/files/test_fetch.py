@@ -218,18 +218,6 @@ def test_the_first_place_that_works_is_used_else_all_are_listed_with_a_way_out(
     assert names(tmp_path) == ["archive"]
 
 
-def test_a_folder_becomes_the_same_archive_every_time(tmp_path: Path) -> None:
-    wanted = ["a/1.png", "a/2.PNG", "b/c/3.jpeg"]
-    others = ["a/notes.txt", ".hidden/4.png", "a/._1.png", "__MACOSX/a/1.png"]
-    for number, order in enumerate((wanted, wanted[::-1])):
-        folder = as_folder(tmp_path / f"photos{number}", {name: b"x" for name in [*order, *others]})
-        for name in order:
-            os.utime(folder / name, (number, number))
-        fetch((Source(place=str(folder)),), tmp_path / f"archive{number}", "birds")
-    assert (tmp_path / "archive0").read_bytes() == (tmp_path / "archive1").read_bytes()
-    assert [name for name, _ in members(tmp_path / "archive0", lambda name: True)] == wanted
-
-
 @pytest.mark.parametrize(
     ("source", "packed"),
     [
