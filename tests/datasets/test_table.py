@@ -14,7 +14,7 @@ from miniatures import as_zip
 from bgbias.datasets import table
 from bgbias.errors import UserError
 from bgbias.files.archives import members
-from bgbias.files.checksums import fingerprint
+from bgbias.files.checksums import fingerprint, resolve
 from bgbias.files.fetch import Source, fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
@@ -225,7 +225,8 @@ def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(
 
     def seen(place: str) -> list[dict[str, Any]]:
         fingerprint.cache_clear()
-        return identity((Source(place=place, sha256="0" * 64),), tmp_path / "contents.sqlite")
+        identities = identity((Source(place=place, sha256="0" * 64),))
+        return list(resolve(identities, list, tmp_path / "contents.sqlite"))
 
     before = seen("shared:photos")
     (tmp_path / "photos" / "one_more.jpg").write_bytes(b"a photo")

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from bgbias import plugins
 from bgbias.engine.node import Dependencies, Node, step
 from bgbias.files import code
-from bgbias.files.checksums import read_recorded
+from bgbias.files.checksums import read_recorded, resolve
 from bgbias.study.params import Study
 
 T = TypeVar("T")
@@ -110,7 +110,8 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
         upstream.setdefault(maker.name, {})[maker.subject_name] = _maker_digest(study, maker, reader)
     read = {n: sums if len(sums) > 1 else next(iter(sums.values())) for n, sums in upstream.items()}
     declared = depends(study, reader)
-    settings, modules = dict(declared.settings), [module.__name__ for module in declared.code]
+    known, modules = study.files.at("known_files"), [module.__name__ for module in declared.code]
+    settings = resolve(dict(declared.settings), lambda: read_recorded(reader.record(study)), known)
     by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
     content = {"node": name, "subject": reader.subject_name, **by}
     if hidden := (content.keys() & settings.keys()) | ((content | settings).keys() & read.keys()):

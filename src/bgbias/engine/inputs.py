@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from bgbias.engine.node import Node, StepOutput, files_of, step
-from bgbias.files.checksums import read_recorded
+from bgbias.engine.node import StepOutput, files_of, step
+from bgbias.files.checksums import Content
 from bgbias.study import Study, plan
 from bgbias.study.cell import UNTRAINED, Cell
 from bgbias.study.named import NamedEntry
-from bgbias.study.sources import hash_weights, parts_of
+from bgbias.study.sources import parts_of
 
 
 def photos(dataset: str) -> dict[str, StepOutput]:
@@ -85,24 +85,22 @@ def model(study: Study, cell: Cell) -> dict[str, StepOutput]:
     return backbone_weights(study, cell)
 
 
-def backbone(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
-    """Settings of the node ``reader``: the cell's backbone; what its pretraining made is that node's product."""
+def backbone(study: Study, cell: Cell) -> dict[str, Any]:
+    """Settings of a node: the cell's backbone; what its pretraining made is that node's product."""
     if plan.pretraining(study, cell.backbone):
         return without_weights(study, cell.backbone)
-    return backbone_settings(study, cell.backbone, step(reader, cell=cell))
+    return backbone_settings(study, cell.backbone)
 
 
-def backbone_settings(study: Study, name: str, node: Node) -> dict[str, Any]:
+def backbone_settings(study: Study, name: str) -> dict[str, Any]:
     """Settings of a node: a backbone before any pretraining, whose own weights are known by content. Fetched ones
     are known by the node that brings them, whatever mirror they are from.
     """
     network = plan.backbone(study, name)
     if network.is_fetched:
         return without_weights(study, name)
-    before = read_recorded(node.record(study)).get("backbone", {}).get("weights_sha256", "")
-    sha256 = hash_weights(study, network, before)
-    chosen = {k: v for k, v in study.backbones[name].items() if k != "pretraining"}
-    return {"backbone": chosen | ({"weights_sha256": sha256} if sha256 else {})}
+    weights = {"weights_sha256": Content(network.weights, is_file=True)} if network.weights else {}
+    return {"backbone": {k: v for k, v in study.backbones[name].items() if k != "pretraining"} | weights}
 
 
 def without_weights(study: Study, name: str) -> dict[str, Any]:
@@ -111,13 +109,13 @@ def without_weights(study: Study, name: str) -> dict[str, Any]:
     return {"backbone": {k: v for k, v in study.backbones[name].items() if k not in of_nodes}}
 
 
-def network_settings(study: Study, cell: Cell, reader: str) -> dict[str, Any]:
+def network_settings(study: Study, cell: Cell) -> dict[str, Any]:
     """Settings: what a cell's network is, where no training's digest says it. A cell that is several networks is an error."""
     plan.check_is_network(study, cell)
     if plan.trains(study, cell):
         return {}
     layer = {"embedding_dim": study.train.embedding_dim} if cell.method == UNTRAINED else {}
-    return backbone(study, cell, reader) | layer
+    return backbone(study, cell) | layer
 
 
 def mask_policy(study: Study) -> dict[str, Any]:

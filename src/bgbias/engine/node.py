@@ -139,8 +139,8 @@ class Dependencies:
     """All that a step's numbers depend on: its digest is made of it.
 
     ``files``: every file that it reads, by its role and the node that makes it; ``settings``: all that it takes from params.yaml,
-    and files of the user's; ``code``: the files of losses, maskers, tables, ... that it works by, beside its own. Their code, and
-    that of all that these files import, is in the digest (``files/code.py``).
+    and files of the user's as ``Content`` (``files/checksums.py``); ``code``: the files of losses, maskers, tables, ... that it
+    works by, beside its own. Their code, and that of all that these files import, is in the digest (``files/code.py``).
     """
 
     files: Mapping[str, StepOutput] = field(default_factory=dict)

@@ -11,10 +11,11 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from functools import cache
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,39 @@ def content_id(path: Path, database: Path) -> str:
     if not path.is_file():
         return ""
     return sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
+
+
+@dataclass(frozen=True)
+class Content:
+    """A setting that stands for what lies at a place, by its ``fingerprint``; ``is_file``: by its ``content_id``."""
+
+    place: str
+    only: frozenset[str] | None = None
+    is_file: bool = False
+
+
+def resolve(value: Any, recorded: Callable[[], Any], database: Path) -> Any:
+    """Settings with what each ``Content`` in them is known by. Of a place that is elsewhere (in a clone whose data came from a
+    remote) it is what was ``recorded`` there: what is not here cannot have changed.
+    """
+    if isinstance(value, Content):
+        before = recorded() if elsewhere(value.place) else None
+        if isinstance(before, str):
+            return before
+        if value.is_file:
+            return content_id(places.source(value.place), database)
+        return fingerprint(value.place, database, value.only)
+    if isinstance(value, dict):
+        return {k: resolve(v, partial(_find, recorded, k), database) for k, v in value.items()}
+    if isinstance(value, list):
+        return [resolve(v, partial(_find, recorded, n), database) for n, v in enumerate(value)]
+    return value
+
+
+def _find(recorded: Callable[[], Any], key: Any) -> Any:
+    with suppress(LookupError, TypeError):
+        return recorded()[key]
+    return None
 
 
 def elsewhere(source: str | None) -> bool:

@@ -32,7 +32,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         settings={
             "attacked": study.attacked.model_dump(),
             "precision": study.evaluation.precision,
-            **inputs.network_settings(study, cell, "attack"),
+            **inputs.network_settings(study, cell),
         },
         code=[*(plugins.load("attacks", name) for name in study.attacked.attacks), *metrics],
     )

@@ -30,7 +30,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         settings={
             "attribution": study.attribution.model_dump(exclude=left_out),
             "distance": plan.distance(cell),
-            **inputs.network_settings(study, cell, "attribute"),
+            **inputs.network_settings(study, cell),
             **inputs.mask_policy(study),
         },
     )

@@ -7,11 +7,10 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import read_recorded
+from bgbias.files.checksums import Content
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
-from bgbias.study.sources import list_places
 
 COLUMNS = ("pool", "name", "width", "height", "licence", "sha256")
 
@@ -35,7 +34,6 @@ def depends(study: Study, pool: str) -> Dependencies:
     if described.propose:
         proposal = files_of(step("propose", pool=pool), "proposal")
         return Dependencies(proposal, {"proposal": described.propose.model_dump()})
-    before = read_recorded(study.files.at("backgrounds_record", pool=pool)).get("listing", {})
     sources = described.pools.items()
     folders = {role: source.source for role, source in sources if source.source and not source.listed}
     is_listed = bool(plan.listed_pools(study, pool))
@@ -45,7 +43,7 @@ def depends(study: Study, pool: str) -> Dependencies:
             "pools": {
                 role: source.model_dump(exclude_defaults=True, exclude={"copies"}) for role, source in sources
             },
-            "listing": list_places(study, folders, before),
+            "listing": {role: Content(folder) for role, folder in folders.items()},
         },
     )
 

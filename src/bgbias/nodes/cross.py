@@ -23,7 +23,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         settings={
             "crossing": study.crossing.model_dump(),
             "precision": study.evaluation.precision,
-            **inputs.network_settings(study, cell, "cross"),
+            **inputs.network_settings(study, cell),
             **inputs.mask_policy(study),
         },
     )

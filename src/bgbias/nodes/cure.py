@@ -51,7 +51,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         settings={
             "cures": study.cures.model_dump(),
             "precision": study.evaluation.precision,
-            **inputs.network_settings(study, cell, "cure"),
+            **inputs.network_settings(study, cell),
             **inputs.mask_policy(study),
         },
         code=[*(plugins.load("cures", name) for name in study.cures.names), *metrics],

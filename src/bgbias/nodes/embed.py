@@ -25,7 +25,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         files=photos | inputs.model(study, cell),
         settings={
             "evaluation": study.evaluation.model_dump(exclude={"batch_size"}),
-            **inputs.network_settings(study, cell, "embed"),
+            **inputs.network_settings(study, cell),
             **inputs.mask_policy(study),
         },
         code=[plugins.load("conditions", name) for name in names],

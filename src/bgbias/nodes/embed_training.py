@@ -27,7 +27,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         settings={
             "evaluation": {"precision": study.evaluation.precision},
             "probes": {"dataset": dataset, "photos": photos},
-            **inputs.network_settings(study, cell, "embed_training"),
+            **inputs.network_settings(study, cell),
         },
         code=[plugins.load("conditions", CLEAN)],
     )

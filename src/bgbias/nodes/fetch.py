@@ -1,15 +1,13 @@
 """Node: one of a dataset's files, brought to data/raw and verified."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 from bgbias.engine import records
 from bgbias.engine.forecast import Cost, size_of
 from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.files import fetch as fetching
 from bgbias.files import pictures, places, store
-from bgbias.files.checksums import elsewhere, read_recorded
+from bgbias.files.checksums import elsewhere
 from bgbias.progress import say
 from bgbias.study.params import Study
 from bgbias.study.sources import identity, parts_of, sources_of
@@ -29,13 +27,7 @@ def depends(study: Study, dataset: str, part: str) -> Dependencies:
     """Where the file may come from, and, for files of the user's, what lies there; of code how a folder is packed. What is
     fetched is verified, whatever code brings it.
     """
-    sources = sources_of(study, dataset, part)
-    identities = identity(sources, study.files.at("known_files"))
-    if all(elsewhere(s.place) for s in sources):
-        before = read_recorded(study.files.at("fetch_record", dataset=dataset, part=part)).get("sources", [])
-        if _without_listing(before) == _without_listing(identities):
-            identities = before
-    return Dependencies(settings={"sources": identities}, code=[store])
+    return Dependencies(settings={"sources": identity(sources_of(study, dataset, part))}, code=[store])
 
 
 def sources_are_elsewhere(study: Study, dataset: str, part: str) -> bool:
@@ -68,8 +60,3 @@ def fetch(study: Study, dataset: str, part: str) -> None:
         elif not used.remote and origin.is_dir() and (left_out := pictures.list_left_out(origin, used.keep)):
             record.notes["left_out"] = left_out
         record.metrics["megabytes"] = target.stat().st_size / 1e6
-
-
-def _without_listing(sources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    # As JSON has it, which knows no tuples.
-    return json.loads(json.dumps([{k: v for k, v in s.items() if k != "listing"} for s in sources]))

@@ -13,7 +13,6 @@ from bgbias.engine import inputs, records
 from bgbias.engine.forecast import MASK_BYTES, Cost, photos_of, threads_by_photos
 from bgbias.engine.node import Dependencies, Limits, files_of, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import read_recorded
 from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.study.params import Study
@@ -50,13 +49,9 @@ def subjects(study: Study, dataset: str, masker: str | None = None) -> list[dict
 
 
 def depends(study: Study, dataset: str, masker: str) -> Dependencies:
-    """The masker's own files, where they are elsewhere, are what they were when the masks were made."""
     photos = files_of(step("index", dataset=dataset), "table", "photos", "truth")
-    before = read_recorded(study.files.at("masks_record", dataset=dataset, masker=masker))
     chosen = study.masker(masker)
-    return Dependencies(
-        photos | inputs.weights(chosen), masker_identity(study, masker, before), [chosen.module]
-    )
+    return Dependencies(photos | inputs.weights(chosen), masker_identity(study, masker), [chosen.module])
 
 
 def keep(study: Study, record: dict[str, Any], dataset: str, masker: str) -> None:

@@ -25,13 +25,12 @@ CURVE = "pretraining_history"  # grows while the node works
 def depends(study: Study, backbone: str, dataset: str, run: str) -> Dependencies:
     network, pretraining = plan.backbone(study, backbone), _find_pretraining(study, backbone)
     params = pretraining.params()
-    node = step("pretrain", backbone=backbone, dataset=dataset, run=run)
     photos = inputs.album(study, dataset, params.needs, backbone=backbone)
     return Dependencies(
         files=photos | inputs.weights(network),
         settings={
             "pretraining": {"kind": pretraining.kind, **params.model_dump(exclude={"dataset"})},
-            **inputs.backbone_settings(study, backbone, node),
+            **inputs.backbone_settings(study, backbone),
             **(inputs.mask_policy(study) if "masks" in params.needs else {}),
         },
         code=[network.module, pretraining.module],

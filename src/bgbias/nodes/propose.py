@@ -16,7 +16,7 @@ from bgbias.engine import inputs, records
 from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
 from bgbias.files.atomic import replacing
-from bgbias.files.checksums import elsewhere, fingerprint, read_recorded
+from bgbias.files.checksums import Content
 from bgbias.images import pixels
 from bgbias.nodes.masks import find_predictor
 from bgbias.study import Study, plan
@@ -44,16 +44,13 @@ def depends(study: Study, pool: str) -> Dependencies:
     """The folder, by what lies there, what people decided by hand, and the masker."""
     proposal = _proposal(study, pool)
     masker = study.masker(proposal.masker)
-    before = read_recorded(study.files.at("propose_record", pool=pool))
-    gone = elsewhere(proposal.source) and before.get("source") == proposal.source
-    known = study.files.at("known_files")
     return Dependencies(
         files=inputs.weights(masker),
         settings={
             "source": proposal.source,
-            "listing": before["listing"] if gone else fingerprint(proposal.source, known),
+            "listing": Content(proposal.source),
             "names": {"keep": proposal.keep, "drop": proposal.drop},
-            "masker": masker_identity(study, proposal.masker, before.get("masker")),
+            "masker": masker_identity(study, proposal.masker),
         },
         code=[masker.module],
     )

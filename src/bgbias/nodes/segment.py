@@ -27,7 +27,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
         files=photos | inputs.model(study, cell),
         settings={
             "segmentation": study.segmentation.model_dump(),
-            **inputs.network_settings(study, cell, "segment"),
+            **inputs.network_settings(study, cell),
         },
         code=[study.dataset(cell.dataset).module],  # it says where its objects are
     )

@@ -41,7 +41,7 @@ def depends(study: Study, cell: Cell) -> Dependencies:
             "train": study.train.model_dump(exclude={"selection"}),
             "selection": selection,
             "loss": loss_options(study, cell.dataset, cell.loss),
-            **inputs.backbone(study, cell, "train"),
+            **inputs.backbone(study, cell),
             **({"method": method.identity} if method.identity else {}),
             **(inputs.mask_policy(study) if "masks" in needs else {}),
         },

@@ -7,14 +7,13 @@ sources of its weights.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bgbias.errors import UserError
 from bgbias.files import places
-from bgbias.files.checksums import content_id, elsewhere, fingerprint
+from bgbias.files.checksums import Content
 from bgbias.files.fetch import Source
 from bgbias.study.named import PUBLISHED, NamedEntry, find_backbone
 from bgbias.study.params import Study
@@ -44,9 +43,9 @@ def sources_of(study: Study, dataset: str, part: str) -> tuple[Source, ...]:
     return parts[part]
 
 
-def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]]:
+def identity(sources: tuple[Source, ...]) -> list[dict[str, Any]]:
     """What the digest sees of a file's sources: its checksum, so that a new mirror changes nothing; where none is known, the
-    place, and for a local file or folder what lies there (``database`` remembers what was read).
+    place, and for a local file or folder what lies there.
     """
     identities = []
     for source in sources:
@@ -55,7 +54,7 @@ def identity(sources: tuple[Source, ...], database: Path) -> list[dict[str, Any]
         content: dict[str, Any] = {"checksum": checksum}
         if not checksum:
             content = {"place": source.place, "file": source.file, "keep": source.keep}
-            content["listing"] = fingerprint(source.place or "", database, source.names)
+            content["listing"] = Content(source.place or "", source.names)
         identities += [content] if content not in identities else []
     return identities
 
@@ -120,34 +119,12 @@ def network_of(study: Study, owner: str) -> NamedEntry:
     raise UserError(f"params.yaml has no '{owner}'; there are: {', '.join(there)}.")
 
 
-def hash_weights(study: Study, entry: NamedEntry, before: str = "") -> str:
-    """A network's own file of weights by its content, 16 hex digits; empty where weights are random or fetched.
-
-    ``before``: what it was when something was made of it, which holds as long as the file is elsewhere.
-    """
-    file = None if entry.is_fetched else weights_file(study, entry)
-    return (content_id(file, study.files.at("known_files")) or before) if file else ""
-
-
-def masker_identity(study: Study, masker: str, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a masker's masks depend on beside photos and fetched weights: its kind, its options, its own files' fingerprints.
-
-    ``before``: what a record has in its place; of files that are elsewhere, it is what they are known by.
-    """
-    chosen, recorded = study.masker(masker), before or {}
+def masker_identity(study: Study, masker: str) -> dict[str, Any]:
+    """What a masker's masks depend on beside photos and fetched weights: its kind, its options, its own files by content."""
+    chosen = study.masker(masker)
     module = chosen.module
     options = {k: v for k, v in chosen.options.items() if k not in module.SPEED}
-    weights = hash_weights(study, chosen, recorded.get("weights", ""))
-    places = {k: str(chosen.options[k]) for k in module.FILES if chosen.options.get(k)}
-    own_files = {"weights": weights, "listing": list_places(study, places, recorded.get("listing", {}))}
-    return {"kind": chosen.kind, "options": options} | {k: v for k, v in own_files.items() if v}
-
-
-def list_places(study: Study, places: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """The fingerprint of what lies at each place; of one that is elsewhere, what it was ``before``, where that is known."""
-    return {
-        name: before[name]
-        if name in before and elsewhere(place)
-        else fingerprint(place, study.files.at("known_files"))
-        for name, place in places.items()
-    }
+    has_own_weights = chosen.weights and not chosen.is_fetched
+    weights = {"weights": Content(chosen.weights, is_file=True)} if has_own_weights else {}
+    files = {k: Content(str(chosen.options[k])) for k in module.FILES if chosen.options.get(k)}
+    return {"kind": chosen.kind, "options": options} | weights | ({"listing": files} if files else {})
