@@ -12,7 +12,6 @@ from PIL import Image
 from torch import Tensor, nn
 
 from bgbias import seeds
-from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 
 # (height, width): margins around the middle are odd and even, up and down, and one photo is smaller than what is seen of it.
@@ -80,13 +79,3 @@ def saved(network: nn.Module, path: Path, prefix: str = "", nested: tuple[str, .
         held = {name: held, "epoch": 3}
     torch.save(held, path)
     return path
-
-
-def written(folder: Path) -> list[str]:
-    """The photos as files."""
-    names = []
-    for number, photo in enumerate(photos()):
-        path = folder / f"{number}.png"
-        path.write_bytes(pixels.encode_png(photo))
-        names.append(str(path))
-    return names

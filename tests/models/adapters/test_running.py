@@ -58,17 +58,12 @@ def test_fewer_pictures_go_through_a_model_at_once_where_memory_is_short(
     said = capfd.readouterr().err.splitlines()
     assert said == ["Small: memory is short for 40 pictures at once; goes on with 20 (--batch-size 20)"]
     assert small.given.count(40) == 1, "it is not tried again"
-
-
-def test_a_model_that_takes_not_even_one_picture_is_reported_with_what_helps() -> None:
-    small = Small(2, SHORT[0])
-    found = load(small, Options(size=16))
     small.most = 0
     with pytest.raises(UserError, match=r"Small needs more memory .*--batch-size 1: give a smaller --size"):
         found.embed(views(3))
 
 
-def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
+def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_loaded() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU(), nn.Flatten(), nn.Linear(200, 8))
     exact = load(network, Options(size=35, device="cpu"))
@@ -78,13 +73,9 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_reported() -> None:
     assert 0 < difference < 0.02 * np.abs(ours(exact)).max()
     with pytest.raises(UserError, match="--precision float16 is for GPUs"):
         load(network, Options(size=35, device="cpu", precision="float16"))
-
-
-def test_a_model_that_was_loaded_is_taken_as_it_is() -> None:
-    found = load(Small(9, SHORT[0]), Options(size=16))
-    assert load(found) is found
-    with pytest.raises(UserError, match="Small was loaded with its options before; leave others out"):
-        load(found, Options(size=32))
+    assert load(exact) is exact
+    with pytest.raises(UserError, match="Sequential was loaded with its options before; leave others out"):
+        load(exact, Options(precision="bfloat16"))
 
 
 # A picture's vector is its own: models that mix the pictures of a batch are refused wherever they embed.
