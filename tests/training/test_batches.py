@@ -22,22 +22,17 @@ from bgbias.training.settings import Train
 LABELS = np.repeat(np.arange(10), [6, 6, 6, 6, 6, 6, 6, 6, 4, 2])
 
 
-def test_batches_hold_m_photos_of_distinct_classes() -> None:
-    for m, batch_size in ((4, 32), (1, 8), (2, 20)):
-        rows = sample(LABELS, batch_size, m, 200, seeds.generator("sample", m))
-        assert (rows.shape, rows.dtype) == ((200, batch_size), np.int64)
-        for row in rows:
-            labels, counts = np.unique(LABELS[row], return_counts=True)
-            assert len(labels) == batch_size // m
-            assert (counts == m).all()
-
-
-def test_photos_repeat_only_in_classes_that_have_too_few() -> None:
-    rows = sample(LABELS, 40, 4, 300, seeds.generator("sample"))
+@pytest.mark.parametrize(("m", "size"), [(4, 32), (1, 8), (2, 20), (4, 40)])
+def test_batches_hold_m_photos_of_distinct_classes(m: int, size: int) -> None:
+    """Which repeat in the last class alone, of which there are too few, and need no labels from 0."""
+    rows = sample(LABELS, size, m, 200, seeds.generator("sample", m))
+    assert (rows.shape, rows.dtype) == ((200, size), np.int64)
     for row in rows:
-        for c in range(10):
-            own = row[LABELS[row] == c]
-            assert len(set(own)) == 4 if c != 9 else len(set(own)) <= 2
+        labels, counts = np.unique(LABELS[row], return_counts=True)
+        assert len(labels) == size // m
+        assert (counts == m).all()
+        assert all(len({*row[LABELS[row] == c]}) == m for c in labels if c != 9)
+    assert (rows == sample(LABELS * 7 + 3, size, m, 200, seeds.generator("sample", m))).all()
     assert set(np.unique(rows)) == set(range(len(LABELS)))
 
 
@@ -69,11 +64,6 @@ def test_batches_drawn_as_one_have_twice_the_photos_and_classes(folder: Path) ->
         UserError, match=r"A batch of 12 .* needs 6 classes; training has 5\. .* to at most 4 "
     ):
         list(wide.batches(1))
-
-
-def test_labels_need_not_be_contiguous() -> None:
-    rows = sample(LABELS * 7 + 3, 32, 4, 5, seeds.generator("sample"))
-    assert (rows == sample(LABELS, 32, 4, 5, seeds.generator("sample"))).all()
 
 
 @pytest.fixture
@@ -121,17 +111,15 @@ def test_batch_is_what_it_says(folder: Path) -> None:
 
 
 def test_every_method_sees_the_same_photos_in_the_same_crops(folder: Path) -> None:
-    plain, cured = epoch(training(folder, False, False)), epoch(training(folder, True, True))
-    masked = epoch(training(folder, True, False))
+    plain, cured, masked = (
+        epoch(training(folder, *has)) for has in ((False, False), (True, True), (True, False))
+    )
     for a, b, c in zip(plain, cured, masked, strict=True):
         assert torch.equal(a.index, b.index)
         assert torch.equal(a.images, b.images)
         assert torch.equal(a.images, c.images)
-        assert a.masks is None
-        assert a.backgrounds is None
-        assert b.masks is not None
-        assert c.masks is not None
-        assert torch.equal(b.masks, c.masks)
+        assert (a.masks, a.backgrounds, c.backgrounds) == (None, None, None)
+        assert torch.equal(b.masks, c.masks)  # type: ignore[arg-type]
 
 
 def test_masks_follow_their_photos_crop(folder: Path) -> None:
@@ -168,6 +156,22 @@ def test_a_step_does_not_depend_on_those_before(folder: Path) -> None:
     """Photos decoded, memory used or steps asked for before: the third batch is the third batch."""
     photos = training(folder, True, True)
     assert torch.equal(epoch(photos)[2].images, epoch(photos, steps=3)[2].images)
+
+
+def test_a_pass_shows_every_photo_once_in_an_order_of_its_own(folder: Path) -> None:
+    photos = training(folder, True, True)
+    epochs = Epochs(photos, ("squares", 0), Train(crop_scale=(0.5, 1.0), crop_ratio=(1.0, 1.0)), 4)
+    first, again, later, other = (
+        list(epochs.passes(number, name, 4)) for number, name in ((1, "x"), (1, "x"), (2, "x"), (1, "y"))
+    )
+    rows = [torch.cat([b.index for b in batches]).tolist() for batches in (first, again, later, other)]
+    assert sorted(rows[0]) == list(range(10))
+    assert [len(b.index) for b in first] == [4, 4, 2]
+    assert rows[0] == rows[1]
+    assert len({*map(tuple, rows)}) == 3
+    for a, b in zip(first, again, strict=True):
+        assert all(torch.equal(getattr(a, k), getattr(b, k)) for k in ("images", "masks", "backgrounds"))
+        assert torch.equal(a.labels, a.index // 2)
 
 
 def test_mask_of_another_size_is_an_error(folder: Path) -> None:
