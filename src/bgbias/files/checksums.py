@@ -93,16 +93,9 @@ def fingerprint(source: str, database: Path, only: frozenset[str] | None = None)
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:DIGITS]
 
 
-def content_id(path: Path, database: Path) -> str:
-    """A file by its content: 16 hex digits of its SHA-256; empty for one that is not there."""
-    if not path.is_file():
-        return ""
-    return sha256_of({_absolute(path): path.stat()}, database)[_absolute(path)][:DIGITS]
-
-
 @dataclass(frozen=True)
 class Content:
-    """A setting that stands for what lies at a place, by its ``fingerprint``; ``is_file``: by its ``content_id``."""
+    """A setting that stands for what lies at a place, by its ``fingerprint``. ``is_file``: by 16 hex digits of its SHA-256."""
 
     place: str
     only: frozenset[str] | None = None
@@ -117,9 +110,14 @@ def resolve(value: Any, recorded: Callable[[], Any], database: Path) -> Any:
         before = recorded() if elsewhere(value.place) else None
         if isinstance(before, str):
             return before
-        if value.is_file:
-            return content_id(places.source(value.place), database)
-        return fingerprint(value.place, database, value.only)
+        if not value.is_file:
+            return fingerprint(value.place, database, value.only)
+        file = places.source(value.place)
+        return (
+            sha256_of({_absolute(file): file.stat()}, database)[_absolute(file)][:DIGITS]
+            if file.is_file()
+            else ""
+        )
     if isinstance(value, dict):
         return {k: resolve(v, partial(_find, recorded, k), database) for k, v in value.items()}
     if isinstance(value, list):

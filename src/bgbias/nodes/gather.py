@@ -8,7 +8,7 @@ from bgbias.backgrounds import pools
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, Limits, step
 from bgbias.errors import UserError
-from bgbias.files.checksums import content_id
+from bgbias.files.checksums import Content
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.study import Study, plan
@@ -23,9 +23,8 @@ LIMITS = Limits(memory_mb=2000, minutes=720)
 
 def depends(study: Study, pool: str) -> Dependencies:
     """The lists, by content, and which of their groups each pool takes."""
-    known = study.files.at("known_files")
     lists = {
-        role: {"group": source.group, "sha256": content_id(Path(str(source.source)), known)}
+        role: {"group": source.group, "sha256": Content(str(source.source), is_file=True)}
         for role, source in plan.listed_pools(study, pool).items()
     }
     return Dependencies(settings={"lists": lists})
