@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import re
 import shutil
@@ -24,7 +25,6 @@ from project import ROOT
 
 import bgbias
 from bgbias import plugins, seeds
-from bgbias.auditing import masker
 from bgbias.images import pixels
 from bgbias.masks import u2net
 from bgbias.masks.predictor import WEIGHTS
@@ -185,20 +185,20 @@ sys.meta_path.insert(0, Nowhere())
 
 def test_the_core_is_enough_for_an_audits_usual_masker(installed: Path, tmp_path: Path) -> None:
     """Its published weights are an ONNX file."""
-    core = brought_by_the_core()
+    core, usual = brought_by_the_core(), inspect.signature(bgbias.audit).parameters["masker"].default
     brought = packages_distributions()
     kept = core | {"bgbias"}
     absent = {name for name, by in brought.items() if not kept & {canonicalize_name(b) for b in by}}
     assert {"snakemake", "mlflow", "pycocotools", "onnxruntime"} <= absent
     (tmp_path / "cache" / WEIGHTS).mkdir(parents=True)
-    file = tmp_path / "cache" / WEIGHTS / plugins.load("maskers", masker.DEFAULT).PUBLISHED[0].called
+    file = tmp_path / "cache" / WEIGHTS / plugins.load("maskers", usual).PUBLISHED[0].called
     assert file.suffix == ".onnx"
     torch.onnx.export(u2net.u2netp().eval(), (torch.rand(1, 3, 32, 32),), file, dynamo=False)
     code = f"""ABSENT = {absent}
 {WITHOUT_EXTRAS}
 import numpy
 from bgbias.auditing import masker
-(mask,) = masker.find(masker.DEFAULT, None, "cpu").build()([numpy.zeros((40, 40, 3), "uint8")])
+(mask,) = masker.find("{usual}", None, "cpu").build()([numpy.zeros((40, 40, 3), "uint8")])
 print(mask.alpha.shape)
 """
     said = _run([installed / "python", "-c", code], tmp_path, BGBIAS_CACHE=str(tmp_path / "cache"))
