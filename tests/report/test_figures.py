@@ -105,6 +105,9 @@ SHEETS: dict[str, Callable[[], Figure]] = {
     "retrieval": lambda: figure_retrieval(retrieval(True, False, True)),
     "attribution": lambda: figure_attribution(METHODS, attribution()),
     "photos": lambda: figure_photos([[photo(i) for i in range(4)]] * 3),
+    "panels": lambda: _panels.figure(
+        _panels.by_network(table().replace({"bgaugment": "attr_frac+bgaugment"}), lambda *_: None), "clean"
+    ),
     "masks": lambda: figure_masks({"worst": [tile()] * 2, "smallest": [tile()]}, MaskPolicy()),
 }
 # A figure, the table that it shows, and which of its numbers.

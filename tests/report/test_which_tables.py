@@ -48,6 +48,8 @@ def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path:
     assert {model[1]: other for model, other in found.items()} == expected
     assert len(found) == 4 * 2 * 2  # with every loss and method
     assert pretrainings.wanted(study)
+    assert pretrainings.settings(study)["against"]["squares/patches/arcface/plain"] == "moco"
+    assert {"all_queries", "all_attribution"} <= set(pretrainings.reads(study))
     block["backbones"] = ["moco", "byol"]
     assert not pretrainings.wanted(load(tmp_path, raw))
     # Where the same pretraining without negatives is of another dataset, the bare network is the next best.
