@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
-import edited_code
 import pandas as pd
 import pytest
 import torch
@@ -101,29 +99,6 @@ def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
     study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
     for name in ("plain", "bgaugment"):
         assert "method" not in graph.spec(study, "train", cell=cell(name))
-
-
-def test_other_code_of_a_file_is_another_training_of_its_methods_alone(
-    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = ("plain", "gained", "gained+bgaugment", "weak")
-    study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
-
-    def trained() -> dict[str, str]:
-        return {name: graph.digest(study, "train", cell=cell(name)) for name in names}
-
-    folder = tmp_path / "plugins"
-    shutil.copytree(raw["plugins"][0], folder)
-    raw["plugins"] = [str(folder)]
-    study = load(tmp_path, with_methods(raw, *names, weak=GAINS))
-    before, file = trained(), folder / "methods" / "gained.py"
-    file.write_text(f"# One reason more.\n{file.read_text()}")
-    edited_code.look_again()
-    assert trained() == before
-    file.write_text(f"{file.read_text()}\n\nSTRONGER = 2\n")
-    edited_code.look_again()
-    after = trained()
-    assert {n for n in names if after[n] != before[n]} == {"gained", "gained+bgaugment", "weak"}
 
 
 def test_a_combination_reads_and_selects_like_bgaugment(tmp_path: Path, raw: dict[str, Any]) -> None:
