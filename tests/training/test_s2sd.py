@@ -112,6 +112,8 @@ def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> N
     assert [group.get("lr") for group in made.own_parameters(1e-3)] == [None, made.task.loss_lr]
     made.loss(batch())["loss"].backward()
     assert all(p.grad is not None for p in made.losses.parameters())
+    with pytest.raises(ValueError, match="needs a task"):
+        type(made)(made.model, made.base_loss, made.params)
     for a, b in zip(made.heads.parameters(), other.heads.parameters(), strict=True):
         assert torch.equal(a, b)
     assert made.heads[0][0].weight.abs().max() <= 8**-0.5
