@@ -218,7 +218,7 @@ def audit(
     options = Options(**looks, device=device)
     several = model if isinstance(model, Mapping) else {}
     models = {str(called): one for called, one in (several or {"": model}).items()}
-    loads = {called: partial(adapted, one, options) for called, one in models.items()}
+    loads: Mapping[str, Load] = {called: partial(adapted, one, options) for called, one in models.items()}
     question, loads = prepare(photos, loads, options, Request(**{name: typed[name] for name in ASKED}))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary if out is None else out)
