@@ -1,5 +1,5 @@
 """Photos, the masks of their objects, and the same objects on other backgrounds. Good: all
-of the object, and nothing else, stands elsewhere.
+of the object, and nothing else, is on the new background.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bgbias.study.params import Study
 
 PLACE = 1
 CLASSES, DRAWS, ACROSS = 8, 2, 2
-HEADS = ("photo", "its mask", "elsewhere", "elsewhere")
+HEADS = ("photo", "its mask", "composite", "composite")
 reads, settings = subject.corrupted, subject.settings
 
 
@@ -32,8 +32,8 @@ def draw(study: Study) -> style.Figure:
             chosen.setdefault(int(labels[row]), int(row))
     rows = []
     for photo in map(photos.photo, chosen.values()):
-        elsewhere = [random_background.view(photo, draw) for draw in range(DRAWS)]
-        rows.append([photo.view, np.repeat(photo.mask[..., None], 3, axis=2), *elsewhere])
+        composites = [random_background.view(photo, draw) for draw in range(DRAWS)]
+        rows.append([photo.view, np.repeat(photo.mask[..., None], 3, axis=2), *composites])
     return figure_photos(rows)
 
 
