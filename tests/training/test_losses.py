@@ -1,6 +1,4 @@
-"""Losses, alone and with further negatives: golden values (docs/methods.md, section 11, G4 and G8), naive twins, and the contract
-of the family.
-"""
+"""Losses, alone and with further negatives: golden values (docs/methods.md, section 11, G4 and G8), naive twins, a contract."""
 
 from __future__ import annotations
 
