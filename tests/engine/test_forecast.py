@@ -48,6 +48,19 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
     assert train.forward[0] == train.backward[0] + 18 * 10 * 160  # 8 validation classes of 20 photos
 
 
+def test_controls_and_cures_are_counted_by_hand(own: Path) -> None:
+    controls = forecast.forecast(params.load(own, "controls_cub50"))
+    assert controls["cross"].forward[0] == 8 * 50 * 100  # models, objects, backgrounds
+    # Of 6 trained models 32 photos by 4 networks each: 25 noisy copies, and 9 shares taken out in two orders.
+    assert controls["sanity"].backward[0] == 6 * 32 * 4 * 25
+    assert controls["sanity"].forward[0] == 6 * 32 * 4 * (25 + 9 * 2)
+    cures = forecast.forecast(params.load(own, "cures_cub50"))
+    test, validation = 1_474, 295  # photos; test photos are seen twice
+    assert cures["remask"].forward[0] == 2 * test
+    # Four cures pass the network again; what two others fit sees validation photos, and 200 of their objects on 20 backgrounds.
+    assert cures["cure"].forward[0] == 8 * (4 * 2 * test + validation + 200 * 20)
+
+
 @pytest.mark.usefixtures("small_plugins")
 def test_photos_that_nobody_has_counted_are_told_until_the_index_has(tmp_path: Path) -> None:
     raw: dict[str, Any] = options(described(tmp_path))
