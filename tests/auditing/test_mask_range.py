@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+from in_memory import table
 
 import bgbias
 from bgbias import plugins
@@ -18,7 +18,6 @@ from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.masks.policy import Mask
 from bgbias.models.look import Look
-from bgbias.photos.table import ImageTable
 from tests.support.two_visits import OBJECT, SIDE, list_photos
 
 MASKER = """
@@ -52,16 +51,18 @@ SEEN = {
 }
 
 
-@pytest.fixture(autouse=True)
-def maskers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "own/maskers"
-    folder.mkdir(parents=True)
+@pytest.fixture(scope="module", autouse=True)
+def maskers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    own = tmp_path_factory.mktemp("own")
+    folder = own / "maskers"
+    folder.mkdir()
     rows = f"{OBJECT.start}:{OBJECT.stop}"
     for name, columns in SEEN.items():
         (folder / f"{name}.py").write_text(MASKER.format(rows=rows, columns=columns))
-    plugins.use(tmp_path / "own")
-    yield
+    plugins.use(own)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("BGBIAS_CACHE", str(own / "cache"))
+        yield
     plugins.use()
 
 
@@ -72,40 +73,44 @@ def of_all(batch: list[np.ndarray]) -> list[np.ndarray]:
     ]
 
 
-def audited(shop: Path, photos: Any = None, **how: Any) -> bgbias.Audit:
-    asked = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0, "place": "", "class_level": 2}
-    source = shop / "photos" if photos is None else photos
-    return bgbias.audit(source, of_all, backgrounds=shop / "walls", **asked | how)
+def audited(shop: Path, drawn: int = 0, photos: Any = None, **how: Any) -> bgbias.Audit:
+    """Of all photos, of which one in so many has its drawn mask; or of others."""
+    rows = list_photos(shop, "place").drop(columns="place")
+    rows.loc[np.arange(len(rows)) % drawn > 0 if drawn else slice(None), "mask"] = None
+    asked = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0}
+    return bgbias.audit(rows if photos is None else photos, of_all, backgrounds=shop / "walls", **asked | how)
 
 
-def test_the_drop_with_perfect_masks_lies_between_what_two_models_leave_open(shop: Path) -> None:
-    true = audited(shop, masks=shop / "masks").drop.value
-    for first, second, end in (
-        ("without_left", "without_right", "either"),  # together they have all of the object
-        ("with_left", "with_right", "both"),  # and both have nothing but the object
-    ):
-        found = audited(shop, masker=first, second_masker=second).numbers
-        of_range = found["mask_range"]
-        assert of_range[end]["value"] == pytest.approx(true, abs=1e-12)
-        alone = found["drop"][0]["value"] if isinstance(found["drop"], list) else found["drop"]["value"]
-        assert abs(alone - true) > 0.01
-        assert of_range["agreement"] == pytest.approx(0.5 if first.startswith("without") else 16 / 28)
-        assert of_range["second"] == second
-        assert of_range["object_share"] is None
-    mixed = audited(shop, masker="without_left", second_masker="with_right").numbers["mask_range"]
-    ends = sorted(mixed[name]["value"] for name in ("either", "both"))
-    assert ends[0] < true < ends[1]
+@pytest.fixture(scope="module")
+def true(shop: Path) -> float:
+    """The drop with drawn masks."""
+    return audited(shop, drawn=1).drop.value
 
 
-def test_drawn_masks_say_where_between_it_lies(shop: Path) -> None:
-    some = list_photos(shop, "place").drop(columns="place")
-    true = audited(shop, some, class_level=None).drop.value
-    some.loc[np.arange(len(some)) % 4 > 0, "mask"] = None
-    found = audited(
-        shop, some, masker="without_left", second_masker="without_right", class_level=None
-    ).numbers
-    assert found["mask_range"]["object_share"] == pytest.approx(1)
-    assert found["mask_range"]["extrapolated"]["value"] == pytest.approx(true, abs=1e-12)
+@pytest.mark.parametrize(
+    ("first", "second", "end", "agreement"),
+    [
+        ("without_left", "without_right", "either", 0.5),  # together they have all of the object
+        ("with_left", "with_right", "both", 16 / 28),  # and both have nothing but the object
+    ],
+)
+def test_the_drop_with_perfect_masks_lies_between_what_two_models_leave_open(
+    shop: Path, true: float, first: str, second: str, end: str, agreement: float
+) -> None:
+    found = audited(shop, masker=first, second_masker=second)
+    of_range = found.numbers["mask_range"]
+    assert of_range[end]["value"] == pytest.approx(true, abs=1e-12)
+    assert abs(found.drop.value - true) > 0.01
+    assert of_range["agreement"] == pytest.approx(agreement)
+    assert of_range["second"] == second
+    assert of_range["object_share"] is None
+
+
+def test_drawn_masks_say_where_between_it_lies(shop: Path, true: float) -> None:
+    two = {"masker": "without_left", "second_masker": "without_right"}
+    of_range = audited(shop, drawn=4, **two).numbers["mask_range"]
+    assert of_range["object_share"] == pytest.approx(1)
+    assert of_range["extrapolated"]["value"] == pytest.approx(true, abs=1e-12)
 
 
 def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None:
@@ -125,18 +130,10 @@ def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None
 def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Path) -> None:
     first, nothing = (np.zeros((32, 32), np.uint8) for _ in range(2))
     first[8:24, 12:24] = 255
-    rows = {
-        "image_id": ["a"],
-        "label": [0],
-        "class_name": ["x"],
-        "split": ["test"],
-        "key_set": ["s"],
-        "key_item": ["a"],
-    }
     photo = np.full((32, 32, 3), 90, np.uint8)
     prepared = PreparedPhotos(
         tmp_path,
-        ImageTable(pd.DataFrame(rows)),
+        table({"a": 0}),
         Look(32, 32),
         lambda _: (photo, Mask(first, 1.0), Mask(nothing, 1.0)),
         True,
@@ -155,7 +152,7 @@ def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Pa
             {"second_masker": "isnet", "second_mask_weights": "no.onnx"},
             "second_mask_weights=no.onnx: there is no such file",
         ),
-        ({"masks": "masks"}, "All photos have drawn masks, which are taken as right: leave out"),
+        ({"drawn": 1}, "All photos have drawn masks, which are taken as right: leave out"),
         ({"photos": 6}, "which needs classes: leave it out"),
     ],
 )
@@ -164,6 +161,6 @@ def test_a_second_model_that_tells_nothing_is_an_error(
 ) -> None:
     monkeypatch.chdir(shop)
     if "photos" in how:
-        how = {"photos": sorted(Path("photos").rglob("*.png"))[:6], "class_level": None}
+        how = {"photos": sorted(Path("photos").rglob("*.png"))[:6]}
     with pytest.raises(UserError, match=said):
         audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)
