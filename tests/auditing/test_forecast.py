@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -127,6 +128,18 @@ def test_it_takes_the_memory_that_was_foretold(tmp_path: Path) -> None:
     assert peak
     memory = float(foretold[1]) * {"M": 1e6, "G": 1e9}[foretold[2]]
     assert 0.85 < memory / int(peak[1]) < 1.15
+
+
+def test_a_disk_without_the_room_is_refused_before_anything_is_made(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    done = commands.bgbias(place, "audit", "photos", "--model", "my_model.py:build", "--size", "64")
+    assert done.returncode == 2
+    assert re.search(
+        r"has room for .*, and the audit needs .* more\. Name another folder by --out", done.stderr
+    )
+    assert not list((place / "audit").rglob("*-there.npy"))
 
 
 FRAGILE = """

@@ -6,6 +6,7 @@ or embeddings of this one. Masks lie in the person's cache, under the bytes of t
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -43,7 +44,7 @@ from bgbias.files.atomic import replacing, write_text
 from bgbias.images import pixels
 from bgbias.masks import policy
 from bgbias.models.adapters import Adapted
-from bgbias.progress import say, showing, track
+from bgbias.progress import say, showing, size, track
 from bgbias.report import queries as examples
 from bgbias.report.queries import AskedModel
 from bgbias.results import background_baseline
@@ -163,7 +164,7 @@ def _prepare(
 
 
 def _show_forecast(question: Question, model: Adapted, work: Path, at: Path, task: forecast.Work) -> None:
-    """Say what is left before it begins."""
+    """Say what is left before it begins, and refuse a disk that is too small for it."""
     say("Timing a few photos ...")
     seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in question.masks)
     missing = sum(len(of_one.missing) for of_one in question.masks)
@@ -184,6 +185,15 @@ def _show_forecast(question: Question, model: Adapted, work: Path, at: Path, tas
         expected = forecast.measure(question, model, task, photos, todo, seconds_of_masks / max(1, missing))
     goes_on = "what is left takes " if todo["photos"] < count else ""
     say(f"{count} photos, {len(views)} views of each: {goes_on}{expected}")
+    # What is there already counts as room.
+    exported = work.parent.parent.glob("*-*/*.png")
+    there = sum(path.stat().st_blocks * 512 for path in (*work.rglob("*.npy"), *at.glob("*"), *exported))
+    free = shutil.disk_usage(work).free + there
+    if free < expected.disk:
+        raise UserError(
+            f"{work} has room for {size(free)}, and the audit needs {size(expected.disk)} while it runs:"
+            f" {size(expected.disk - free)} more. Name another folder by --out, or fewer photos by --sample."
+        )
 
 
 def _list_files(folder: Path, views: Sequence[View], row: int) -> list[Path]:
