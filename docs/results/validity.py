@@ -14,6 +14,7 @@ from scipy.stats import rankdata, spearmanr
 
 from bgbias import seeds
 from bgbias.evaluation.conditions import CLEAN
+from bgbias.images.contact_sheet import RULE
 from bgbias.report import names, style
 from bgbias.report.columns import against_plain, with_interval
 from bgbias.report.pages import markdown
@@ -300,7 +301,7 @@ def draw() -> None:
                 name: 100 * (1 - per_product[after] / per_product[before])
                 for name, (before, after) in DROPS.items()
             }
-            axes.plot([-100, 100], [-100, 100], color=style.RULE, linewidth=0.8, zorder=0)
+            axes.plot([-100, 100], [-100, 100], color=RULE, linewidth=0.8, zorder=0)
             axes.scatter(
                 faint[composite], faint["natural"], s=10, color=style.PALETTE[0], alpha=0.3, linewidths=0
             )

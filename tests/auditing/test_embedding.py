@@ -77,6 +77,8 @@ def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> N
     again = ResumableRows(tmp_path, "vectors", np.float32, (4, 2))
     assert again.missing == [0, 1, 3]
     np.testing.assert_array_equal(again.values, [[0, 0], [0, 0], [1, -2], [0, 0]])
+    # Of as many rows of another array nothing is there.
+    assert ResumableRows(tmp_path, "vectors", np.float32, (4, 3)).missing == [0, 1, 2, 3]
 
 
 def test_a_row_that_could_not_be_filled_is_missing(tmp_path: Path) -> None:

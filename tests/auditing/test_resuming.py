@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +101,24 @@ def test_a_second_one_in_the_same_folder_is_told_who_is_at_it(tmp_path: Path) ->
         workdir.claim(tmp_path, None, None),  # type: ignore[arg-type]
     ):
         pass
+
+
+def test_models_of_one_name_go_on_each_with_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workdir, "hash_views", lambda *_: "views")
+    look = Options(size=16, resize=16)
+    mean, last = (
+        load(lambda b: [p.mean((0, 1)) for p in b], look),
+        load(lambda b: [p[-1, -1] for p in b], look),
+    )
+    begun = []
+    for model in (mean, last, mean):
+        with (
+            suppress(KeyboardInterrupt),
+            workdir.claim(tmp_path, None, model) as work,  # type: ignore[arg-type]
+        ):
+            begun.append(work)
+            raise KeyboardInterrupt
+    assert begun[0] == begun[2] != begun[1]
 
 
 @pytest.mark.slow

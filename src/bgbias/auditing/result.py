@@ -27,7 +27,6 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, S
 from bgbias.evaluation.crossing import Shares
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
-from bgbias.evaluation.whole_gallery import first_ranks
 from bgbias.models.adapters import Adapted
 from bgbias.photos.query_gallery import QueryGallerySplit
 from bgbias.report import prose
@@ -50,6 +49,7 @@ LENT = PATH[2]  # the condition whose backgrounds come from another photo of the
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
 TITLES: dict[str, dict[str, str]] = read_yaml(Path(__file__).with_name("titles.yaml"))
 MASKS = 8
+AT_ONCE = 256  # queries whose gallery is compared
 PICTURES, PICTURE = 1000, 112  # photos that are kept for comparisons, and their side in pixels
 
 
@@ -68,13 +68,16 @@ def find_first_matches(embeddings: Embeddings) -> pd.DataFrame:
     """A row a photo: its image id, and that of the photo which it finds first as it is (``first_clean``)
     and on the first random background (``first_changed``), in the gallery as it is.
     """
-    labels, ids = embeddings.labels, np.array(embeddings.ids, object)
+    labels, gallery = embeddings.labels, np.asarray(embeddings.views[CLEAN, 0])
     among = embeddings.given or QueryGallerySplit.all_among_all(len(labels))
+    ids = np.array(embeddings.ids, object)
     matches = pd.DataFrame({"image_id": ids})
     for name, condition in (("first_clean", CLEAN), ("first_changed", RANDOM_BACKGROUND)):
-        queries, rows = embeddings.views[condition, 0], np.arange(len(ids))
-        ranked = first_ranks(queries, rows, embeddings.views[CLEAN, 0], labels, among)
-        matches[name] = ids[ranked.indices[:, 0]]
+        queries, first = embeddings.views[condition, 0], []
+        for rows in np.array_split(np.arange(len(ids)), -(-len(ids) // AT_ONCE)):
+            near = np.where(among.searched(rows, labels), queries[rows] @ gallery.T, -np.inf)
+            first.append(ids[near.argmax(axis=1)])
+        matches[name] = np.concatenate(first)
     return matches
 
 

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 
-def _open_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
-    """The array in a file, all 0 where it was not there, or was another kind of array."""
+def _find_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray | None:
     with suppress(OSError, ValueError):
         there = np.lib.format.open_memmap(path, mode="r+")
         if there.dtype == kind and there.shape == shape:
             return there
+    return None
+
+
+def _make_memmap(path: Path, kind: type, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of zeros in a file."""
     partial = path.with_suffix(".partial")
     np.lib.format.open_memmap(partial, mode="w+", dtype=kind, shape=shape)
     # A full disk is told now, and not by a signal when a page finds no room.
@@ -42,8 +46,14 @@ class ResumableRows:
 
     def __init__(self, folder: Path, name: str, kind: type, shape: tuple[int, ...], axis: int = 0) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.values = np.moveaxis(_open_memmap(folder / f"{name}.npy", kind, shape), axis, 0)
-        self._there = _open_memmap(folder / f"{name}-there.npy", np.uint8, (shape[axis],))
+        files = (
+            (folder / f"{name}.npy", kind, shape),
+            (folder / f"{name}-there.npy", np.uint8, (shape[axis],)),
+        )
+        values, there = (_find_memmap(*file) for file in files)
+        if values is None or there is None:  # of another array, whose rows say nothing of this one's
+            values, there = (_make_memmap(*file) for file in files)
+        self.values, self._there = np.moveaxis(values, axis, 0), there
 
     @property
     def missing(self) -> list[int]:

@@ -148,8 +148,8 @@ def share_pixels(folder: Path) -> Iterator[Path]:
 @contextmanager
 def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
-    in ``folder`` is a UserError that names the first. What another model of the same name began there goes at once. Prepared
-    pixels, which lie beside it, go with the last of the unfinished audits.
+    in ``folder`` is a UserError that names the first. Another model of the same name has a folder of its own. Prepared pixels,
+    which lie beside it, go with the last of the unfinished audits.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -159,10 +159,10 @@ def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
             raise UserError(
                 f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
             ) from None
-        root, noise = folder / UNFINISHED, embed_noise(model)
-        work = root / hash_views(question, model)
-        if _is_of_another(work, noise):
-            shutil.rmtree(work)
+        root, digest, noise = folder / UNFINISHED, hash_views(question, model), embed_noise(model)
+        number = 0
+        while _is_of_another(work := root / f"{digest}-{number}", noise):
+            number += 1
         work.mkdir(parents=True, exist_ok=True)
         np.save(work / NOISE, noise)
         (folder / FINISHED).unlink(missing_ok=True)

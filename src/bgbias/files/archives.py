@@ -40,13 +40,22 @@ def is_archive(path: Path) -> bool:
 
 def members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
     """(name, bytes) of the files that ``is_wanted`` takes by name, in the archive's order; a folder is read as an archive of it.
-    Names have their composed form (``pictures``). It is read as ``Lookup`` does.
+    Names have their composed form (``pictures``).
 
     A name that leads out of the archive (``../``, absolute) is an error that shows it, whether wanted or not: such an archive
     was not made by an honest tool. A file that is neither zip nor tar is an error too.
     """
-    files = Lookup(path, is_wanted)
-    yield from ((name, files.read(name)) for name in files.names)
+    with readable(path):
+        if path.is_dir() or zipfile.is_zipfile(path) or not tarfile.is_tarfile(path):
+            files = Lookup(path, is_wanted)
+            yield from ((name, files.read(name)) for name in files.names)
+            return
+        with tarfile.open(path) as archive:
+            for name, member in _list_files(archive, path, is_wanted, {}):
+                file = archive.extractfile(member)
+                if file is None:
+                    raise tarfile.TarError(f"'{name}' is a link to no file")
+                yield name, file.read()
 
 
 class Lookup:
@@ -97,30 +106,18 @@ def _read_tar(
 ) -> dict[str, Callable[[], bytes]]:
     plain = _uncompress(path)
     readers: dict[str, Callable[[], bytes]] = {}
-    names: dict[str, str] = {}
-
-    def cut_out(name: str, first: int, length: int) -> bytes:
-        data = os.pread(plain.fileno(), length, first)
-        if len(data) < length:
-            raise EOFError(f"'{name}' is cut off")
-        return data
-
     with tarfile.open(fileobj=plain, mode="r:") as archive:
-        for member in archive:
-            _check(member.name, path)
-            if member.isdir():
-                continue
-            if not is_text(member.name):
-                passed_over[ascii(member.name)] = NO_TEXT
-                continue
-            name = compose(member.name)
-            unique({names.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
-            if not (member.isfile() or member.islnk()):
-                passed_over[name] = LINK
-            elif is_wanted(name):
-                target = archive.getmember(member.linkname) if member.islnk() else member
-                readers[name] = partial(cut_out, name, target.offset_data, target.size)
+        for name, member in _list_files(archive, path, is_wanted, passed_over):
+            target = archive.getmember(member.linkname) if member.islnk() else member
+            readers[name] = partial(_cut_out, plain, name, target.offset_data, target.size)
     return readers
+
+
+def _cut_out(plain: IO[bytes], name: str, first: int, length: int) -> bytes:
+    data = os.pread(plain.fileno(), length, first)
+    if len(data) < length:
+        raise EOFError(f"'{name}' is cut off")
+    return data
 
 
 def _uncompress(path: Path) -> IO[bytes]:
@@ -137,6 +134,25 @@ def _uncompress(path: Path) -> IO[bytes]:
             plain.write(block)
         plain.seek(0)
         return plain
+
+
+def _list_files(
+    archive: tarfile.TarFile, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str]
+) -> Iterator[tuple[str, tarfile.TarInfo]]:
+    names: dict[str, str] = {}
+    for member in archive:
+        _check(member.name, path)
+        if member.isdir():
+            continue
+        if not is_text(member.name):
+            passed_over[ascii(member.name)] = NO_TEXT
+            continue
+        name = compose(member.name)
+        unique({names.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
+        if not (member.isfile() or member.islnk()):
+            passed_over[name] = LINK
+        elif is_wanted(name):
+            yield name, member
 
 
 @contextmanager
