@@ -311,8 +311,9 @@ def explain(
     from bgbias.evaluation.embedder import Embedder
 
     settings = _check_options(**options)
+    pictures = list(decode_all(photos))  # a photo that is missing is said before a model is fetched
     loaded = model.model if isinstance(model, Embedder) and not options else _adapt(model, settings)
-    return explanation.explain(loaded, list(decode_all(photos)), same, score)
+    return explanation.explain(loaded, pictures, same, score)
 
 
 def _check_options(**options: Any) -> Options:

@@ -132,7 +132,9 @@ def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_re
     assert {n.name for n in seen} == set(plugins.names("nodes")) - elsewhere
     unknown = {}
     for node, files in seen.items():
-        known = {file for n in graph.in_order(study, [node]) for file in code.modules(*n.code(study))}
+        known = {
+            file for n in graph.in_order(study, [node]) for file in code.modules(*graph.modules(study, n))
+        }
         ours = [Path(f) for f in files if Path(f).is_relative_to(code.ROOT)]
         names = {f: _name(f) for f in ours}
         missed = {n for n in names.values() if code.carries_numbers(n) and code._find_label(n) not in known}

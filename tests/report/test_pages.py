@@ -109,6 +109,7 @@ def test_a_link_is_what_shows_a_figure(tmp_path: Path, monkeypatch: pytest.Monke
         ('columns("demo", "table1: ± seeds")', "table1 has 2 columns '± seeds'"),
         ('tabel("demo", "table1")', "not written like any"),
         ("table(demo)", "not written like any"),
+        ("table", "not written like any"),
     ],
 )
 def test_a_question_for_what_is_not_there_is_named(plain: pd.Series, question: str, words: str) -> None:

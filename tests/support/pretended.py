@@ -32,7 +32,7 @@ def certify(study: Study, node: Node) -> None:
         "status": "done",
         "spec": graph.spec(study, node.name, **node.keywords),
         "digest": graph.digest(study, node.name, **node.keywords),
-        "code": code.modules(*node.code(study)),
+        "code": code.modules(*graph.modules(study, node)),
         "inputs": {str(p): checksums.sha256(p) for p in read if p.exists()},
         "outputs": {str(p): checksums.sha256(p) for p in outputs(study, node)},
     }

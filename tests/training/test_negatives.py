@@ -125,4 +125,4 @@ def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -
     nodes = step("train", cell=cell), step("textures", dataset="squares", backbone="pixels")
     assert nodes[1] in graph.reads_from(study, nodes[0])
     # Another way to quilt concerns whoever trains on textures, through them, and nobody else.
-    assert ["images/quilting.py" in code.modules(*n.code(study)) for n in nodes] == [False, True]
+    assert ["images/quilting.py" in code.modules(*graph.modules(study, n)) for n in nodes] == [False, True]

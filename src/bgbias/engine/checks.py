@@ -72,15 +72,18 @@ def _check_photos(study: Study, node: Node, dataset: str) -> None:
     uses = PHOTO_USES.get(node.name, {})
     if node.cell and node.cell.fold:  # its validation classes are some of the training classes
         uses = {split: use for split, use in uses.items() if split != "val"}
-    photos = graph.once(("photos", dataset), lambda: forecast.photos(study, dataset)) if uses else {}
-    if photos is None and getattr(study.dataset(dataset).module, "TESTS_ALONE", False):
-        photos = {"train": 0, "val": 0}
+    photos = graph.once(("photos", dataset), lambda: _count_photos(study, dataset)) if uses else {}
     for split, use in uses.items():
-        if (photos or {}).get(split) == 0:
+        if photos.get(split) == 0:
             raise UserError(
                 f"{dataset} has no photos {use}. Choose another dataset for {where} in params.yaml, or an option of it"
                 f" that gives some (docs/data.md says which; datasets.{dataset}.options)."
             )
+
+
+def _count_photos(study: Study, dataset: str) -> dict[str, int]:
+    none = {"train": 0, "val": 0} if getattr(study.dataset(dataset).module, "TESTS_ALONE", False) else {}
+    return forecast.photos(study, dataset) or none
 
 
 def _check_probes(study: Study, dataset: str, fitted: str) -> None:

@@ -137,7 +137,7 @@ def accept(study: Study) -> list[str]:
             digest = graph.digest(study, node.name, **node.keywords)
             if record["digest"] != digest:
                 note = {"instead_of": record["digest"], "on": datetime.now(UTC).isoformat(timespec="seconds")}
-                new = {"spec": spec, "digest": digest, "code": code.modules(*node.code(study))}
+                new = {"spec": spec, "digest": digest, "code": code.modules(*graph.modules(study, node))}
                 json_checksum.write(path, record | new | {"accepted": [*record.get("accepted", []), note]})
                 json_checksum.aside(path).unlink(missing_ok=True)
                 lines.append(f"accepted: {node.label}")
@@ -228,7 +228,7 @@ def _reasons(study: Study, node: Node, record: dict[str, Any]) -> list[str]:
     """The settings and files of code by which a record differs from the plan, the first of them by name."""
     planned = json.loads(json.dumps(graph.spec(study, node.name, **node.keywords), default=str))
     before = record["spec"] | {"code": record.get("code")}
-    reasons = list(differences(before, planned | {"code": code.modules(*node.code(study))}))
+    reasons = list(differences(before, planned | {"code": code.modules(*graph.modules(study, node))}))
     more = [f"and {len(reasons) - MOST_SETTINGS} more"] if len(reasons) > MOST_SETTINGS else []
     return reasons[:MOST_SETTINGS] + more or ["its digest changed"]
 

@@ -55,6 +55,11 @@ def depends(study: Study, node: Node) -> Dependencies:
     return once(("depends", node), lambda: node.depends(study))
 
 
+def modules(study: Study, node: Node) -> tuple[str, ...]:
+    """The modules that a node works by, by name: its own file first."""
+    return tuple(module.__name__ for module in depends(study, node).code)
+
+
 def inputs(study: Study, name: str, /, **subject: Any) -> dict[str, Path]:
     """The files that a node reads, by role."""
     files = depends(study, step(name, **subject)).files
@@ -110,9 +115,9 @@ def spec(study: Study, name: str, /, **subject: Any) -> dict[str, Any]:
         upstream.setdefault(maker.name, {})[maker.subject_name] = _maker_digest(study, maker, reader)
     read = {n: sums if len(sums) > 1 else next(iter(sums.values())) for n, sums in upstream.items()}
     declared = depends(study, reader)
-    known, modules = study.files.at("known_files"), [module.__name__ for module in declared.code]
+    known, worked_by = study.files.at("known_files"), modules(study, reader)
     settings = resolve(dict(declared.settings), lambda: read_recorded(reader.record(study)), known)
-    by = {"code": code.fingerprint(*modules), "libraries": code.libraries(*modules)}
+    by = {"code": code.fingerprint(*worked_by), "libraries": code.libraries(*worked_by)}
     content = {"node": name, "subject": reader.subject_name, **by}
     if hidden := (content.keys() & settings.keys()) | ((content | settings).keys() & read.keys()):
         raise ValueError(

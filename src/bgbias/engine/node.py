@@ -98,10 +98,6 @@ class Node:
             code.append(plan.backbone(study, self.cell.backbone).module)
         return replace(declared, code=code)
 
-    def code(self, study: Study) -> tuple[str, ...]:
-        """The modules that it works by, by name: its own file first."""
-        return tuple(module.__name__ for module in self.depends(study).code)
-
     @property
     def takes_device(self) -> bool:
         return "device" in inspect.signature(getattr(self.module, self.name)).parameters
@@ -140,7 +136,8 @@ class Dependencies:
 
     ``files``: every file that it reads, by its role and the node that makes it; ``settings``: all that it takes from params.yaml,
     and files of the user's as ``Content`` (``files/checksums.py``); ``code``: the files of losses, maskers, tables, ... that it
-    works by, beside its own. Their code, and that of all that these files import, is in the digest (``files/code.py``).
+    works by, beside its own, which ``Node.depends`` puts first. Their code, and that of all that these files import, is in the
+    digest (``files/code.py``).
     """
 
     files: Mapping[str, StepOutput] = field(default_factory=dict)

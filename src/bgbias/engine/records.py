@@ -110,7 +110,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
     key = f"{name}__{record.with_suffix('')}".replace("/", "__")
     with lock(study.files.at("locks", name=key), f"{name} {label}"):
         # First of all: an edit that is saved from now on is none of the code that works here.
-        by = code.modules(*worker.code(study))
+        by = code.modules(*graph.modules(study, worker))
         with graph.share_lookups():
             result = Record(outputs, graph.digest(study, name, **subject))
             spec = graph.spec(study, name, **subject)

@@ -110,19 +110,22 @@ def resolve(value: Any, recorded: Callable[[], Any], database: Path) -> Any:
         before = recorded() if elsewhere(value.place) else None
         if isinstance(before, str):
             return before
-        if not value.is_file:
-            return fingerprint(value.place, database, value.only)
-        file = places.source(value.place)
-        return (
-            sha256_of({_absolute(file): file.stat()}, database)[_absolute(file)][:DIGITS]
-            if file.is_file()
-            else ""
-        )
+        if value.is_file:
+            return _content_id(places.source(value.place), database)
+        return fingerprint(value.place, database, value.only)
     if isinstance(value, dict):
         return {k: resolve(v, partial(_find, recorded, k), database) for k, v in value.items()}
     if isinstance(value, list):
         return [resolve(v, partial(_find, recorded, n), database) for n, v in enumerate(value)]
     return value
+
+
+def _content_id(file: Path, database: Path) -> str:
+    """A file by its content; empty for one that is not there."""
+    if not file.is_file():
+        return ""
+    name = _absolute(file)
+    return sha256_of({name: file.stat()}, database)[name][:DIGITS]
 
 
 def _find(recorded: Callable[[], Any], key: Any) -> Any:

@@ -54,8 +54,12 @@ def answer(question: str, macros: Mapping[str, Callable[..., str]]) -> str:
     """What a question such as ``table("demo", "table1")`` asks for. Raises UserError if it is none that is known."""
     from jinja2 import TemplateError
 
+    known = re.fullmatch(r"(\w+)\(.*\)", question)
     try:
-        return prose.environment(()).from_string(f"{{{{ {question} }}}}\n").render(macros)
+        if not known or known[1] not in macros:
+            raise TypeError("no question")
+        # The line's end is the template's own, and what a table ends with stays.
+        return prose.environment(()).from_string("{{ " + question + " }}\n").render(macros)
     except (TemplateError, TypeError) as error:
         raise UserError(
             f"'{question}' is not written like any that src/bgbias/report/pages.py explains."

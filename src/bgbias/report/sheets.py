@@ -23,7 +23,7 @@ MAP = "inferno"
 
 @dataclass(frozen=True)
 class Outline:
-    """The line around a mask [H, W] in 0..1, at one half; without a place of either kind there is none."""
+    """The line around a mask [H, W] in 0..1, at one half, closed at its borders; an empty mask has none."""
 
     mask: np.ndarray
     width: float = 0.7
@@ -72,9 +72,9 @@ def sheet(
         width = max(across * side + LABEL * bool(labels), style.WIDTH * bool(legend))
         figure = style.blank(width, len(rows) * depth + HEAD * bool(heads) + below)
         panels = figure.subplots(len(rows), across, squeeze=False)
-        for axes, (word, colour) in zip(panels[0], heads, strict=False):
+        for axes, (word, colour) in zip(panels[0], heads, strict=bool(heads)):
             axes.set_title(word, loc="center", pad=4, color=colour)
-        for axes, (word, colour) in zip(panels[:, 0], labels, strict=False):
+        for axes, (word, colour) in zip(panels[:, 0], labels, strict=bool(labels)):
             axes.set_ylabel(word, color=colour, weight="bold")
         for row, of_row in zip(rows, panels, strict=True):
             for picture, axes in zip_longest(row, of_row):
@@ -105,6 +105,8 @@ def _draw(axes: style.Axes, picture: Picture) -> None:
             y, x = (np.arange(-1, n - 1) for n in framed.shape)
             line: dict[str, Any] = {"linewidths": [outline.width], "linestyles": [outline.dashes]}
             axes.contour(x, y, framed, levels=[0.5], colors=[outline.colour], **line)
+    height, width = picture.image.shape[:2]  # which the border would widen
+    axes.set(xlim=(-0.5, width - 0.5), ylim=(height - 0.5, -0.5))
     if picture.tag:
         box = {"boxstyle": "round,pad=0.28", "fc": picture.colour, "ec": "none", "alpha": 0.92}
         white: dict[str, Any] = {"fontsize": 7, "weight": "bold", "color": "white"}

@@ -107,5 +107,8 @@ def _patterns(nodes: tuple[str, ...]) -> dict[str, str]:
     """Every pattern by its name; ``nodes``: whose files are asked."""
     patterns = dict(UNFINISHED)
     for node in nodes:
-        patterns |= plugins.load("nodes", node).OUTPUTS
+        outputs: dict[str, str] = plugins.load("nodes", node).OUTPUTS
+        if twice := patterns.keys() & outputs.keys():
+            raise ValueError(f"the node {node} calls an output '{min(twice)}', as another one does")
+        patterns |= outputs
     return patterns

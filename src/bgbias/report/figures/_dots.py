@@ -128,7 +128,8 @@ def figure_drop(table: pd.DataFrame) -> style.Figure:
             for loss, method in zip(rows["loss"], rows["method"], strict=True)
         ]
         groups[f"{names.dataset(str(dataset))} · {backbone}"] = rows.assign(name=called)
-    levels = "MAP@R, %: clean (open), other backgrounds (filled), paper (cross)"
+    levels = "MAP@R, %: clean (open), other backgrounds (filled)"
+    levels += ", paper (cross)" if table[list(published)].notna().any(axis=None) else ""
     columns = {levels: ("clean", "corrupted", *published), "relative drop, %": ("relative_drop",)}
     return figure(groups, columns, lambda row, _column: style.colour(row["method"]))
 

@@ -9,7 +9,8 @@ A file says of its table
 ``HEADLINE``               column to what people call it: the few numbers by which two versions of a study are compared;
 ``wanted(study)``          whether the grid has it; a table without this function is in every grid;
 ``reads(study)``           role to ``StepOutput``: the files that it is made from, and their nodes (``report.sources``);
-``settings(study)``        what else its numbers and its caption depend on; without this function: on nothing else;
+``settings(study)``        what else its numbers and its caption depend on, beside the rule of selection for one with ``CAPTION``;
+                           without this function: on nothing else;
 ``make(study)``            its numbers in full precision, a row a model, which the columns ``results.rows.MODEL`` name;
 ``caption(study, table, excluded)``
                            what a reader must know to believe it, in paragraphs, told of these numbers and settings alone;
