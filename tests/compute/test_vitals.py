@@ -44,9 +44,8 @@ def test_the_peak_is_the_own_one_and_not_that_of_who_started_the_process() -> No
     assert 5 < float(child.stdout) < 200 < len(held) / 2**20 < vitals.peak_memory_mb()
 
 
-def test_samples_are_taken_while_the_process_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vitals, "INTERVAL", 0.02)
-    with vitals.watching() as watched:
+def test_samples_are_taken_while_the_process_works() -> None:
+    with vitals.watching(0.02) as watched:
         wait_for(lambda: len(watched.rows) >= 3, "three samples")
 
 

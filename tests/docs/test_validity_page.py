@@ -15,7 +15,6 @@ from bgbias.results import publication, uncertainty
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = " ".join((ROOT / "docs/results/validity.md").read_text(encoding="utf-8").split())
-VIT = "ViT-S/14 (saliency)"
 SHARES = ("object", "background", "interaction")
 
 

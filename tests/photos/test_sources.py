@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from miniatures import as_folder, as_tar
@@ -181,3 +183,31 @@ def test_queries_and_gallery_are_parts_of_a_table(tmp_path: Path) -> None:
     assert given is not None
     assert given.query.tolist() == [True, False, True] * 3
     assert given.gallery.tolist() == [False, True, True] * 3
+
+
+def test_masks_of_a_folder_that_cannot_be_opened_are_not_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = as_folder(tmp_path / "shop", shop())
+    white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
+    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in shop()})
+    scandir = os.scandir
+
+    def closed(folder: Any) -> Any:
+        if str(folder) == str(place / "shoe 01"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", closed)
+    photos = collect(place, masks=masks)
+    assert photos.classes == 2
+    assert photos.left_out["shoe 01"].startswith("a folder that cannot be opened (Permission denied)")
+
+
+def test_a_note_beside_the_only_class_has_no_mask(tmp_path: Path) -> None:
+    photos = {f"shoe/{n}.jpg": snapshot("note", n) for n in range(2)}
+    white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
+    place = as_folder(tmp_path / "shop", photos | {"readme.txt": b"of a shoe"})
+    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in photos})
+    found = collect(place, masks=masks)
+    assert [found.has_truth(name) for name in found.table.ids] == [True, True]

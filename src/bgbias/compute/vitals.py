@@ -51,13 +51,13 @@ class Vitals:
 
 
 @contextmanager
-def watching(interval: float = 0.0) -> Iterator[Vitals]:
-    """Samples while the block lasts, every ``interval`` seconds (0: ``INTERVAL``)."""
+def watching(interval: float = INTERVAL) -> Iterator[Vitals]:
+    """Samples while the block lasts, every ``interval`` seconds, fewer after the first hundred (``is_plotted``)."""
     vitals, is_over = Vitals(), threading.Event()
 
     def watch() -> None:
         for number in count(1):
-            if is_over.wait(interval or INTERVAL):
+            if is_over.wait(interval):
                 return
             if is_plotted(number):
                 vitals.look()

@@ -14,7 +14,8 @@ import io
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -88,27 +89,28 @@ def expected(params: Params) -> dict[str, int]:
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The photos in the archive's order. Another layout, and other counts than the dataset has, are errors."""
     archive, protocol = parts["photos"], parts.get("protocol")
-    pictures: Iterable[tuple[str, bytes]]
     if protocol is not None or _is_release(archive):
-        boxes, tested = _open_release(archive, params)
-        if params.protocol == "classic":
-            photos = _by_persons(tested, boxes)
-        elif protocol is None:
-            raise UserError(
-                f"{name}: the new protocol's list is not beside {params.source}: rename that file to {RELEASE}, and write so"
-                f" under datasets.{name}.options.source in params.yaml."
-            )
-        else:
-            photos = _find_listed(_by_list(protocol.read_bytes(), protocol), boxes, archive)
-        pictures = ((n, _encode(n, photo, archive)) for n, photo in boxes.items() if n in photos)
-    else:
-        names = [n for n in names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
-        photos = market1501.in_folders(names, archive) if params.protocol == "new" else {}
-        photos = photos or _extracted(names, params, archive)
-        pictures = members(archive, photos.__contains__)
+        with _released(archive, params) as (boxes, tested, read):
+            if params.protocol == "classic":
+                photos = _by_persons(tested, boxes)
+            elif protocol is None:
+                raise UserError(
+                    f"{name}: the new protocol's list is not beside {params.source}: rename that file to {RELEASE}, and write so"
+                    f" under datasets.{name}.options.source in params.yaml."
+                )
+            else:
+                photos = _find_listed(_by_list(protocol.read_bytes(), protocol), boxes, archive)
+                market1501.check_counts(photos, NEW[params.boxes], archive)
+            pictures = ((n, pixels.encode_png(read(n))) for n in boxes if n in photos)
+            yield from market1501.items_of(pictures, photos, params, KEY, name)
+        return
+    names = [n for n in names_in(archive, is_picture) if _of_boxes(n) in (params.boxes, None)]
+    photos = market1501.in_folders(names, archive) if params.protocol == "new" else {}
+    if not photos:
+        photos = _extracted(names, params, archive)
     if params.protocol == "new":
         market1501.check_counts(photos, NEW[params.boxes], archive)
-    yield from market1501.items_of(pictures, photos, params, KEY, name)
+    yield from market1501.items_of(members(archive, photos.__contains__), photos, params, KEY, name)
 
 
 def _is_release(path: Path) -> bool:
@@ -120,39 +122,46 @@ def _is_release(path: Path) -> bool:
     return begin.startswith(HDF5) or (begin.startswith(b"MATLAB") and begin.endswith(HDF5))
 
 
-def _open_release(archive: Path, params: Params) -> tuple[dict[str, Any], set[str]]:
-    """The photos of cuhk-03.mat, which are not read, by the names that toolboxes give them, and the persons of the split.
+@contextmanager
+def _released(
+    archive: Path, params: Params
+) -> Iterator[tuple[list[str], set[str], Callable[[str], np.ndarray]]]:
+    """The names that toolboxes give the photos of cuhk-03.mat, the persons of the split, and what reads a photo.
 
     MATLAB keeps a matrix with its axes in reverse order, cells as references, and an empty cell as a list of its two sizes.
     """
     import h5py
 
-    try:
-        file = h5py.File(archive)
-        boxes: dict[str, Any] = {}
-        for pair, persons in enumerate(file[params.boxes][()].ravel(), 1):
-            for person, photos in enumerate(file[persons][()].T, 1):
-                for number, photo in enumerate(photos, 1):
-                    if file[photo].ndim == 3:
-                        view = 1 if number <= OF_FIRST_CAMERA else 2
-                        png = f"{PERSON.format(pair, person)}_{view}_{number:02d}.png"
-                        boxes[f"images_{params.boxes}/{png}"] = file[photo]
-        tested = file[file["testsets"][()].ravel()[params.split]][()].T.astype(int).tolist()
-        return boxes, {PERSON.format(*person) for person in tested}
-    except (OSError, AttributeError, *UNREADABLE) as error:
-        raise UserError(
-            f"{archive} is not the {RELEASE} that its authors give, or not all of it ({error}); get it again."
-        ) from error
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(h5py.File(archive))
+            boxes: dict[str, h5py.Reference] = {}
+            for pair, persons in enumerate(file[params.boxes][()].ravel(), 1):
+                for person, photos in enumerate(file[persons][()].T, 1):
+                    for number, photo in enumerate(photos, 1):
+                        if file[photo].ndim == 3:
+                            view = 1 if number <= OF_FIRST_CAMERA else 2
+                            png = f"{PERSON.format(pair, person)}_{view}_{number:02d}.png"
+                            boxes[f"images_{params.boxes}/{png}"] = photo
+            tested = file[file["testsets"][()].ravel()[params.split]][()].T.astype(int).tolist()
+            persons_to_test = {PERSON.format(*person) for person in tested}
+        except (OSError, AttributeError, *UNREADABLE) as error:
+            raise UserError(
+                f"{archive} is not the {RELEASE} that its authors give, or not all of it ({error}); get it again."
+            ) from error
 
+        def read(name: str) -> np.ndarray:
+            try:
+                picture = file[boxes[name]][()].T
+                if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
+                    raise ValueError(f"{picture.dtype} of {picture.shape} is no picture")
+                return np.ascontiguousarray(picture)
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"{archive}: {name} cannot be read ({error}); get {RELEASE} again."
+                ) from error
 
-def _encode(name: str, photo: Any, archive: Path) -> bytes:
-    try:
-        picture = photo[()].T
-        if picture.dtype != np.uint8 or picture.shape[2:] != (3,):
-            raise ValueError(f"{picture.dtype} of {picture.shape} is no picture")
-    except (OSError, ValueError) as error:
-        raise UserError(f"{archive}: {name} cannot be read ({error}); get {RELEASE} again.") from error
-    return pixels.encode_png(np.ascontiguousarray(picture))
+        yield list(boxes), persons_to_test, read
 
 
 def _of_boxes(member: str) -> str | None:

@@ -65,16 +65,23 @@ def _read_lists(archive: Path) -> dict[str, tuple[int, str]]:
             raise UserError(
                 f"{archive}: {file} must begin with the line '{' '.join(HEADER)}'; fetch it again."
             )
-        try:
-            label_of = {path: int(class_id) - 1 for _, class_id, _, path in rows}
-        except ValueError as error:
-            raise UserError(f"{archive}: {file} cannot be read ({error}); fetch it again.") from error
-        counts = len(rows), len(set(label_of.values()))
+        labels = set()
+        for number, row in enumerate(rows, 2):
+            try:
+                _, class_id, _, path = row
+                label = int(class_id) - 1
+            except ValueError as error:
+                raise UserError(
+                    f"{archive}: line {number} of {file} cannot be read: '{' '.join(row)}'; fetch it again."
+                ) from error
+            if path in listed:
+                raise UserError(f"{archive}: line {number} of {file} lists '{path}' again; fetch it again.")
+            split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
+            listed[path] = label, split
+            labels.add(label)
+        counts = len(rows), len(labels)
         if counts != COUNTS[file]:
             raise UserError(
                 f"{archive}: {file} lists {counts[0]} photos of {counts[1]} classes, not {COUNTS[file][0]} of {COUNTS[file][1]}."
             )
-        for path, label in label_of.items():
-            split = "test" if file == "Ebay_test.txt" else "val" if label >= FIRST_VAL_CLASS else "train"
-            listed[path] = label, split
     return listed

@@ -17,7 +17,6 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.exclusion import deep_enough
 from bgbias.evaluation.retrieval import BLOCK, DEEPEST_FIXED_RANK, Neighbours, round_embeddings
-from bgbias.evaluation.whole_gallery import keep_first, rank_searched
 from bgbias.photos.places import NOWHERE, Places
 
 ORIGINAL = (CLEAN, "own_inpainted", RANDOM_BACKGROUND)
@@ -88,9 +87,15 @@ class _Galleries:
         depth = max(deep_enough(labels), DEEPEST_FIXED_RANK)
         nearest = Neighbours.none(len(queries), depth), Neighbours.none(len(queries), depth)
         for block in np.array_split(rows, max(1, -(-len(rows) * len(queries) // BLOCK))):
-            similarity = queries[block] @ clean.T
-            for side, searched in zip(nearest, self._match_sides(block), strict=True):
-                keep_first(side, block, rank_searched(similarity, searched, labels, block))
+            order = np.argsort(-(queries[block] @ clean.T), axis=1, kind="stable")
+            for side, gallery in zip(nearest, self._match_sides(block), strict=True):
+                chosen = np.take_along_axis(gallery, order, axis=1)
+                rank = chosen.cumsum(axis=1) - 1
+                query, column = np.nonzero(chosen & (rank < depth))
+                at = block[query], rank[query, column]
+                side.indices[at] = order[query, column]
+                side.same_label[at] = labels[side.indices[at]] == labels[at[0]]
+                side.relevant[block] = (gallery & (labels == labels[block, None])).sum(axis=1)
         return nearest
 
     def _match_sides(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

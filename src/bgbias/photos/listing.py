@@ -106,7 +106,7 @@ class Listing:
         """
         others: dict[str, str] = {}
         files = Lookup(path, lambda name: True, others)
-        drawn = [name for name in files.names if is_picture(name)]
+        drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
         others |= {name: why_not(name) for name in files.names if not is_picture(name)}
         if not drawn:
             there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
@@ -137,6 +137,12 @@ class Listing:
         left_out = {**self.left_out} | {f"{name} (masks)": reason for name, reason in others.items()}
         photos = {image_id: with_mask(photo) for image_id, photo in self.photos.items()}
         return replace(self, photos=photos, left_out=left_out)
+
+    def _has_no_folder(self, mask: str) -> bool:
+        """Whether the folder of a mask's photo could not be opened, and is named for that reason already."""
+        parts = PurePosixPath(mask).parent.parts
+        ends = ("/".join(parts[a:b]) for b in range(1, len(parts) + 1) for a in range(b))
+        return any(end in self.left_out for end in ends)
 
 
 def title(path: Path) -> str:
@@ -177,7 +183,10 @@ def match_masks(
     drawn, photos = sorted(drawn), list(photos)
     shared = around(photos)
     photos += others
-    stem_of = {stem(inside(n, shared)): stem(n) for n in photos} | {stem(n): stem(n) for n in photos}
+    # Of what lies beside the photos' folder nothing is inside it.
+    stem_of = {stem(i): stem(n) for n in photos if (i := inside(n, shared))} | {
+        stem(n): stem(n) for n in photos
+    }
     for folders in range(around(drawn) + 1):
         photo_of = {n: stem_of.get(stem(inside(n, folders)), "") for n in drawn}
         if all(photo_of.values()):

@@ -85,7 +85,7 @@ class Truth(Protocol):
 
 
 class TrueMasks(Truth):
-    """Objects known by their pixels, one by one."""
+    """Objects known pixel by pixel."""
 
     def __init__(self, masks: Pictures, photos: Iterable[str], size: int) -> None:
         self._masks, self._size = masks, size

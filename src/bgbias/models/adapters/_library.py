@@ -94,6 +94,12 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     if kind not in PROVIDERS:
         raise UserError(f"Unknown device '{device}': use 'cpu', 'cuda' or 'cuda:N'.")
     provider = PROVIDERS[kind]
+    lacking = UserError(
+        f"ONNX Runtime cannot use a GPU here: --device {device} cannot be; use --device cpu, or install onnxruntime-gpu"
+        f" {onnxruntime.__version__} in its place, with the CUDA and cuDNN that it wants."
+    )
+    if provider not in onnxruntime.get_available_providers():  # before a large graph is loaded
+        raise lacking
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = threads()
     # Without TF32, so that both devices compute the same.
@@ -101,12 +107,9 @@ def load_graph(graph: str | bytes, whose: str, origin: str, device: str) -> Any:
     session = load_source(
         whose, origin, lambda: onnxruntime.InferenceSession(graph, settings, providers=[choice])
     )
-    # Where it was built without GPUs, or theirs cannot be loaded, ONNX Runtime goes on with the processor.
+    # Where the GPU's libraries cannot be loaded, ONNX Runtime goes on with the processor.
     if provider not in session.get_providers():
-        raise UserError(
-            f"ONNX Runtime cannot use a GPU here: --device {device} cannot be; use --device cpu, or install onnxruntime-gpu"
-            f" {onnxruntime.__version__} in its place, with the CUDA and cuDNN that it wants."
-        )
+        raise lacking
     return session
 
 

@@ -110,7 +110,7 @@ def fit_state(trunk: nn.Module, state: dict[str, Tensor], backbone: str, origin:
         raise UserError(
             f"{origin} does not hold weights of {backbone}: {wrong}. Name the right file at"
             f" backbones.{backbone}.weights in params.yaml{', or `published`' if _is_published(backbone) else ''}"
-            f"{', or leave img_size out, if they are for another one' if variant else ''}."
+            f"{', or leave img_size out, if the weights are for photos of another size' if variant else ''}."
         )
     return weights
 
