@@ -1,7 +1,4 @@
-"""Every dataset in its official layout: which photos come, with which class, split and key, and what is refused.
-
-The layouts of Cars196 are in ``test_cars196.py``, the persons' own protocols in ``test_persons.py``.
-"""
+"""Every dataset in its official layout: photos, classes, splits, keys, refusals. Cars196 and persons have files of their own."""
 
 from __future__ import annotations
 

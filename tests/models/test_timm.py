@@ -110,7 +110,9 @@ def test_a_size_of_photos_that_weights_are_not_for_may_be_to_blame(tmp_path: Pat
     state = read_state_dict(tmp_path / "right.safetensors", "a test", "meta")
     with torch.device("meta"):
         trunk = build("mixer_s32_224", img_size=256)
-    with pytest.raises(UserError, match="or leave img_size out, if the weights are for photos of another size"):
+    with pytest.raises(
+        UserError, match="or leave img_size out, if the weights are for photos of another size"
+    ):
         backbones.fit_state(trunk, state, "timm:mixer_s32_224", "right.safetensors")
     other = {"stem.weight": state["stem.proj.weight"]}
     with pytest.raises(UserError, match=r"does not hold weights of timm:mixer_s32_224"):
