@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bgbias.attribution.explanation import Explanation
 
 SIDE, EXPLAINED = 1.35, 1.75  # inches of a picture's room in sheets, and where a few photos are explained
-HEAD, LABEL, CAPTION, FOOT = 0.24, 0.3, 0.26, 0.36  # inches
+HEAD, LABEL, CAPTION, FOOT, GAP = 0.24, 0.3, 0.12, 0.36, 0.03  # inches
 MAP = "inferno"
 
 
@@ -71,6 +71,7 @@ def sheet(
         # Lines of words are as long as a page is wide.
         width = max(across * side + LABEL * bool(labels), style.WIDTH * bool(legend))
         figure = style.blank(width, len(rows) * depth + HEAD * bool(heads) + below)
+        figure.set_layout_engine("constrained", w_pad=GAP, h_pad=GAP, wspace=0, hspace=0)
         panels = figure.subplots(len(rows), across, squeeze=False)
         for axes, (word, colour) in zip(panels[0], heads, strict=bool(heads)):
             axes.set_title(word, loc="center", pad=4, color=colour)
