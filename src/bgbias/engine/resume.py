@@ -4,6 +4,7 @@ When Snakemake is killed outright its jobs live on and keep writing. They bear i
 ``workflow/rules/common.smk``): a step that somebody runs by hand is not taken for one of them.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from bgbias.study.params import Study
 MARK = "BGBIAS_SNAKEMAKE"
 LOCKS = Path(".snakemake/locks")
 LOCK = LOCKS.parent / "bgbias.lock"
+DVC_LOCKS = Path(".dvc/tmp/rwlock")
 KILLED = "A Snakemake was killed here. `make resume` (or: python -m bgbias resume) ends its jobs, unlocks, and resumes."
 GRACE_SECONDS = 10.0
 _held = ExitStack()
@@ -36,6 +38,7 @@ def resume(study: Study, params: Path, grid: str | None, arguments: list[str]) -
     _held.enter_context(hold_lock(study.files.at("locks", name="resume"), 0, refusal=_at_work("{}")))
     _refuse()
     end(leftovers())
+    _remove_broken_dvc_locks()
     chosen = ["--config", f"params={params}", *([f"grid={grid}"] if grid else [])]
     base = [sys.executable, "-m", "snakemake"]
     if any(LOCKS.glob("*")):
@@ -70,6 +73,16 @@ def state_of_folder() -> str:
         return ""
     process = snakemake_here()  # one that still plans
     return KILLED if process is None else _at_work(process)
+
+
+def _remove_broken_dvc_locks() -> None:
+    """DVC writes its list of locks in place, and never runs again here where it was killed in between."""
+    try:
+        json.loads(DVC_LOCKS.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        pass
+    except ValueError:
+        DVC_LOCKS.unlink()
 
 
 def _refuse() -> None:
