@@ -1,15 +1,20 @@
-"""What losses, methods and datasets are called, and in which order they stand, is said in their own files."""
+"""What losses, methods and datasets are called, where they stand and which colour they have is said in their own files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+import yaml
+from matplotlib.colors import to_rgb
+from project import ROOT
 
 from bgbias import plugins
 from bgbias.report import names, style
+from bgbias.study import params, plan
 from bgbias.study.cell import PLAIN
 
 LOSS = "from bgbias.training.losses.contrastive import DISTANCE, IMAGES_PER_CLASS, Params, build\n"
@@ -39,7 +44,6 @@ def test_a_new_file_needs_no_entry_elsewhere(mine: None) -> None:
     assert (names.loss("my_loss"), names.loss("other_loss")) == ("My THING", "Other loss")
     assert names.method("thing+bgaugment") == "My THING + BGAugment"
     assert (names.method("thing_8"), names.method("thing_of_mine")) == ("Eight things", "Thing of mine")
-    assert names.row("my_loss", "other") == "+ Other"
     # Also an entry that is not called after its file is one of it.
     assert (names.method("no_thing"), names.family("no_thing+bgaugment")) == ("No thing", "thing")
     of_one_file = [style.colour(name) for name in ("thing", "thing_8", "no_thing", PLAIN)]
@@ -60,29 +64,19 @@ def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: No
     ]  # fmt: skip
 
 
-def test_a_part_of_a_dataset_is_spelled_like_the_whole() -> None:
-    printed = [
-        names.dataset(name) for name in ("cub200", "cub50", "cars10", "sop", "toy_090", "my_cub", "shop7")
-    ]
-    assert printed == ["CUB200", "CUB50", "Cars10", "SOP", "toy_090", "my_cub", "shop7"]
-
-
 @pytest.mark.parametrize(
     ("loss", "method", "printed"),
     [
         ("contrastive+neg_margin=0.3", "plain", "Contrastive, neg margin 0.3"),
         ("contrastive+train.lr=0.001", "bgaugment", "+ BGAugment"),
-        ("contrastive", "plain+train.lr=0.001", "Contrastive, lr 0.001"),
         ("contrastive", "plain+train.lr=0.001+grey", "+ Plain, lr 0.001 + grey background"),
         ("arcface", "attr_frac+weight=2+bgaugment", "+ Attribution fraction, weight 2 + BGAugment"),
         ("arcface", "plain+grey", "+ grey background"),
         ("contrastive", "plain+stax@0.01", "+ STAX at 0.01"),
         ("arcface", "mdprop_2+bgaugment+mtax:5@0.1", "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"),
-        ("multi_similarity", "plain", "Multi Similarity"),
         ("multi_similarity", "sam_triplet+bgaugment", "+ SAM, triplets + BGAugment"),
-        # Entries of params.yaml that no file names have no names but their own.
+        # An entry of params.yaml that no file names has no name but its own.
         ("arcface", "dcml_no_fault", "+ DCML no fault"),
-        ("arcface", "my_cure", "+ My cure"),
     ],
 )
 def test_names_of_rows_and_the_settings_that_they_carry_are_words(
@@ -91,12 +85,23 @@ def test_names_of_rows_and_the_settings_that_they_carry_are_words(
     assert names.row(loss, method) == printed
 
 
-def test_the_loss_is_said_without_a_plain_row_above() -> None:
+def test_a_loss_is_said_without_a_plain_row_and_a_part_of_a_dataset_like_the_whole() -> None:
     assert names.row("arcface", "bgaugment", below_plain=False) == "ArcFace + BGAugment"
     assert (names.count(1, "query"), names.count(1487, "query")) == ("1 query", "1,487 queries")
+    asked = ("cub200", "cub50", "sop", "toy_090", "my_cub")
+    assert [names.dataset(name) for name in asked] == ["CUB200", "CUB50", "SOP", "toy_090", "my_cub"]
 
 
 def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
     for family in ("losses", "methods"):
         files = [plugins.load(family, name) for name in plugins.names(family)]
         assert len({file.TITLE for file in files}) == len({file.PLACE for file in files}) == len(files)
+
+
+@pytest.mark.parametrize("grid", yaml.safe_load((ROOT / "params.yaml").read_text("utf-8"))["grids"])
+def test_methods_of_a_grid_have_colours_of_their_own_whose_letters_can_be_read(grid: str) -> None:
+    methods = {cell.method for cell in plan.cells(params.load(ROOT / "params.yaml", grid))}
+    assert len({style.colour(method) for method in methods}) == len(methods)
+    shares = np.array([to_rgb(style.ink(method)) for method in methods])
+    light = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+    assert (1.05 / (light @ [0.2126, 0.7152, 0.0722] + 0.05)).min() >= 4.5

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 from bgbias.report import reproduction as repeat
 from bgbias.report.names import NOT_TRAINED
-from bgbias.results import publication, uncertainty
+from bgbias.results import publication
 from bgbias.results.rows import MODEL, Model
 from bgbias.study import plan
 from bgbias.study.params import Study, load
@@ -18,7 +17,6 @@ from bgbias.study.params import Study, load
 ROOT = Path(__file__).resolve().parents[2]
 PLAIN: Model = ("demo_90", "tiny", "contrastive", "plain")
 CURED: Model = (*PLAIN[:3], "bgaugment")
-ENDS = ["clean", "clean_low", "clean_high"]
 Tables = dict[str, pd.DataFrame]
 
 
@@ -72,7 +70,6 @@ def test_another_number_is_judged_by_both_intervals(
     found = repeat.compare(tables, again(tables, table, column, share * half, seed))
     assert other(found) == [(table, column + (f", seed {seed}" if table == "seeds" else ""), verdict)]
     assert repeat.verdict(found) == of_all
-    assert repeat.sentence(found).startswith(f"{of_all}: ")
 
 
 def test_numbers_are_identical_or_more_of_them_outside_than_chance_allows(tables: Tables) -> None:
@@ -91,48 +88,18 @@ def test_numbers_are_identical_or_more_of_them_outside_than_chance_allows(tables
     found = repeat.compare({"table1": tables["table1"][[*MODEL, *every]]}, {"table1": table})
     assert {verdict for *_, verdict in other(found)} == {"different"}
     assert repeat.sentence(found).startswith("different: of ")
-
-
-def test_models_of_other_seeds_are_seldom_different(tables: Tables) -> None:
-    """Two runs of methods that are the same: classes stay, seeds are others, and all queries of one training move together."""
-    rng = np.random.default_rng(0)
-    rows = tables["table1"][MODEL].head(4)
-    classes = np.repeat(np.arange(16), 10)
-    different = 0
-    for _ in range(12):
-        easy = rng.normal(60, 15, (len(rows), 1, 16))
-        runs = []
-        for _ in range(2):
-            seeds = rng.normal(0, 4, (len(rows), 3, 1)) + rng.normal(0, 4, (len(rows), 3, 16))
-            queries = (easy + seeds)[..., classes] + rng.normal(0, 10, (len(rows), 3, 160))
-            found = [uncertainty.estimate([of_row], classes) for of_row in queries]
-            ends = pd.DataFrame([(of.value, of.low, of.high) for of in found], columns=ENDS, index=rows.index)
-            runs.append({"table1": rows.join(ends)})
-        different += repeat.verdict(repeat.compare(*runs)) == "different"
-    assert different <= 1
+    told = repeat.format_comparisons(found).splitlines()
+    assert max(map(len, told)) <= 110
+    assert sum(line.startswith("── demo_90/tiny/contrastive/") for line in told) == 2
 
 
 def test_a_row_that_is_gone_is_different_unless_others_were_asked_for(tables: Tables) -> None:
     less = {name: table[table["method"] == "bgaugment"] for name, table in tables.items()}
     assert repeat.verdict(repeat.compare(tables, less)) == "different"
+    # The star of a row alone is not looked at.
+    less["table3"] = less["table3"].assign(corrupted_difference_p_holm=0.9)
     assert repeat.verdict(found := repeat.compare(tables, less, [CURED])) == "identical"
     assert {one.model for one in found} == {CURED}
-
-
-def test_the_star_of_a_row_alone_is_not_looked_at(tables: Tables) -> None:
-    third = tables["table3"].assign(corrupted_difference_p_holm=0.9)
-    found = repeat.compare(tables, tables | {"table3": third})
-    assert [one for one in other(found)] == [("table3", "corrupted_difference", "within the interval")]
-    assert repeat.verdict(repeat.compare(tables, tables | {"table3": third}, [CURED])) == "identical"
-
-
-def test_what_is_told_fits_a_terminal(tables: Tables) -> None:
-    told = repeat.format_comparisons(
-        repeat.compare(tables, again(tables, "table1", "clean", 1), [PLAIN, CURED])
-    )
-    assert max(map(len, told.splitlines())) <= 110
-    assert told.count("── demo_90/tiny/contrastive/") == 2
-    assert "within the interval" in told
 
 
 def test_a_row_is_made_with_the_plain_one_that_it_is_compared_with(demo: Study) -> None:
@@ -142,9 +109,7 @@ def test_a_row_is_made_with_the_plain_one_that_it_is_compared_with(demo: Study) 
     assert {c.method for c in plan.cells(repeat.row_of(demo, CURED))} == {"plain", "bgaugment"}
     birds = load(Path("params.yaml"), "cub50")
     for method in NOT_TRAINED[1:]:
-        row = repeat.row_of(birds, ("cub50", "mobilenet_v2_tf", "none", method))
-        assert {c.method for c in plan.cells(row)} <= {"pretrained", method}
-        assert not plan.trained_models(row)
+        assert not plan.trained_models(repeat.row_of(birds, ("cub50", "mobilenet_v2_tf", "none", method)))
     folds = load(Path("params.yaml"), "dcml_tables")
     row = repeat.row_of(folds, ("cub200", "bn_inception", "cosface", "dcml_code+512d"))
     assert {c.method for c in plan.cells(row)} == {"plain", "plain+512d", "dcml_code", "dcml_code+512d"}

@@ -60,12 +60,10 @@ TWO = lost(33.0, Estimate(21.0, 15.0, 27.0))
 MIXED = {"corrupted_over_bgaugment": DOWN, "ref_gain": UP}
 VERDICTS: dict[str, list[tuple[Row, ...]]] = {
     "plain alone": [(PLAIN,)],
-    "and its queries alone": [(TWO,)],
     "both helped": [(PLAIN, changed(UP, DOWN))],
     "the drop helped": [(PLAIN, changed(NOTHING, DOWN))],
     "a gain and its price": [(PLAIN, changed(UP, NOTHING, paid=DOWN))],
     "nothing shown": [(PLAIN, changed(NOTHING, NOTHING))],
-    "harm": [(PLAIN, changed(DOWN, UP))],
     "one of two": [(PLAIN, changed(NOTHING, NOTHING), changed(UP, NOTHING, "other"))],
     "two of three": [
         (TWO, changed(UP, DOWN), changed(NOTHING, NOTHING, "none"), changed(UP, NOTHING, "other"))
@@ -141,7 +139,6 @@ def of_masks(difference: Estimate) -> list[str]:
 
 SEEDS: dict[str, dict[str, int]] = {
     "one seed": {"plain": 1, "cured": 1},
-    "two seeds": {"plain": 2, "cured": 2},
     "three and more": {"plain": 3, "cured": 5},
     "mixed": {"plain": 3, "cured": 1},
     # Whatever was not trained has no seeds to speak of.
@@ -181,9 +178,9 @@ def test_sentences_are_those_that_somebody_has_read(said: Callable[..., str]) ->
         parts[f"Cures: {name}"] = list(comparisons.advice([block(PLAIN)], {"table7": of_cures}))
     parts |= {f"Masks: {name}": of_masks(difference) for name, difference in MASKS.items()}
     for name, seeds in SEEDS.items():
-        lines = [said('{{ title("T") }}', table(seeds))]
-        lines += [said("{{ intervals() }}", table(seeds, classes)) for classes in (4, 1000)]
-        parts[f"Caption: {name}"] = lines
+        lines = ('{{ title("T") }}', "{{ intervals() }}")
+        parts[f"Caption: {name}"] = [said(line, table(seeds)) for line in lines]
+    parts["Caption: few classes"] = [said("{{ intervals() }}", table({"plain": 1}, classes=4))]
     parts["Caption: persons"] = [said('{{ intervals("persons") }}', table({"plain": 3}))]
     golden.check(
         Path(__file__).parent / "golden/sentences.md",
@@ -191,16 +188,13 @@ def test_sentences_are_those_that_somebody_has_read(said: Callable[..., str]) ->
     )
 
 
-@pytest.mark.parametrize(
-    ("seeds", "classes", "rare"),
-    [(2, 5, False), (3, 4, False), (3, 5, True), (4, 9, True), (5, 9, False), (3, 10, False)],
-)
-def test_captions_say_where_stars_are_too_rare(
-    seeds: int, classes: int, rare: bool, said: Callable[..., str]
-) -> None:
-    text = said("{{ rare_stars() }}", table({"plain": seeds}, classes))
-    assert text.startswith("With fewer than 10 classes and fewer than 5 seeds, stars can be too rare" * rare)
-    assert bool(text) == rare
+def test_captions_say_where_stars_are_too_rare(said: Callable[..., str]) -> None:
+    for seeds, classes in ((3, 5), (4, 9)):
+        assert said("{{ rare_stars() }}", table({"plain": seeds}, classes)).startswith(
+            "With fewer than 10 classes"
+        )
+    for seeds, classes in ((2, 5), (3, 4), (5, 9), (3, 10)):
+        assert said("{{ rare_stars() }}", table({"plain": seeds}, classes)) == ""
 
 
 @pytest.mark.parametrize(

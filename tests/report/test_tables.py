@@ -17,7 +17,7 @@ from table_examples import CLARITY, THIRD
 from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, wide
 
 from bgbias.errors import UserError
-from bgbias.evaluation.metrics import MATCHED_OTHERS, OF_DONOR, map_at_r
+from bgbias.evaluation.metrics import OF_DONOR, map_at_r
 from bgbias.report.tables import (
     attacked,
     crossing,
@@ -59,7 +59,6 @@ def test_table_1_by_hand(known: pd.DataFrame) -> None:
         "query_only": 44.0,
         "query_only_relative_drop": 20.0,
         "p_at_1_clean": 100.0,
-        "p_at_1_corrupted": 100.0,
     }
     assert plain[list(expected)].to_dict() == pytest.approx(expected, abs=1e-9)
     # Two seeds speak of these models, over classes: of their queries' means, three times .45 and .65, and .275 and .425.
@@ -67,17 +66,14 @@ def test_table_1_by_hand(known: pd.DataFrame) -> None:
         reach = stats.t(5).ppf(0.975) * 100 * apart / math.sqrt(5)
         assert plain[f"{name}_low"] == pytest.approx(plain[name] - reach), name
         assert plain[f"{name}_high"] == pytest.approx(plain[name] + reach), name
-    assert plain["relative_drop_low"] < plain["relative_drop"] < plain["relative_drop_high"]
-    assert math.isnan(plain["relative_drop_change"])
+    assert plain[["relative_drop_change", "clean_difference"]].isna().all()
     # A tenth of every query is a tenth without any class: an interval without width.
-    assert cured[["relative_drop", "relative_drop_low", "relative_drop_high"]].tolist() == pytest.approx(
-        [10] * 3
-    )
+    ends = ["relative_drop", "relative_drop_low", "relative_drop_high"]
+    assert cured[ends].tolist() == pytest.approx([10] * 3)
     change = cured["relative_drop_change"]
     assert change == pytest.approx(10 - 100 * (1 - 0.35 / 0.55))
     assert cured["relative_drop_change_low"] < change < cured["relative_drop_change_high"] < 0
     assert cured["relative_drop_change_p"] < 0.001
-    assert math.isnan(plain["clean_difference"])
     for name in ("clean", "corrupted"):
         assert cured[f"{name}_difference"] == pytest.approx(cured[name] - plain[name])
         assert cured[f"{name}_difference_p_holm"] == cured[f"{name}_difference_p"]
@@ -89,15 +85,6 @@ def test_no_published_number_beside_other_photos_or_another_backbone(
 ) -> None:
     table = retrieval.table(*study(dataset=dataset, backbone=backbone), known)
     assert table.filter(like="published").isna().all(axis=None)
-
-
-def test_queries_with_nobody_to_find_change_nothing() -> None:
-    results, queries = study()
-    alone = queries[queries["image_id"] == "a.jpg"].assign(image_id="alone.jpg", map_at_r=np.nan)
-    with_alone = retrieval.table(results, pd.concat([queries, alone], ignore_index=True))
-    assert with_alone["relative_drop"].tolist() == pytest.approx(
-        retrieval.table(results, queries)["relative_drop"]
-    )
 
 
 def test_table_2_by_hand(known: pd.DataFrame) -> None:
@@ -156,11 +143,8 @@ def test_chance_is_that_of_a_random_order_of_all_others() -> None:
 def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> None:
     values = examples.stepped()
     for method, row in mask_quality.table(values, examples.masks()).set_index("method").iterrows():
-        assert (row["measure"], row["worst_from"], row["best_to"]) == (
-            "clarity",
-            CLARITY[THIRD == 0].min(),
-            CLARITY[THIRD == 2].max(),
-        )
+        bounds = CLARITY[THIRD == 0].min(), CLARITY[THIRD == 2].max()
+        assert (row["measure"], row["worst_from"], row["best_to"]) == ("clarity", *bounds)
         # Each class has as many queries in each third: a third's mean is one over all of three times its own values.
         clean, corrupted = (
             wide(values, method=method, setting="symmetric", condition=c)
@@ -172,12 +156,6 @@ def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> No
     assert true["worst_to"] < true["best_from"] <= 0.8
     alike = mask_quality.table(values, examples.masks(np.ones(QUERIES)))
     assert alike[["measure", "drop_worst", "drop_more_p_holm"]].isna().all(axis=None)
-    # What a class means for others widens intervals.
-    apart = np.where(values["label"] < 4, 0.3, -0.3) * (values["condition"] == "clean")
-    moved = values.assign(**{MATCHED_OTHERS["symmetric"]: apart})
-    narrow, wider = (mask_quality.table(of, examples.masks()).iloc[0] for of in (values, moved))
-    assert wider["drop_best"] == narrow["drop_best"]
-    assert wider["drop_best_high"] > narrow["drop_best_high"]
 
 
 def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
@@ -194,7 +172,6 @@ def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
         assert row["background_sd_seeds"] == pytest.approx(2)
     # What is not the object's is compared with drops over all trainings.
     assert table[["rho", "rho_models"]].drop_duplicates().to_numpy().tolist() == [[1.0, 12]]
-    assert crossing.table(values, shares, drops(numbers).head(9))["rho"].isna().all()
 
 
 def test_a_row_for_each_cure_stands_below_its_model_with_what_it_takes() -> None:
@@ -212,22 +189,18 @@ def test_a_row_for_each_cure_stands_below_its_model_with_what_it_takes() -> None
     of_plain = by_method.loc[[f"plain+{cure}" for cure in examples.CURES]]
     holm = uncertainty.holm(of_plain["corrupted_gain_p"].tolist())
     assert of_plain["corrupted_gain_p_holm"].tolist() == pytest.approx(holm)
-    assert by_method.loc[["plain", "plain+grey"], "ms"].tolist() == [2, 31]
-    assert by_method.loc["plain+grey", ["weight", "bytes"]].tolist() == pytest.approx([0.1, 512])
+    assert by_method.loc["plain+grey", ["ms", "weight", "bytes"]].tolist() == pytest.approx([31, 0.1, 512])
     assert by_method.loc[["plain", "plain+leace"], "weight"].isna().all()
-    assert by_method["seeds"].tolist() == [1] * 3 + [3] * 6
     # Across places, where photos say theirs.
-    pd.testing.assert_series_equal(table["other_place"], table["clean"] / 2, check_names=False)
-    pd.testing.assert_series_equal(table["other_place_gain"], table["clean_gain"] / 2, check_names=False)
+    for name in ("", "_gain"):
+        of_other, of_clean = table[f"other_place{name}"], table[f"clean{name}"]
+        pd.testing.assert_series_equal(of_other, of_clean / 2, check_names=False)
 
 
 def test_scores_are_correlated_with_drops_and_corrected_for_the_tables_models() -> None:
     table = sanity.table(examples.forgot(), examples.drops_of_forgot())
     assert table["over_all_p_holm"].tolist() == pytest.approx(uncertainty.holm(table["over_all_p"]))
     assert table["rho"].tolist() == [-1, -1]
-
-
-VIEWS = ["", "+random_background", *(f"+{name}" for name in examples.ATTACKS)]
 
 
 def test_every_view_of_an_attack_has_its_row_beside_plain_of_its_loss_and_view() -> None:
@@ -237,16 +210,15 @@ def test_every_view_of_an_attack_has_its_row_beside_plain_of_its_loss_and_view()
     every = attacked.table(first, seen, metrics, costs, published.read())
     alone, table = every[every["loss"] == "contrastive"], every[every["loss"] != "contrastive"]
     assert alone[list(attacked.DIFFERENCES)].isna().all(axis=None)
-    assert table["method"].tolist() == [m + view for m in examples.ATTACKED_METHODS for view in VIEWS]
+    views = ["", "+random_background", *(f"+{name}" for name in examples.ATTACKS)]
+    assert table["method"].tolist() == [m + view for m in examples.ATTACKED_METHODS for view in views]
     by_name = table.set_index("method")
-    for view in VIEWS:
+    for view in views:
         row = by_name.loc["mdprop_2" + view]
         # Corrected for one method, which is not at all.
         assert row["map_at_r_difference_p_holm"] == row["map_at_r_difference_p"]
-        assert row["recall_at_4"] == pytest.approx(min(100, row["map_at_r"] + 20), abs=1)
         assert row["nmi"] == pytest.approx(70 if view == "+random_background" else 60)
         assert (row["nmi_sd_seeds"], row["pi_ratio"], row["pi_ratio_sd_seeds"]) == pytest.approx((10, 2, 1))
-    assert by_name["cost"].dropna().to_dict() == {"plain": 1.0, "mdprop_2": 5.2}
     assert by_name["difference_p_at_1"].isna().all()  # theirs was chosen on test classes
 
 
@@ -258,22 +230,19 @@ def test_decisions_by_shape_stand_beside_those_of_each_seed() -> None:
         for seed in SEEDS:
             expected = 100 * shape[seed].sum() / (shape[seed] + texture[seed]).sum()
             assert row[f"shape_share_seed_{seed}"] == pytest.approx(expected)
-        assert (row["queries"], row["classes"], row["seeds"]) == (QUERIES, 8, 3)
 
 
 def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
     found = comparison.compare({name: model(*levels) for name, levels in examples.LEVELS.items()})
-    more = {name: e.value for name, e in comparison.differences(found.pairs, "resnet50").items()}
+    more = {name: 100 * e.value for name, e in comparison.differences(found.pairs, "resnet50").items()}
     for _, table in models.table(examples.as_they_come(("birds", "shop"))).groupby("dataset"):
         assert list(table["backbone"]) == list(found.models["model"]) == ["resnet50", "vit", "mobilenet"]
         for name in ("clean", "changed", "drop", "drop_low", "drop_high"):
             assert table[name].tolist() == pytest.approx((100 * found.models[name]).tolist())
         assert table["is_on_front"].tolist() == [True, True, False]
         against = table.set_index("backbone")["against_best"]
-        assert np.isnan(against["resnet50"])
-        assert against.drop("resnet50").to_dict() == pytest.approx(
-            {name: 100 * of for name, of in more.items()}
-        )
+        assert np.isnan(against.pop("resnet50"))
+        assert against.to_dict() == pytest.approx(more)
 
 
 def test_backgrounds_carry_a_part_of_what_another_place_costs() -> None:

@@ -13,9 +13,10 @@ from bgbias.nodes import table as table_node
 from bgbias.report import figures, formats, tables
 from bgbias.report.tables import pretrainings, shape_texture
 from bgbias.study import plan
-from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
+MOCO = {"kind": "moco_v2", "epochs": 3}
+PATCHES = MOCO | {"negatives": "patches"}
 
 
 def test_a_grid_has_table_15_where_nothing_is_trained_and_models_differ(tmp_path: Path) -> None:
@@ -31,33 +32,33 @@ def test_a_grid_has_table_15_where_nothing_is_trained_and_models_differ(tmp_path
     assert "table15" in tables.list_enabled(load(tmp_path, raw))
 
 
+def pretrained(folder: Path, pretrainings: dict[str, dict[str, Any]], **block: Any) -> dict[str, Any]:
+    """A study of the network as it comes, and after each pretraining, named after it."""
+    raw = options(described(folder), test_classes=5, photos=3)
+    raw["pretrainings"] = pretrainings
+    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in pretrainings}
+    raw["grids"]["small"]["cells"][0] |= {"backbones": list(raw["backbones"]), **block}
+    return raw
+
+
 def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path: Path) -> None:
-    raw = described(tmp_path)
-    raw["pretrainings"] = {
-        "moco": {"kind": "moco_v2", "epochs": 3},
-        "patches": {"kind": "moco_v2", "epochs": 3, "negatives": "patches", "alpha": 3},
-        "longer": {"kind": "moco_v2", "epochs": 4, "negatives": "patches"},
-        "byol": {"kind": "byol", "epochs": 3},
-    }
-    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in raw["pretrainings"]}
-    block = raw["grids"]["small"]["cells"][0]
-    block["backbones"] = list(raw["backbones"])
+    of = {"moco": MOCO, "patches": PATCHES, "longer": PATCHES | {"epochs": 4}, "byol": {"kind": "byol"}}
+    raw = pretrained(tmp_path, of)
     study = load(tmp_path, raw)
-    expected = {"moco": "pixels", "patches": "moco", "longer": "pixels", "byol": "pixels"}
     found = plan.compared_backbones(study)
+    expected = {"moco": "pixels", "patches": "moco", "longer": "pixels", "byol": "pixels"}
     assert {model[1]: other for model, other in found.items()} == expected
     assert len(found) == 4 * 2 * 2  # with every loss and method
     assert pretrainings.wanted(study)
     assert pretrainings.settings(study)["against"]["squares/patches/arcface/plain"] == "moco"
     assert {"all_queries", "all_attribution"} <= set(pretrainings.reads(study))
-    block["backbones"] = ["moco", "byol"]
-    assert not pretrainings.wanted(load(tmp_path, raw))
     # Where the same pretraining without negatives is of another dataset, the bare network is the next best.
     raw["datasets"]["others"] = raw["datasets"]["squares"] | {"options": {}}
-    apart = [block | {"backbones": ["pixels"]}, block | {"backbones": ["moco"], "datasets": ["others"]}]
-    raw["grids"]["small"]["cells"] = apart
-    assert plan.compared_backbones(load(tmp_path, raw)) == {}
-    raw["grids"]["small"]["cells"] = [*apart, block | {"backbones": ["patches"]}]
+    (block,) = raw["grids"]["small"]["cells"]
+    raw["grids"]["small"]["cells"] = [
+        block | {"backbones": ["pixels", "patches"]},
+        block | {"backbones": ["moco"], "datasets": ["others"]},
+    ]
     found = plan.compared_backbones(load(tmp_path, raw))
     assert {(model[1], other) for model, other in found.items()} == {("patches", "pixels")}
 
@@ -65,46 +66,23 @@ def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path:
 def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_beside_them(
     tmp_path: Path,
 ) -> None:
-    raw = described(tmp_path)
-    raw["pretrainings"] = {"moco": {"kind": "moco_v2"}}
-    raw["backbones"]["moco"] = {"kind": "pixels", "pretraining": "moco"}
+    raw = pretrained(tmp_path, {"moco": MOCO}, pretrained=True, seeds=[0, 1, 2])
     raw["backbones"]["mobilenet_v2"] = {"weights": "published"}
-    block = raw["grids"]["small"]["cells"][0]
-    block |= {"backbones": ["pixels", "moco", "mobilenet_v2"], "pretrained": True, "seeds": [0, 1, 2]}
-
-    def seeds(backbone: str) -> list[int]:
-        cells = plan.cells(load(tmp_path, raw))
-        return [c.seed for c in cells if (c.backbone, c.method) == (backbone, "pretrained")]
-
-    assert seeds("pixels") == seeds("moco") == [0, 1, 2]
-    assert seeds("mobilenet_v2") == [0]
-    block["backbones"] = ["pixels"]
-    assert seeds("pixels") == [0]
+    (block,) = raw["grids"]["small"]["cells"]
+    for backbones, expected in (
+        (["pixels", "moco", "mobilenet_v2"], {"pixels": [0, 1, 2], "moco": [0, 1, 2], "mobilenet_v2": [0]}),
+        (["pixels"], {"pixels": [0]}),
+    ):
+        block["backbones"] = backbones
+        cells = [c for c in plan.cells(load(tmp_path, raw)) if c.method == "pretrained"]
+        assert {name: [c.seed for c in cells if c.backbone == name] for name in backbones} == expected
 
 
 # -- shape and texture ------------------------------------------------------------------------------------------------
 
 
-def with_alphas(
-    folder: Path, conditions: tuple[str, ...] = ("cue_conflict",), **more: dict[str, Any]
-) -> Study:
-    """A network as it comes and after a short pretraining with several alphas; ``more``: other pretrainings."""
-    raw = options(described(folder), test_classes=5, photos=3)
-    moco = {"kind": "moco_v2", "epochs": 1, "batch_size": 6, "queue": 6, "dim": 4}
-    patches = moco | {"negatives": "patches"}
-    own = {"bare": moco, "three": patches | {"alpha": 3}} | more
-    raw["pretrainings"] = own
-    raw["backbones"] |= {name: {"kind": "pixels", "pretraining": name} for name in own}
-    block = {"datasets": ["squares"], "backbones": ["pixels", *own], "pretrained": True, "seeds": [0]}
-    raw["grids"]["small"]["cells"] = [block]
-    raw["evaluation"]["conditions"] = ["clean", "random_background", *conditions]
-    return load(folder, raw)
-
-
 def test_from_photos_to_the_table_of_shape_and_texture(tmp_path: Path) -> None:
-    raw = options(described(tmp_path), test_classes=5, photos=3)
-    block = {"datasets": ["squares"], "backbones": ["pixels"], "pretrained": True, "seeds": [0]}
-    raw["grids"]["small"]["cells"] = [block]
+    raw = pretrained(tmp_path, {}, pretrained=True, losses=[], methods=[])
     raw["evaluation"]["conditions"] = ["clean", "random_background", "cue_conflict"]
     small = load(tmp_path, raw)
     data_nodes(small)
@@ -120,15 +98,22 @@ def test_from_photos_to_the_table_of_shape_and_texture(tmp_path: Path) -> None:
 
 
 def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
-    moco = {"kind": "moco_v2", "epochs": 1, "batch_size": 6, "queue": 6, "dim": 4, "negatives": "patches"}
-    more = {
-        "off": moco | {"alpha": 0},
-        "longer": moco | {"epochs": 2},
-        "small": moco | {"largest": 32},
-        "objects": moco | {"negatives": "surroundings", "alpha": 1},
+    of = {
+        "bare": MOCO,
+        "three": PATCHES | {"alpha": 3},
+        "off": PATCHES | {"alpha": 0},
+        "longer": PATCHES | {"epochs": 2},
+        "small": PATCHES | {"largest": 32},
+        "objects": MOCO | {"negatives": "surroundings", "alpha": 1},
     }
-    made = with_alphas(tmp_path, **more)
-    found = shape_texture.pretraining_columns(made)
+    raw = pretrained(tmp_path, of, pretrained=True, losses=[], methods=[])
+    figure = figures.load("shape_share")
+    without = load(tmp_path, raw)
+    assert not shape_texture.wanted(without)
+    assert not figure.wanted(without)
+    raw["evaluation"]["conditions"] = ["clean", "random_background", "cue_conflict"]
+    study = load(tmp_path, raw)
+    found = shape_texture.pretraining_columns(study)
     assert {name: tuple(of.values()) for name, of in found.items()} == {
         "bare": ("none", 0.0, "bare"),
         "three": ("patches", 3, "bare"),
@@ -137,8 +122,6 @@ def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
         "small": ("patches 16–32", 2.0, "bare"),
         "objects": ("surroundings", 1, "bare"),
     }
-    assert figures.load("shape_share").wanted(made)
-    assert not figures.load("shape_share").wanted(with_alphas(tmp_path, conditions=()))
-    assert not shape_texture.wanted(with_alphas(tmp_path, conditions=()))
-    fixed = {"bare": moco, "three": moco}
-    assert not figures.load("shape_share").wanted(with_alphas(tmp_path, **fixed))
+    assert figure.wanted(study)
+    raw["grids"]["small"]["cells"][0]["backbones"] = ["pixels", "bare"]
+    assert not figure.wanted(load(tmp_path, raw))
