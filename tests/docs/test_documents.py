@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,16 +13,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 import typer
 import yaml
+from snakemake.cli import get_argument_parser
 
 from bgbias import plugins, seeds
 from bgbias.cli import app
+from bgbias.evaluation.retrieval import neighbours
 from bgbias.images import pixels
+from bgbias.models import adapters
 from bgbias.models.backbones.tiny import Params as Tiny
 from bgbias.models.model import build_model, save
 from bgbias.study import params
 from bgbias.study.paths import UNFINISHED
+from bgbias.training.methods import Batch
 from tests.support import toy_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,42 +151,27 @@ def test_extras_in_advice_are_written_as_pip_knows_them() -> None:
 
 
 def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:
-    import torch
-
-    from bgbias.training.methods import Batch
-
     plugins.use("my_plugins")
     labels = torch.tensor([0, 0, 1, 1])
     supcon = plugins.load("losses", "supcon")
     loss = supcon.build(supcon.Params(), 2, 4, seeds.torch_generator("documents"))
-    alike = torch.nn.functional.normalize(torch.eye(2, 4)[labels], dim=1)
-    mixed = torch.nn.functional.normalize(torch.eye(2, 4)[[0, 1, 0, 1]], dim=1)
+    alike, mixed = (torch.eye(2, 4)[rows] for rows in (labels, [0, 1, 0, 1]))
     assert 0 < loss(alike, labels) < loss(mixed, labels)
 
     model = build_model("tiny", Tiny(), 4, seeds.torch_generator("documents"))
     method = plugins.load("methods", "half_replaced")
     drawn = seeds.torch_generator("photos of documents")
-    photos, other = (
-        torch.randint(0, 256, (4, 3, 56, 56), dtype=torch.uint8, generator=drawn) for _ in range(2)
-    )
+    photos, other = torch.randint(0, 256, (2, 4, 3, 56, 56), dtype=torch.uint8, generator=drawn)
     batch = Batch(photos, labels, torch.arange(4), torch.zeros(4, 1, 56, 56), other)
-    parts = {
-        share: method.Method(model, loss, method.Params(share=share)).loss(batch) for share in (0.0, 0.5, 1.0)
-    }
-    assert torch.equal(parts[0.0]["loss"], parts[0.0]["clean"])
-    assert torch.equal(parts[1.0]["loss"], parts[1.0]["replaced"])
-    assert parts[0.5]["loss"].item() == pytest.approx(
-        (parts[0.5]["clean"] + parts[0.5]["replaced"]).item() / 2
-    )
+    for share, part in ((0.0, "clean"), (1.0, "replaced")):
+        parts = method.Method(model, loss, method.Params(share=share)).loss(batch)
+        assert torch.equal(parts["loss"], parts[part])
 
     turns = plugins.load("pretraining", "quarter_turns")
     made = turns.Pretraining(model, turns.Params(batch_size=2), ("documents", 0), 1)
-    views = Batch(photos, labels, torch.arange(4))
     made.start_epoch(1, lambda *_: iter(()))
-    made.loss(views)["loss"].backward()
+    made.loss(Batch(photos, labels, torch.arange(4)))["loss"].backward()
     assert any(parameter.grad is not None for parameter in model.trunk.parameters())
-
-    from bgbias.evaluation.retrieval import neighbours
 
     metric = plugins.load("metrics", "reciprocal_rank")
     angles = np.radians([0, 10, 25, 40])
@@ -194,33 +185,19 @@ def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> N
 
     masker = plugins.load("maskers", "bright")
     (mask,) = masker.build(masker.Params(), "cpu")([np.full((4, 5, 3), 200, np.uint8)])
-    assert mask.alpha.shape == (4, 5)
-    assert mask.alpha.min() == 255
-
-    from bgbias.models import adapters
+    assert np.array_equal(mask.alpha, np.full((4, 5), 255))
 
     colours = adapters.load("colours:2", adapters.Options(size=8))
-    views = np.repeat(
-        np.repeat(seeds.generator("colours").integers(0, 256, (1, 2, 2, 3), np.uint8), 4, 1), 4, 2
-    )
-    assert np.array_equal(colours.embed(views)[0], views[0, ::4, ::4].reshape(-1))
+    views = seeds.generator("colours").integers(0, 256, (1, 2, 2, 3), np.uint8)
+    assert np.array_equal(colours.embed(views.repeat(4, 1).repeat(4, 2))[0], views.reshape(-1))
 
     dataset = plugins.load("datasets", "flat")
     (someones_folder / "flat").mkdir()
     for name in ("mug_1.png", "cup_1.png", "pan_1.png"):
         (someones_folder / "flat" / name).write_bytes(b"")
-    items = list(
-        dataset.items(
-            dataset.Params(source="flat", train=("mug",), val=("cup",)), {"photos": _zipped("flat")}, "mine"
-        )
-    )
+    packed = {"photos": Path(shutil.make_archive("flat_packed", "zip", "flat"))}
+    items = dataset.items(dataset.Params(source="flat", train=("mug",), val=("cup",)), packed, "mine")
     assert {(i.class_name, i.split) for i in items} == {("mug", "train"), ("cup", "val"), ("pan", "test")}
-
-
-def _zipped(folder: str) -> Path:
-    import shutil
-
-    return Path(shutil.make_archive(f"{folder}_packed", "zip", folder))
 
 
 @pytest.mark.parametrize("words", COMMANDS)
@@ -231,8 +208,10 @@ def test_commands_exist_with_their_options(words: list[str]) -> None:
         if arguments in (["--help"], ["COMMAND", "--help"]):
             return
         assert arguments[0] in group.commands
-        if "--help" not in arguments and (len(arguments) > 1 or _needs_nothing(group.commands[arguments[0]])):
-            group.commands[arguments[0]].make_context(arguments[0], arguments[1:])
+        command = group.commands[arguments[0]]
+        needs_nothing = not any(param.required for param in command.params)
+        if "--help" not in arguments and (len(arguments) > 1 or needs_nothing):
+            command.make_context(arguments[0], arguments[1:])
     elif tool == "make":
         targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
         assert {a for a in arguments if "=" not in a} <= targets
@@ -243,42 +222,24 @@ def test_commands_exist_with_their_options(words: list[str]) -> None:
         stages = set(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
         assert set(arguments[1:]) <= stages
     else:
-        from snakemake.cli import get_argument_parser
-
         parsed = get_argument_parser().parse_args(arguments)
-        rules = "".join(p.read_text() for p in (ROOT / "workflow").rglob("*.smk")) + _snakefiles()
+        files = [ROOT / "Snakefile", ROOT / "workflow/Snakefile", *(ROOT / "workflow").rglob("*.smk")]
+        rules = "".join(file.read_text() for file in files)
         tables = [f"table{plugins.load('tables', name).NUMBER}" for name in plugins.names("tables")]
         targets = {*re.findall(r"^rule (\w+):", rules, re.MULTILINE), *tables}
         assert set(parsed.targets) <= targets
 
 
-def _snakefiles() -> str:
-    places = (ROOT / "Snakefile", ROOT / "workflow/Snakefile")
-    return "".join(p.read_text() for p in places if p.exists())
-
-
-def _needs_nothing(command: Any) -> bool:
-    return not any(p.required for p in command.params)
-
-
 @pytest.mark.parametrize("block", YAML, ids=str)
 def test_settings_are_valid(block: Block, someones_folder: Path) -> None:
-    """Laid over params.yaml; names that no file stands behind are refused there."""
-    said = yaml.safe_load(block.code)
-    whole = _laid_over(params.read(ROOT / "params.yaml"), said)
-    # What an entry replaces, it replaces whole.
-    for section in ("datasets", "maskers", "backgrounds", "methods", "grids"):
-        whole[section] |= said.get(section, {})
+    """In place of what params.yaml has of the same name; names that no file stands behind are refused there."""
+    said, whole = yaml.safe_load(block.code), params.read(ROOT / "params.yaml")
+    for section, own in said.items():
+        whole[section] = whole[section] | own if isinstance(own, dict) and section in whole else own
     path = someones_folder / "params.yaml"
     path.write_text(yaml.safe_dump(whole, sort_keys=False), encoding="utf-8")
     for grid in said.get("grids", {whole["grid"]: None}):
         params.load(path, grid)
-
-
-def _laid_over(below: Any, above: Any) -> Any:
-    if not isinstance(below, dict) or not isinstance(above, dict):
-        return above
-    return below | {key: _laid_over(below.get(key), value) for key, value in above.items()}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))

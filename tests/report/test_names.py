@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 from matplotlib.colors import to_rgb
 from project import ROOT
 
@@ -98,7 +97,7 @@ def test_each_of_ours_has_a_title_and_a_place_of_its_own() -> None:
         assert len({file.TITLE for file in files}) == len({file.PLACE for file in files}) == len(files)
 
 
-@pytest.mark.parametrize("grid", yaml.safe_load((ROOT / "params.yaml").read_text("utf-8"))["grids"])
+@pytest.mark.parametrize("grid", params.read(ROOT / "params.yaml")["grids"])
 def test_methods_of_a_grid_have_colours_of_their_own_whose_letters_can_be_read(grid: str) -> None:
     methods = {cell.method for cell in plan.cells(params.load(ROOT / "params.yaml", grid))}
     assert len({style.colour(method) for method in methods}) == len(methods)
