@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,55 +23,51 @@ from bgbias.engine import graph
 from bgbias.models import adapters
 from bgbias.study import params
 
-PAGE = ROOT / "docs/own.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.(?:py|yaml))\n")
-TOOLS = ("bgbias", "snakemake")
 
 
 class Newcomer:
     """Does what the page says, block by block; ``said``: what the last command printed."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.folder, self.said = home, home, ""
+        self.folder, self.said = home, ""
         (home / "bgbias").symlink_to(ROOT)
 
+    def follow(self) -> Iterator[str]:
+        """Does all that the page says, section by section; gives the title of each that is done."""
+        text = (ROOT / "docs/own.md").read_text(encoding="utf-8")
+        parts = ["The study", *re.split(r"^## (.+)\n", text, flags=re.MULTILINE)]
+        for title, section in zip(parts[::2], parts[1::2], strict=True):
+            for language, code in FENCE.findall(section):
+                if language == "text":
+                    assert self.said == code, "what the page shows"
+                elif named := FILE.match(code):
+                    (self.folder / named[1]).parent.mkdir(parents=True, exist_ok=True)
+                    (self.folder / named[1]).write_text(code, encoding="utf-8")
+                else:
+                    {"python": self.python, "yaml": self.yaml, "sh": self.sh}[language](code)
+            yield title
+
     def python(self, code: str) -> None:
-        """Keeps a file that begins with its name, runs anything else."""
-        if named := FILE.match(code):
-            self._keep(named[1], code)
-        else:
-            self.said = self._run(sys.executable, "-c", code)
+        self.said = self._run(sys.executable, "-c", code)
 
     def yaml(self, code: str) -> None:
-        """Keeps the file, or adds to params.yaml what follows: lists are replaced."""
-        if named := FILE.match(code):
-            self._keep(named[1], code)
-            return
+        """Adds to params.yaml what follows: lists are replaced."""
         file = self.folder / "params.yaml"
         now = _laid_over(yaml.safe_load(file.read_text(encoding="utf-8")), yaml.safe_load(code))
         file.write_text(yaml.safe_dump(now, sort_keys=False), encoding="utf-8")
 
     def sh(self, commands: str) -> None:
-        """Types them."""
         self.said = ""
         for line in commands.splitlines():
             tool, *words = shlex.split(line)
             if tool == "cd":
                 self.folder /= words[0]
-            elif tool in TOOLS:
-                made = Project(self.folder).run(tool, *words, PYTHONPATH=str(ROOT / "src"))
-                self.said += made.stdout
+            elif tool in ("bgbias", "snakemake"):
+                self.said += Project(self.folder).run(tool, *words, PYTHONPATH=str(ROOT / "src")).stdout
             else:
                 self.said += self._run(tool, *words)
-
-    def text(self, expected: str) -> None:
-        """Sees what the page shows."""
-        assert self.said == expected
-
-    def _keep(self, name: str, text: str) -> None:
-        (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (self.folder / name).write_text(text, encoding="utf-8")
 
     def _run(self, *words: str) -> str:
         around = Project(self.folder).environment(PYTHONPATH=str(ROOT / "src"))
@@ -96,9 +92,6 @@ class Planner(Newcomer):
         self.plans: list[set[str]] = []
 
     def python(self, code: str) -> None:
-        if FILE.match(code):
-            super().python(code)
-            return
         shown = io.StringIO()
         with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
             exec(compile(code, "page", "exec"), {"__name__": "page"})
@@ -113,20 +106,9 @@ class Planner(Newcomer):
                 self.plans.append({n.keywords["cell"].name for n in nodes if n.name == "train"})
 
 
-def follow(reader: Newcomer) -> Iterator[str]:
-    """Does all that the page says, section by section; gives the title of each that is done."""
-    parts = re.split(r"^## (.+)\n", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    sections = {"The study": parts[0]} | dict(zip(parts[1::2], parts[2::2], strict=True))
-    for title, text in sections.items():
-        for language, code in FENCE.findall(text):
-            does: Callable[[str], None] = getattr(reader, language)
-            does(code)
-        yield title
-
-
 def test_what_the_page_adds_is_planned(tmp_path: Path) -> None:
     reader = Planner(tmp_path)
-    assert {*OUTCOMES} <= {*follow(reader)}
+    assert list(reader.follow())
     added = [
         {name.removeprefix("toys/tiny/").removesuffix("/seed0") for name in plan} for plan in reader.plans
     ]
@@ -148,54 +130,18 @@ def test_what_the_page_adds_is_planned(tmp_path: Path) -> None:
 @pytest.mark.workflow
 def test_a_newcomer_has_her_loss_method_condition_and_model_by_the_page_alone(tmp_path: Path) -> None:
     reader = Newcomer(tmp_path)
-    for title in follow(reader):
-        if title in OUTCOMES:
-            OUTCOMES[title](reader)
-
-
-def a_loss(reader: Newcomer) -> None:
-    """Both scales have rows, and the one that was typed has a model; an edited formula is named."""
+    done = {}
+    for title in reader.follow():
+        report = reader.folder / "data/report/evening/table1.csv"
+        done[title] = (reader.said, pd.read_csv(report) if report.exists() else pd.DataFrame())
     losses = ["contrastive", "batch_hard+scale=1", "batch_hard+scale=10"]
-    assert _table(reader)["loss"].tolist() == losses
-    models = reader.folder / "data/runs/evening/models/toys/tiny"
-    assert {p.name for p in models.iterdir()} == {*losses, "batch_hard", "batch_hard+scale=5"}
-    bgbias = ROOT / "src"
-    file = reader.folder / "my_plugins/losses/batch_hard.py"
-    before = file.read_text(encoding="utf-8")
-    file.write_text(before.replace("(farthest - nearest)", "(farthest - nearest + 0.1)"), encoding="utf-8")
-    status = Project(reader.folder).run("bgbias", "status", PYTHONPATH=str(bgbias), check=False).stdout
-    assert "losses/batch_hard.py" in status
-    file.write_text(before, encoding="utf-8")
-
-
-def a_method(reader: Newcomer) -> None:
-    """It has its row, and what it returns its column."""
-    assert _table(reader)["method"].tolist() == ["plain", "bgaugment", "held"]
-    assert "moved" in reader.said.split(",")
-
-
-def a_condition(reader: Newcomer) -> None:
-    """It has its values; no model was trained for it."""
-    assert "rule train:" not in reader.said
-    of_mine = [
-        line for line in reader.said.splitlines() if "dimmed_background" in line and "map_at_r" in line
-    ]
+    assert done["A loss"][1]["loss"].tolist() == losses
+    said, table = done["A method"]
+    assert table["method"].tolist() == ["plain", "bgaugment", "held"]
+    assert "moved" in said.split(",")  # what it returns has its column
+    said, _ = done["A condition"]
+    assert "rule train:" not in said
+    of_mine = [line for line in said.splitlines() if "dimmed_background" in line and "map_at_r" in line]
     assert len(of_mine) == 2 * 3  # settings, methods
-
-
-def a_kind_of_model(reader: Newcomer) -> None:
-    """There is a verdict of it."""
-    assert "slopes:4" in reader.said
+    assert "slopes:4" in done["A kind of model"][0]
     assert list((reader.folder / "slopes").glob("*.csv"))
-
-
-OUTCOMES: dict[str, Callable[[Newcomer], None]] = {
-    "A loss": a_loss,
-    "A method": a_method,
-    "A condition": a_condition,
-    "A kind of model": a_kind_of_model,
-}
-
-
-def _table(reader: Newcomer) -> pd.DataFrame:
-    return pd.read_csv(reader.folder / "data/report/evening/table1.csv")
