@@ -49,15 +49,6 @@ def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any]) -> No
     )
 
 
-@pytest.mark.parametrize(("draw", "picture"), [("draw", "PICTURE"), ("draw_shares", "PICTURE_OF_SHARES")])
-def test_figures_are_drawn(
-    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: str, picture: str
-) -> None:
-    monkeypatch.setitem(study[draw].__globals__, picture, tmp_path / "drawn.png")
-    study[draw]()
-    assert (tmp_path / "drawn.png").stat().st_size > 10_000
-
-
 def test_shares_tell_what_the_page_says(study: dict[str, Any]) -> None:
     said(
         "The larger the object's share, and the smaller the background's, the smaller both drops.",
@@ -80,29 +71,18 @@ def test_no_cure_helps_at_the_other_visit() -> None:
     table, places = (published.table(name).set_index("method") for name in ("table7", "table16"))
     cures = table[table.index.str.contains("+", regex=False)]
     grey, less = cures.loc["plain+grey"], places.loc["bgaugment"]
-    ends = ", ".join(f"{less[f'there_difference_{end}']:.1f}" for end in ("low", "high"))
-    of_bytes = table.loc["plain+patchwise", "bytes"] / table.loc["plain+grey", "bytes"]
-    natural, drops = places["natural"], places["on_composites"]
-    highest = cures.loc[~cures.index.str.startswith("untrained"), "other_place_gain_high"]
     said(
         "neither BGAugment nor any of seven cures without training gains significantly at the other visit",
         f"Grey backgrounds gain the trained model {grey['corrupted_gain']:.1f} points on composites"
         f" and cost it {-grey['other_place_gain']:.1f} at",
-        f"Gains of up to {max(highest.max(), less['there_difference_high']):.0f} points are not excluded",
         "Pooling on the object is the only one",
-        f"Patches take {of_bytes:.0f} times",
-        f"the backbone loses {natural['pretrained']:.0f} % there, the trained model {natural['plain']:.0f} %",
-        f"it loses {drops['bgaugment']:.0f} instead of {drops['plain']:.0f} % on composites",
-        f"({less['there_difference']:.1f} [{ends}] points, not significant",
     )
     assert not ((cures["other_place_gain_p_holm"] < 0.05) & (cures["other_place_gain"] > 0)).any()
+    assert less["there_difference_p_holm"] > 0.05
     assert grey["other_place_gain_p_holm"] < 0.05
-    assert (cures.loc[["pretrained+grey", "bgaugment+grey"], "other_place_gain_p_holm"] > 0.05).all()
     winning = cures[cures["corrupted_gain_p_holm"] < 0.05]
-    assert {"plain+object_pooling", "pretrained+object_pooling"} <= set(winning.index)
     of_plain = winning[winning.index.str.startswith("plain")]
     assert of_plain.index[of_plain["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
-    assert less["there_difference_p_holm"] > 0.05
 
 
 def test_ranks_correlate_as_scipy_says_and_permutations_as_all_orders_do(study: dict[str, Any]) -> None:

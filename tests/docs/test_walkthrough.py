@@ -28,6 +28,7 @@ def test_every_cell_runs_and_says_what_the_text_promises(
     monkeypatch.setattr(subprocess, "run", run)
     names: dict[str, Any] = {"__name__": "walkthrough"}
     for number, cell in enumerate(cell for cell in CELLS if cell["cell_type"] == "code"):
+        assert not cell["outputs"], "nothing that was computed once is kept"
         # As a notebook does, the last expression of a cell is shown.
         tree = ast.parse("".join(cell["source"]))
         last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
@@ -38,9 +39,3 @@ def test_every_cell_runs_and_says_what_the_text_promises(
     assert commands == ["snakemake"]
     assert "when only the query's background changes" in shown
     assert "plain: " in shown
-
-
-def test_nothing_that_was_computed_once_is_kept_in_it() -> None:
-    for cell in CELLS:
-        assert not cell.get("outputs")
-        assert cell.get("execution_count") is None
