@@ -1,4 +1,4 @@
-"""The town plan: packages import downwards only, modules in no circle, and only what knows the study may know it."""
+"""The town plan: packages import downwards only, and modules in no circle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from project import ROOT
 
 PACKAGE = ROOT / "src/bgbias"
-GROUND = {"__init__", "__main__", "api", "errors", "plugins", "progress", "seeds", "settings", "version"}
 # From the lowest to the highest; those of one line do not import one another.
 LAYERS = (
     ("errors", "progress", "seeds", "version"),
@@ -76,38 +75,7 @@ def test_packages_import_downwards_only() -> None:
     assert not upwards
 
 
-def test_no_module_stands_outside_a_package_but_the_ground() -> None:
-    assert {path.stem for path in PACKAGE.glob("*.py")} <= GROUND
-    assert {
-        path.name for path in PACKAGE.iterdir() if path.is_dir() and list(path.glob("*.py"))
-    } <= RANK.keys()
-
-
 def test_modules_import_one_another_in_no_circle() -> None:
     graph = {module: {o for o in others if o != module} for module, others in imports().items()}
     order = list(TopologicalSorter(graph).static_order())  # a circle is an error that names it
     assert set(order) == set(graph)
-
-
-def test_below_the_study_nobody_knows_it() -> None:
-    knowing = {
-        module for module, others in imports().items() if any(o.partition(".")[0] == "study" for o in others)
-    }
-    assert min(RANK[module.partition(".")[0]] for module in knowing) == RANK["study"]
-    for path in PACKAGE.rglob("*.py"):
-        if RANK[_name(path).partition(".")[0]] < RANK["study"]:
-            names = {
-                n.id for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Name)
-            }
-            assert "Study" not in names, path
-
-
-def test_every_public_class_has_a_name_of_its_own() -> None:
-    """But for what plugins of a family are asked for by name."""
-    asked = {"Params", "Method", "Pretraining"}
-    found: dict[str, list[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and node.name not in asked:
-                found.setdefault(node.name, []).append(_name(path))
-    assert {name: where for name, where in found.items() if len(where) > 1} == {}
