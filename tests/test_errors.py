@@ -16,12 +16,10 @@ def asked(said: str, masker: str = "", masks: str = "", class_level: int = 0) ->
     ("said", "told"),
     [
         ("Say which by --class-level: 0 or 1.", "Say which by class_level=: 0 or 1."),
-        ("do without a network: --masker grabcut", "do without a network: masker=grabcut"),
         ("Name --masks FOLDER, or --size.", "Name masks=FOLDER, or size=."),
         # Neither names of files, nor other commands, nor what is no argument.
         ("photos/IMG--masker.jpg cannot be read", "photos/IMG--masker.jpg cannot be read"),
         ("run: python -m bgbias doctor PHOTOS --masks m", "run: python -m bgbias doctor PHOTOS --masks m"),
-        ("give --out, or --masks-of others", "give --out, or --masks-of others"),
     ],
 )
 def test_options_are_arguments_in_python_and_all_else_stays(said: str, told: str) -> None:
