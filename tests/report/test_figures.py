@@ -174,14 +174,6 @@ def test_right_and_wrong_are_framed_and_marked() -> None:
     assert (frames.count(to_rgba(figures.RIGHT)), frames.count(to_rgba(figures.WRONG))) == (8, 4)
 
 
-def test_attribution_scores_are_printed_with_a_true_minus_or_as_missing() -> None:
-    found = texts(figure_attribution(METHODS, attribution()))
-    assert (found.count("−0.12"), found.count("1.00")) == (2, 2)
-    flat = np.zeros((32, 32), dtype=np.float16)
-    row = pictures(photo(0), np.zeros((32, 32)), {"plain": flat}, {"plain": float("nan")})
-    assert "no score" in texts(figure_attribution(["plain"], [row]))
-
-
 def test_masks_are_shown_with_what_is_known_of_them_and_excluded_ones_in_red() -> None:
     long = {"image_id": "x/Red_winged_Blackbird_0012_6015.jpg", "iou": float("nan")}
     tiles = [tile(), tile(excluded=True, truth=False, **long), tile(mask=0, truth=False)]

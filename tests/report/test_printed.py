@@ -44,8 +44,9 @@ from bgbias.results.decomposition import PATH
 HERE = Path(__file__).parent / "golden"
 KNOWN = published.read(Path(__file__).resolve().parents[2] / "data" / "published")
 NAN = float("nan")
-# By hand: scores of plain training have a mean of .2, by model of .1 and .3 (sd .141) with an sd of .2 over images (ddof 0); one of
-# four is below 0, and none of the robust ones, which are .1 higher. The gain is three times .3 and .1: .2 ± 2.571 (t) * .1 / √5.
+# By hand: scores of plain training have a mean of .2, by model of .1 and .3 (sd .141) with an sd of .2 over images (ddof 0).
+# One of four is below 0, and none of the robust ones, which are .1 higher. The gain is three times .3 and .1:
+# .2 ± 2.571 (t) * .1 / √5.
 SCORES = {
     ("plain", 0): [*[-0.1, 0.3] * 3, NAN],
     ("plain", 1): [*[0.1, 0.5] * 3, NAN],
@@ -72,7 +73,7 @@ COSTS = {f"toy/tiny/contrastive/{method}": cost for method, cost in (("plain", 1
 AGAINST = {("toy", backbone, "none", "pretrained"): other for backbone, other in examples.AGAINST.items()}
 NUMBERS = {"plain": 1.0, "bgaugment": 2.0, "attr_frac": 3.0, "sam_siamese": 4.0}
 MADE: dict[str, Callable[[], pd.DataFrame]] = {
-    # By hand: ± draws is the mean of .0707 and .2121 (sd of .3 and .4, .2 and .5), ± seeds the sd of .5 and .6; the interval of Clean
+    # By hand: ± draws is the mean of .0707 and .2121 (sd of .3 and .4, .2 and .5), ± seeds the sd of .5 and .6. The interval
     # is that of three times .45 and .65: .55 ± 2.571 (t) * .1 / √5.
     "table1": lambda: retrieval.table(*study(), KNOWN),
     "table1, other photos": lambda: retrieval.table(*study(dataset="cub50"), KNOWN),

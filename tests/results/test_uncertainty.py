@@ -16,7 +16,6 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 
-import bgbias
 from bgbias.evaluation.metrics import map_at_r
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import (
@@ -52,9 +51,6 @@ def test_drop_of_the_papers_first_row() -> None:
     # Kobs & Hotho 2022, Table 1: contrastive, plain, CUB200, MAP@R in percent.
     assert relative_drop(np.array(20.27), np.array(12.47)) == pytest.approx(0.384805, abs=5e-7)
     assert np.isnan(relative_drop(np.array([0.0, 0.2]), np.array([0.1, 0.1]))).tolist() == [True, False]
-    assert bgbias.relative_drop is relative_drop
-    assert bgbias.estimate is estimate
-    assert bgbias.Estimate is Estimate
 
 
 def test_spread_over_seeds_and_over_draws_are_two_numbers() -> None:
@@ -160,38 +156,6 @@ def test_an_estimate_is_what_plain_loops_over_classes_seeds_and_cells_give(
     for number in range(2):
         columns, classes = study(number, of, seeds)
         assert told(estimate(columns, classes, of)) == pytest.approx(naive(columns, classes, of), rel=1e-6)
-
-
-def test_golden_values_of_seeds_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(uncertainty, "FEWEST_CLASSES", 3)
-    monkeypatch.setattr(uncertainty, "FEWEST_SEEDS", 2)
-    values = np.array([[0.2, 0.1, 0.4], [0.3, 0.0, 0.5]])
-    parts = (np.delete(values, i, axis).mean() for axis in (0, 1) for i in range(values.shape[axis]))
-    *of_seeds, first, second, third = parts
-    of_cells = (values.sum() - values) / 5
-    variances = [
-        uncertainty._jackknife(np.array(p)) for p in (of_seeds, [first, second, third], of_cells.ravel())
-    ]
-    assert variances == pytest.approx([0.00027778, 0.01333333, 0.00583333], abs=5e-9)
-    # By hand: what is left of each cell is -1/30, 1/15, -1/30 and the same with the other sign, of two degrees of freedom.
-    assert uncertainty._interaction(of_cells) == pytest.approx(2 * 6 / 900 / 2 / 6)
-    found = estimate([values], np.arange(3))
-    # The seeds' part has one degree of freedom, and t = 12.7062 of it; the classes' two, and 4.302653. Together they have more
-    # than the seeds by themselves.
-    of_seeds_whole = ((161.4475 * 0.00027778) ** 4 + (18.51282 * (0.01333333 - 0.00111111)) ** 4) ** 0.25
-    of_classes_whole = 18.51282 * 0.01333333
-    reach = (3 / (2 / of_seeds_whole + 1 / of_classes_whole)) ** 0.5
-    assert (found.value, found.low, found.high) == pytest.approx((0.25, 0.25 - reach, 0.25 + reach), abs=2e-6)
-
-
-def test_where_one_part_is_all_there_is_it_is_students() -> None:
-    random = np.random.default_rng(3)
-    seeds, classes = random.normal(1, 1, (4, 1)), random.normal(1, 1, (1, 9))
-    for values, units in ((seeds + np.zeros((4, 9)), seeds), (classes + np.zeros((4, 9)), classes)):
-        expected = stats.ttest_1samp(units.ravel(), 0)
-        interval = expected.confidence_interval(uncertainty.CONFIDENCE)
-        found = estimate([values], np.arange(9))
-        assert told(found) == pytest.approx((units.mean(), interval.low, interval.high, expected.pvalue))
 
 
 def test_classes_of_one_size_are_as_many_values_to_scipy() -> None:
