@@ -1,7 +1,11 @@
-"""Numbers of tables that are more than values a query and their differences, against naive code."""
+"""Numbers of tables against naive code: those that are more than levels and their differences, and those of Table 3.
+
+How all are printed, and with which numbers: test_printed.py.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -12,17 +16,21 @@ import table_examples as examples
 from asked_models import model
 from handmade_results import study
 from table_examples import CLARITY, THIRD
-from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, wide
+from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, less, queries, results, wide
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
+from bgbias.photos.folds import run, seed_and_fold
 from bgbias.report.tables import (
+    attribution,
     crossing,
     cures,
     decomposition,
     mask_quality,
+    methods,
     models,
     places,
+    pretrainings,
     retrieval,
     sanity,
     shape_texture,
@@ -141,3 +149,85 @@ def test_backgrounds_carry_a_part_of_what_another_place_costs() -> None:
     values = examples.visited()
     with pytest.raises(UserError, match="No dataset of the grid has a class that was seen in two places"):
         places.table(values[~values["setting"].str.contains("place")])
+
+
+def test_pretrainings_share_their_seeds_and_correct_for_all_backbones() -> None:
+    against = {("toy", name, "none", "pretrained"): other for name, other in examples.AGAINST.items()}
+    table = pretrainings.table(*examples.pretrained(), examples.probed(), against)
+    assert table.set_index("backbone")["against"].to_dict() == examples.AGAINST
+    holm = uncertainty.holm(table["corrupted_difference_p"].tolist())
+    assert table["corrupted_difference_p_holm"].tolist() == pytest.approx(holm.tolist())
+    of_queries, scores = examples.pretrained(examples.ALL_SEEDS | {"moco": (0, 1)})
+    scores.loc[scores["backbone"] == "moco_patches", "score"] = np.nan
+    fewer = pretrainings.table(of_queries, scores, examples.probed(), against).set_index("backbone")
+    assert fewer.at["moco_patches", "seeds"] == 2
+    assert fewer["ref_gain"].isna().to_dict() == {"moco": False, "moco_patches": True}
+
+
+# -- Table 3 -----------------------------------------------------------------------------------------------------------
+
+# What each method finds: of everything more or less, its gain on other backgrounds comes of chance alone for ``idle``.
+SHARES = {"plain": 1.0, "bgaugment": 1.3, "idle": 1.0, "idle+bgaugment": 1.25}
+
+
+def of_methods(
+    of_seeds: Sequence[object] = (0, 1, 2, 3), names: Sequence[str] = tuple(SHARES)
+) -> pd.DataFrame:
+    """Values a query, their attribution scores their MAP@R; those of some are skipped."""
+    made = queries({name: SHARES[name] for name in names}, of_seeds=of_seeds)
+    return made.assign(score=made["map_at_r"].where(made["image_id"] < "23.jpg"))
+
+
+def compared(values: pd.DataFrame) -> pd.DataFrame:
+    clean = values[(values["setting"] == "symmetric") & (values["condition"] == "clean")]
+    scores = pd.concat([clean.assign(variant=variant, skipped="") for variant in ("ref", "robust")])
+    return methods.table(retrieval.table(results(values), values), attribution.table(scores), values)
+
+
+def verify(table: pd.DataFrame, values: pd.DataFrame) -> None:
+    """Differences from plain training, their intervals and p, are those of values that are selected naively."""
+    for _, row in table.iterrows():
+        (clean, corrupted, score), (of_clean, of_corrupted, of_score) = (
+            [
+                wide(values, column, method=method, setting="symmetric", condition=condition)
+                for column, condition in (
+                    ("map_at_r", "clean"),
+                    ("map_at_r", "random_background"),
+                    ("score", "clean"),
+                )
+            ]
+            for method in (row["method"], "plain")
+        )
+        check(row, "corrupted_difference", [corrupted, of_corrupted], less)
+        check(row, "clean_difference", [clean, of_clean], less)
+        of_four = [clean, corrupted, of_clean, of_corrupted]
+        check(row, "relative_drop_change", of_four, uncertainty.change_of_relative_drop)
+        check(row, "ref_gain", [score, of_score], less, 1)
+
+
+def test_methods_are_compared_with_plain_and_on_replaced_backgrounds_with_bgaugment() -> None:
+    values = of_methods()
+    table = compared(values).set_index("method", drop=False)
+    others = table.drop("plain")
+    verify(others, values)
+    own, best = (
+        wide(values, method=name, setting="symmetric", condition="random_background")
+        for name in ("idle+bgaugment", "bgaugment")
+    )
+    check(table.loc["idle+bgaugment"], "corrupted", [own])
+    check(table.loc["idle+bgaugment"], "corrupted_over_bgaugment", [own, best], less)
+    assert table["corrupted_over_bgaugment"].notna().sum() == 1
+    holm = uncertainty.holm(others["corrupted_difference_p"].tolist())
+    assert others["corrupted_difference_p_holm"].tolist() == pytest.approx(holm)
+
+
+def test_folds_are_no_further_seeds_and_seeds_that_plain_has_not_are_left_out() -> None:
+    folds = of_methods([str(run(seed, fold)) for seed in (0, 1, 2) for fold in range(2)], ("plain", "idle"))
+    by_seed = folds.assign(seed=[seed_and_fold(name)[0] for name in folds["seed"]])
+    verify(compared(folds).iloc[1:], by_seed)
+    every = of_methods(names=("plain", "idle"))
+    table = compared(every[(every["method"] != "plain") | (every["seed"] < 3)])
+    verify(table.iloc[1:], every[every["seed"] < 3])
+    # Of itself a model keeps all of its seeds.
+    own = wide(every, method="idle", setting="symmetric", condition="random_background")
+    check(table.iloc[1], "corrupted", [own])
