@@ -17,7 +17,6 @@ from bgbias.errors import UserError
 from bgbias.nodes import figure as figure_node
 from bgbias.nodes import table as table_node
 from bgbias.report import figures, formats, tables
-from bgbias.study.params import Study
 
 TABLE = """
 import pandas as pd
@@ -28,10 +27,7 @@ from bgbias.report.columns import Column
 
 NUMBER = 99
 ABOUT = "How many photos there are."
-COLUMNS = (
-    Column("Photos", words.number("photos", 0), "Photos"),
-    Column("Videos", words.number("videos", 0), known=("videos",)),
-)
+COLUMNS = (Column("Photos", words.number("photos", 0), "Photos"),)
 LEGEND = ("Photos of all splits.",)
 HEADLINE = {"photos": "photos counted"}
 
@@ -40,14 +36,10 @@ def reads(study):
     return inputs.photos("squares")
 
 
-def settings(study):
-    return {"seeds": study.cells[0].seeds}
-
-
 def make(study):
     count = len(pd.read_csv(reads(study)["table"].path(study)))
     model = {"dataset": "squares", "backbone": "pixels", "loss": "contrastive", "method": "plain"}
-    return pd.DataFrame([model | {"seeds": 1, "photos": count, "videos": float("nan")}])
+    return pd.DataFrame([model | {"seeds": 1, "photos": count}])
 
 
 def caption(study, table, excluded):
@@ -79,27 +71,21 @@ def draw(study):
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Iterator[Study]:
-    """The small study, and one table and one figure more, put where families find them; no other file is touched."""
-    add(tmp_path, "tables/photo_counts", TABLE)
-    add(tmp_path, "figures/photo_bar", FIGURE)
-    yield load(tmp_path, raw_of(tmp_path))
+def raw(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """The small study's params.yaml, and one table and one figure more where families find them; no other file is touched."""
+    raw = described(tmp_path)
+    for name, text in (("tables/photo_counts", TABLE), ("figures/photo_bar", FIGURE)):
+        path = tmp_path / f"own/{name}.py"
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8")
+    yield raw | {"plugins": [*raw["plugins"], str(tmp_path / "own")]}
     plugins.use()
 
 
-def add(folder: Path, name: str, text: str) -> None:
-    path = folder / f"own/{name}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
-def raw_of(folder: Path) -> dict[str, Any]:
-    """The small study's params.yaml, which names the folder of somebody's own files."""
-    raw = described(folder)
-    return raw | {"plugins": [*raw["plugins"], str(folder / "own")]}
-
-
-def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(study: Study, tmp_path: Path) -> None:
+def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(
+    raw: dict[str, Any], tmp_path: Path
+) -> None:
+    study = load(tmp_path, raw)
     assert tables.list_enabled(study) == ("table1", "table2", "table3", "table99")
     assert figures.list_enabled(study)[:4] == ("photos", "masks", "photo_bar", "retrieval")
     new = step("table", table="table99")
@@ -119,25 +105,26 @@ def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(study: Study,
     figure_node.figure(study, "photo_bar")
     assert Image.open(study.files.at("figure_png", figure="photo_bar")).size == (400, 200)
     assert str(csv) in record(study, "figure_record", figure="photo_bar")["inputs"]
-    raw = described(tmp_path)
     raw["grids"]["other"] = raw["grids"]["small"]
     assert "photo_bar" not in figures.list_enabled(load(tmp_path, raw, "other"))
 
 
 def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
-    study: Study, tmp_path: Path
+    raw: dict[str, Any], tmp_path: Path
 ) -> None:
+    load(tmp_path, raw)
     known = ", ".join(f"table{number}" for number in range(1, 10))
     with pytest.raises(UserError, match=f"no table 'table999'; there are: {known}"):
         tables.load("table999")
-    add(tmp_path, "tables/photo_counts_again", TABLE)
-    load(tmp_path, raw_of(tmp_path))
+    (tmp_path / "own/tables/photo_counts_again.py").write_text(TABLE, encoding="utf-8")
+    load(tmp_path, raw)
     words = r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
     with pytest.raises(UserError, match=words):
-        tables.list_enabled(study)
+        tables.load("table99")
 
 
-def test_every_file_read_is_one_that_a_node_makes(study: Study) -> None:
+def test_every_file_read_is_one_that_a_node_makes(raw: dict[str, Any], tmp_path: Path) -> None:
+    study = load(tmp_path, raw)
     for family, node in ((tables, "table"), (figures, "figure")):
         for name in family.list_enabled(study):
             files = step(node, **{node: name}).depends(study).files.values()
