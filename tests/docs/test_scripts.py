@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import runpy
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from bgbias.backgrounds import foregrounds
 from bgbias.report.queries import UNSURE
+from bgbias.results import publication, uncertainty
 from bgbias.study import params
 from bgbias.training.settings import Train
 
@@ -46,3 +50,86 @@ def test_backgrounds_were_judged_by_the_rule_of_now() -> None:
     judged = pd.read_csv(ROOT / proposed["ROWS"])
     seen = judged[["confidence", "area", "sharpness", "border"]].itertuples(index=False)
     assert [not foregrounds.Foreground(*values).obvious for values in seen] == judged["kept"].tolist()
+
+
+# -- composites and another place: docs/results/validity.md --------------------------------------------------------------
+
+PAGE = " ".join((ROOT / "docs/results/validity.md").read_text(encoding="utf-8").split())
+SHARES = ("object", "background", "interaction")
+
+
+@pytest.fixture(scope="module")
+def study() -> dict[str, Any]:
+    return script("results/validity.py")
+
+
+def said(*sentences: str) -> None:
+    """Fails unless the page has all of these."""
+    assert [
+        sentence for sentence in sentences if sentence.replace("-", "−") not in PAGE.replace("-", "−")
+    ] == []
+
+
+def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any]) -> None:
+    of, printed, scaled = study["Sums"]("main"), study["printed"], study["scaled"]
+
+    def less(composite: str) -> str:
+        found = scaled(study["more_than"](of, composite), -100)
+        return f"{found.value:.0f} [{found.high:.0f}, {found.low:.0f}]"
+
+    won = str(printed(scaled(study["carried"](of), 100), 0)).replace(" [", " % [")
+    slope = str(printed(study["slope"](of, "b")))
+    correlation = printed(study["over_networks"](of, "b"))
+    said(
+        f"rank correlation of {printed(study['over_networks'](of, 'a'))}.",
+        f"by {less('a')} percentage points",
+        f"most of what pasted products lose between visits:** {won} is won",
+        f"rank correlation {correlation}, slope {slope}, and {less('b')} points more",
+        f"within a network, is {printed(study['over_products'](of, 'a'))}",
+    )
+
+
+def test_shares_tell_what_the_page_says(study: dict[str, Any]) -> None:
+    said(
+        "The larger the object's share, and the smaller the background's, the smaller both drops.",
+        "only the background's share stays significant after Holm's correction for the nine tests",
+        "Of the interaction there is no sign that it predicts a drop, or what a grey background gains",
+    )
+    table = study["shares"]()
+    tests = {(c, d): study["permuted"](table[c], table[d]) for c in SHARES for d in ("a", "natural", "grey")}
+    for drop in ("a", "natural"):
+        assert spearmanr(table["object"], table[drop]).statistic < 0
+        assert spearmanr(table["background"], table[drop]).statistic > 0
+        assert tests["object", drop] < 0.05
+    assert min(p for (share, _), p in tests.items() if share == "interaction") > 0.05
+    corrected = dict(zip(tests, uncertainty.holm(list(tests.values())), strict=True))
+    assert [share for share in SHARES if corrected[share, "natural"] < 0.05] == ["background"]
+
+
+def test_no_cure_helps_at_the_other_visit() -> None:
+    published = publication.read("two_visits")
+    table, places = (published.table(name).set_index("method") for name in ("table7", "table16"))
+    cures = table[table.index.str.contains("+", regex=False)]
+    grey, less = cures.loc["plain+grey"], places.loc["bgaugment"]
+    said(
+        "neither BGAugment nor any of seven cures without training gains significantly at the other visit",
+        f"Grey backgrounds gain the trained model {grey['corrupted_gain']:.1f} points on composites"
+        f" and cost it {-grey['other_place_gain']:.1f} at",
+        "Pooling on the object is the only one",
+    )
+    assert not ((cures["other_place_gain_p_holm"] < 0.05) & (cures["other_place_gain"] > 0)).any()
+    assert less["there_difference_p_holm"] > 0.05
+    assert grey["other_place_gain_p_holm"] < 0.05
+    winning = cures[cures["corrupted_gain_p_holm"] < 0.05]
+    of_plain = winning[winning.index.str.startswith("plain")]
+    assert of_plain.index[of_plain["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
+
+
+def test_ranks_correlate_as_scipy_says_and_permutations_as_all_orders_do(study: dict[str, Any]) -> None:
+    one, other = np.array([1.0, 2, 3, 4, 5, 6]), np.array([2.0, 1, 4, 3, 6, 5])
+    own = abs(spearmanr(one, other).statistic)
+    every = [abs(spearmanr(order, other).statistic) >= own - 1e-9 for order in permutations(one)]
+    assert study["permuted"](one, other) == pytest.approx(np.mean(every), abs=0.01)
+    first, second = np.random.default_rng(0).integers(0, 5, (2, 4, 9)).astype(float)
+    expected = [spearmanr(*rows).statistic for rows in zip(first, second, strict=True)]
+    assert study["rank_correlations"](first, second) == pytest.approx(expected)
