@@ -16,7 +16,6 @@ import pytest
 import torch
 import typer
 import yaml
-from snakemake.cli import get_argument_parser
 
 from bgbias import plugins, seeds
 from bgbias.cli import app
@@ -222,6 +221,8 @@ def test_commands_exist_with_their_options(words: list[str]) -> None:
         stages = set(yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"])
         assert set(arguments[1:]) <= stages
     else:
+        from snakemake.cli import get_argument_parser
+
         parsed = get_argument_parser().parse_args(arguments)
         files = [ROOT / "Snakefile", ROOT / "workflow/Snakefile", *(ROOT / "workflow").rglob("*.smk")]
         rules = "".join(file.read_text() for file in files)

@@ -76,7 +76,6 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
     # By hand: ± draws is the mean of .0707 and .2121 (sd of .3 and .4, .2 and .5), ± seeds the sd of .5 and .6. The interval
     # is that of three times .45 and .65: .55 ± 2.571 (t) * .1 / √5.
     "table1": lambda: retrieval.table(*study(), KNOWN),
-    "table1, other photos": lambda: retrieval.table(*study(dataset="cub50"), KNOWN),
     "table1, folds": lambda: retrieval.table(*study({("cosface", "plain"): FOLDS}, dataset="cub200"), KNOWN),
     "table1, folds side by side": lambda: retrieval.table(*study(PUT_TOGETHER, dataset="cub200"), KNOWN),
     "table2": lambda: where_models_look.table(attribution(SCORES), KNOWN),
@@ -92,9 +91,6 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
         examples.crossed(), examples.shares("background"), drops(NUMBERS).head(9)
     ),
     "table7": lambda: cures.table(*examples.cures(), DRAWS),
-    "table7, neither weights nor bytes": lambda: cures.table(*examples.cures(), DRAWS).drop(
-        columns=["weight", "bytes"]
-    ),
     "table8": lambda: sanity.table(examples.forgot(), examples.drops_of_forgot()),
     "table9": lambda: attacked.table(*examples.attacked(), KNOWN),
     "table10": lambda: mask_quality.table(examples.stepped(), examples.masks()),
@@ -108,8 +104,8 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
         examples.decisions(), examples.LEARNED, {"toy": dict.fromkeys(range(8), 0.05)}
     ),
     "table14, no negatives": lambda: shape_texture.table(examples.decisions()),
+    "table15": lambda: models.table(examples.as_they_come(("birds", "shop"))),
     "table16": lambda: places.table(examples.visited()),
-    "table15": lambda: models.table(examples.as_they_come()),
 }
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import table_examples as examples
-from asked_models import model
 from handmade_results import study
 from table_examples import CLARITY, THIRD
 from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, less, queries, results, wide
@@ -28,14 +27,13 @@ from bgbias.report.tables import (
     decomposition,
     mask_quality,
     methods,
-    models,
     places,
     pretrainings,
     retrieval,
     sanity,
     shape_texture,
 )
-from bgbias.results import comparison, published, uncertainty
+from bgbias.results import published, uncertainty
 from bgbias.results.decomposition import chance_levels
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
@@ -125,19 +123,6 @@ def test_decisions_by_shape_stand_beside_those_of_each_seed() -> None:
         for seed in SEEDS:
             expected = 100 * shape[seed].sum() / (shape[seed] + texture[seed]).sum()
             assert row[f"shape_share_seed_{seed}"] == pytest.approx(expected)
-
-
-def test_models_are_compared_as_audits_are_each_dataset_by_itself() -> None:
-    found = comparison.compare({name: model(*levels) for name, levels in examples.LEVELS.items()})
-    more = {name: 100 * e.value for name, e in comparison.differences(found.pairs, "resnet50").items()}
-    for _, table in models.table(examples.as_they_come(("birds", "shop"))).groupby("dataset"):
-        assert list(table["backbone"]) == list(found.models["model"]) == ["resnet50", "vit", "mobilenet"]
-        for name in ("clean", "changed", "drop", "drop_low", "drop_high"):
-            assert table[name].tolist() == pytest.approx((100 * found.models[name]).tolist())
-        assert table["is_on_front"].tolist() == [True, True, False]
-        against = table.set_index("backbone")["against_best"]
-        assert np.isnan(against.pop("resnet50"))
-        assert against.to_dict() == pytest.approx(more)
 
 
 def test_backgrounds_carry_a_part_of_what_another_place_costs() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -30,9 +29,8 @@ def test_levels_drops_and_differences_are_those_of_the_estimates() -> None:
     row = found.models.set_index("model").loc["a"]
     assert (row["clean"], row["changed"]) == pytest.approx((a_clean.mean(), a_changed.mean()))
     drop = uncertainty.estimate([a_clean, a_changed], LABELS, uncertainty.relative_drop)
-    assert (row["drop"], row["drop_low"], row["drop_high"]) == pytest.approx(
-        (drop.value, drop.low, drop.high)
-    )
+    ends = row["drop"], row["drop_low"], row["drop_high"]
+    assert ends == pytest.approx((drop.value, drop.low, drop.high))
     (pair,) = found.pairs.to_dict("records")
     more = uncertainty.estimate([a_changed, b_changed], LABELS, uncertainty.difference)
     assert (pair["model"], pair["other"]) == ("a", "b")
@@ -47,7 +45,7 @@ def test_levels_drops_and_differences_are_those_of_the_estimates() -> None:
 def test_pairs_are_corrected_for_all_pairs() -> None:
     of = {name: model(0.7, level, 0.1) for name, level in zip("abcd", (0.5, 0.49, 0.47, 0.42), strict=True)}
     pairs = compare(of).pairs
-    assert len(pairs) == len(list(itertools.combinations("abcd", 2)))
+    assert len(pairs) == 6
     assert pairs["changed_p_holm"].to_numpy() == pytest.approx(uncertainty.holm(pairs["changed_p"]))
     assert (pairs["changed_p_holm"] > pairs["changed_p"]).any()
 
@@ -68,11 +66,8 @@ def test_references_are_measured_and_never_chosen() -> None:
     """On the front are candidates than whom none is better in both."""
     of = {"far": model(0.8, 0.3), "near": model(0.5, 0.45), "behind": model(0.45, 0.2), "r": model(0.9, 0.8)}
     found = compare(of, ["r"])
-    assert (found.choice.best, found.choice.worse, found.choice.unbeaten) == (
-        "near",
-        ("far", "behind"),
-        ("r",),
-    )
+    choice = found.choice
+    assert (choice.best, choice.worse, choice.unbeaten) == ("near", ("far", "behind"), ("r",))
     rows = found.models.set_index("model")
     assert rows.index[0] == "r"
     assert rows["is_on_front"].to_dict() == {"r": False, "near": True, "far": True, "behind": False}
