@@ -15,7 +15,7 @@ import pytest
 import table_examples as examples
 from handmade_results import study
 from table_examples import CLARITY, THIRD
-from table_inputs import DRAWS, QUERIES, SEEDS, check, drops, less, queries, results, wide
+from table_inputs import DRAWS, SEEDS, check, drops, less, queries, results, wide
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r
@@ -75,24 +75,17 @@ def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> No
     true = mask_quality.table(values, examples.masks(iou=1 - CLARITY)).iloc[0]
     assert true["measure"] == "iou"
     assert true["worst_to"] < true["best_from"] <= 0.8
-    alike = mask_quality.table(values, examples.masks(np.ones(QUERIES)))
-    assert alike[["measure", "drop_worst", "drop_more_p_holm"]].isna().all(axis=None)
 
 
 def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
     values, shares = examples.crossed(), examples.shares()
     numbers = {"plain": 1.0, "bgaugment": 2.0, "attr_frac": 3.0, "sam_siamese": 4.0}
     table = crossing.table(values, shares, drops(numbers)).set_index("method")
-    assert "worst_20" not in table
-    for place, (method, row) in enumerate(table.loc[list(examples.CROSSED)].iterrows()):
+    for method, row in table.iterrows():
         every = np.stack([wide(values, method=method, background=b) for b in examples.BACKGROUNDS], -1)
         for name, k in (("worst_1", 1), ("worst_5", 5), ("worst_all", 6)):
             chosen = [every[..., list(some)].min(-1) for some in combinations(range(6), k)]
             check(row, name, [np.mean(chosen, axis=0)])
-        assert row["object"] == pytest.approx(90 - 10 * place - 1)
-        assert row["background_sd_seeds"] == pytest.approx(2)
-    # What is not the object's is compared with drops over all trainings.
-    assert table[["rho", "rho_models"]].drop_duplicates().to_numpy().tolist() == [[1.0, 12]]
 
 
 def test_cures_are_compared_across_places_where_photos_say_theirs() -> None:

@@ -115,10 +115,9 @@ def check(
     parts: list[np.ndarray],
     of: Callable[..., Any] = lambda mean: mean,
     scale: float = 100,
-    which: np.ndarray | slice = slice(None),
 ) -> None:
     """A row's number, its interval and, if it is tested, its p are those that ``bgbias.estimate`` gives of the values."""
-    found = bgbias.estimate([part[..., which] for part in parts], LABELS[which], of)
+    found = bgbias.estimate(parts, LABELS, of)
     ends = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     assert ends == pytest.approx([scale * found.value, scale * found.low, scale * found.high]), name
     if f"{name}_p" in row:
@@ -127,7 +126,3 @@ def check(
 
 def less(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return one - other
-
-
-def drop(clean: np.ndarray, corrupted: np.ndarray) -> np.ndarray:
-    return 1 - corrupted / clean
