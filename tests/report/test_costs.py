@@ -1,4 +1,4 @@
-"""What a training took is what its record says, and printed with two digits."""
+"""What a training took is what its record says, printed with two digits."""
 
 from __future__ import annotations
 
