@@ -89,6 +89,15 @@ def test_statistics_in_words_are_those_of_the_table(study: dict[str, Any]) -> No
     )
 
 
+@pytest.mark.parametrize(("draw", "picture"), [("draw", "PICTURE"), ("draw_shares", "PICTURE_OF_SHARES")])
+def test_figures_are_drawn(
+    study: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: str, picture: str
+) -> None:
+    monkeypatch.setitem(study[draw].__globals__, picture, tmp_path / "drawn.png")
+    study[draw]()
+    assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
 def test_shares_tell_what_the_page_says(study: dict[str, Any]) -> None:
     said(
         "The larger the object's share, and the smaller the background's, the smaller both drops.",
