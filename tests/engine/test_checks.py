@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +21,11 @@ from bgbias.models import backbones
 from bgbias.study.params import Study, load
 
 
-def study_of(
-    folder: Path,
-    backbone: str,
-    weights: Path | str | None,
-    masker: Path | str | None = None,
-    kind: str = "u2netp",
-) -> Study:
-    """A study of one model, whose work lies in the folder; ``masker``: the weights of one of this kind."""
+def study_of(folder: Path, backbone: str, weights: Path | str | None) -> Study:
+    """A study of one model, whose work lies in the folder."""
     raw: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
     raw["paths"] = {name: str(folder / name) for name in ("raw", "downloads", "work", "runs", "report")}
-    raw["backbones"] = {
-        backbone: {"weights": str(weights) if weights else None} if backbone != "tiny" else {}
-    }
-    if masker:
-        raw["maskers"]["own"] = {"kind": kind, "options": {"weights": str(masker)}}
-        raw["datasets"]["toy_smoke"]["masker"] = "own"
+    raw["backbones"] = {backbone: {"weights": str(weights) if weights else None}}
     block = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
     raw["grids"] = {"one": {"cells": [{"datasets": ["toy_smoke"], "backbones": [backbone], **block}]}}
     (folder / "params.yaml").write_text(yaml.safe_dump(raw))
@@ -51,20 +38,17 @@ def state_of(backbone: str) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("suffix", "change", "words"),
+    ("change", "words"),
     [
-        (".pth", {"conv1.weight": torch.zeros(64, 3, 3, 3)},
-         r"'conv1.weight' is \[64, 3, 3, 3\] where \[64, 3, 7, 7\] is needed\."),
-        (".safetensors", {"conv1.bias": torch.zeros(64)}, r"'conv1.bias' is not a name of this network\."),
-        (".pth", {"conv1.weight": None, "bn1.weight": None}, r"'conv1.weight' is missing \(and 1 more of its tensors"),
+        ({"conv1.weight": torch.zeros(64, 3, 3, 3)}, r"'conv1.weight' is \[64, 3, 3, 3\] where \[64, 3, 7, 7\] is needed\."),
+        ({"conv1.weight": None, "bn1.weight": None}, r"'conv1.weight' is missing \(and 1 more of its tensors"),
     ],
 )  # fmt: skip
 def test_a_file_of_other_shapes_or_names_is_told_with_both(
-    tmp_path: Path, suffix: str, change: dict[str, Any], words: str
+    tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
-    state = {k: v for k, v in (state_of("resnet18") | change).items() if v is not None}
-    file = tmp_path / f"own{suffix}"
-    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
+    file = tmp_path / "own.pth"
+    torch.save({k: v for k, v in (state_of("resnet18") | change).items() if v is not None}, file)
     told = rf"{file} does not hold weights of resnet18: {words}.*backbones\.resnet18\.weights"
     with pytest.raises(UserError, match=told):
         checks.check(study_of(tmp_path, "resnet18", file))
@@ -79,28 +63,20 @@ def test_names_that_a_wrapper_began_are_told_with_the_command_that_mends_them(tm
     checks.check(study_of(tmp_path, "resnet18", tmp_path / "own_weights.pth"))
 
 
-def test_a_maskers_file_of_another_net_is_told(tmp_path: Path) -> None:
-    save_file(state_of("resnet18"), tmp_path / "own.safetensors")
-    with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
-        checks.check(study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors"))
-
-
 def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -> None:
     save_file(state_of("resnet18"), tmp_path / "own.safetensors")
-    study_of(tmp_path, "tiny", None, masker=tmp_path / "own.safetensors")
-    raw = yaml.safe_load((tmp_path / "params.yaml").read_text())
-    raw["datasets"]["toy_smoke"] |= {"masker": "ground_truth", "backgrounds": "proposed"}
+    raw = small_study.described(tmp_path)
+    raw["maskers"]["own"] = {"kind": "u2netp", "options": {"weights": str(tmp_path / "own.safetensors")}}
     raw["backgrounds"]["proposed"] = {"propose": {"source": str(tmp_path), "masker": "own", "licence": "CC0"}}
-    (tmp_path / "params.yaml").write_text(yaml.safe_dump(raw))
+    raw["datasets"]["squares"]["backgrounds"] = "proposed"
     with pytest.raises(UserError, match=r"does not hold the weights of 'own': .* is missing"):
-        checks.check(load(tmp_path / "params.yaml", "one"))
+        checks.check(small_study.load(tmp_path, raw))
 
 
 def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
     words = r"no model of timm 'vit_tiny_patch16_244'. Did you mean vit_tiny_patch16_224"
-    for weights in (None, "published"):
-        with pytest.raises(UserError, match=words):
-            checks.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", weights))
+    with pytest.raises(UserError, match=words):
+        checks.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", "published"))
 
 
 def test_what_was_found_right_is_not_read_again_until_it_changes(
@@ -115,23 +91,6 @@ def test_what_was_found_right_is_not_read_again_until_it_changes(
     file.write_bytes(b"another file")
     with pytest.raises(UserError, match="damaged or of an unknown kind"):
         checks.check(study_of(tmp_path, "resnet18", file))
-
-
-def test_nothing_heavy_is_imported_for_weights_that_are_still_to_be_fetched(tmp_path: Path) -> None:
-    for kind in (kinds := ("u2netp", "isnet", "birefnet", "birefnet_lite")):
-        (tmp_path / kind).mkdir()
-        study_of(tmp_path / kind, "bn_inception", "published", masker="published", kind=kind)
-    code = f"""
-import sys
-from pathlib import Path
-from bgbias.engine import checks
-from bgbias.study.params import load
-for kind in {kinds}:
-    checks.check(load(Path(kind, "params.yaml"), "one"))
-print({{"torch", "onnxruntime"}} & set(sys.modules))
-"""
-    told = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert told.stdout.strip() == "set()", told.stderr
 
 
 @pytest.mark.workflow
@@ -154,16 +113,13 @@ def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: s
         checks.check(study)
 
 
-@pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine with neither a GPU nor instructions for bf16."""
-    monkeypatch.setattr(processor, "bf16", lambda: ())
-    monkeypatch.setenv("PATH", "")
-
-
-@pytest.mark.usefixtures("without")
-def test_settings_that_would_be_emulated_are_named() -> None:
+def test_settings_that_would_be_emulated_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no GPU
     study = load(ROOT / "params.yaml", "cub50")
+    for instructions in (("avx512_bf16",), None):
+        monkeypatch.setattr(processor, "bf16", lambda known=instructions: known)
+        assert not checks.emulation_warning(study, frozenset())
+    monkeypatch.setattr(processor, "bf16", lambda: ())
     said = checks.emulation_warning(study, frozenset())
     assert said.startswith("train.precision and attribution.precision of grid cub50: bf16")
     trained = [node for node in graph.in_order(study) if node.name == "train"]
@@ -173,20 +129,14 @@ def test_settings_that_would_be_emulated_are_named() -> None:
     assert not checks.emulation_warning(load(ROOT / "params.yaml", "demo"), frozenset())
 
 
-@pytest.mark.usefixtures("without")
-def test_a_pretraining_says_itself_what_it_computes_in(tmp_path: Path) -> None:
+def test_a_pretraining_says_itself_what_it_computes_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(processor, "bf16", lambda: ())
     raw = small_study.described(tmp_path)
     raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
     raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
     said = checks.emulation_warning(small_study.load(tmp_path, raw), frozenset())
     assert said.startswith("pretrainings.own.precision of grid small: bf16")
-
-
-@pytest.mark.parametrize("instructions", [("avx512_bf16",), None])
-def test_a_processor_that_knows_it_or_tells_nothing_is_not_doubted(
-    monkeypatch: pytest.MonkeyPatch, instructions: tuple[str, ...] | None
-) -> None:
-    monkeypatch.setattr(processor, "bf16", lambda: instructions)
-    monkeypatch.setenv("PATH", "")
-    assert not checks.emulation_warning(load(ROOT / "params.yaml", "cub50"), frozenset())

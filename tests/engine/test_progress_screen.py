@@ -1,18 +1,13 @@
-"""One screen for a run: a real Snakemake on a real terminal, and lines where there is none."""
+"""One screen for a run on a terminal, and lines where there is none; Snakemake with it: ``workflow/test_workflow.py``."""
 
 from __future__ import annotations
 
 import io
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from project import Project, wait_for
 
 from bgbias.engine import progress_screen
 from bgbias.engine.progress_screen import Course, Screen, Work
@@ -50,18 +45,6 @@ def test_without_a_terminal_it_is_a_line_a_job(monkeypatch: pytest.MonkeyPatch) 
         "1 of 3 jobs in 80 s",
         "failed: train toys/tiny/arcface/plain/seed1; see ",
     ]
-
-
-def test_what_is_left_is_reckoned_by_jobs_of_the_same_kind() -> None:
-    course = Course(total=9)
-    course.left.update(train=3, score=4)
-    assert course.seconds_left([], 0.0) is None
-    course.took = {"train": [90.0, 110.0], "score": [2.0]}
-    assert course.seconds_left([], 0.0) == 3 * 100 + 4 * 2
-    course.at_once = 2
-    # One training is at it for 40 s; another for longer than any has taken, and counts as about to end.
-    at_work = [Work("train", "", 960.0), Work("train", "", 100.0)]
-    assert course.seconds_left(at_work, 1000.0) == (308 - 40 - 100) / 2
 
 
 def test_what_none_has_ended_of_is_guessed_and_not_taken_for_a_training() -> None:
@@ -112,32 +95,15 @@ def test_a_training_tells_its_epoch_and_how_it_fares(
     assert progress_screen.training(Work("embed", subject, 0.0, work.log)) == ""
 
 
-@pytest.mark.workflow
-def test_a_terminal_shows_what_is_at_work_and_what_failed(smoke_run: Project, tmp_path: Path) -> None:
-    project = smoke_run.copy(tmp_path / "project")
-    block = "{}      seeds:\n      - 0\n    train:\n      max_epochs: 2\n"
-    project.edit(block.format("      - bgaugment\n"), block.format(""))
-    project.edit("lr: 1.0e-3\n      freeze", "lr: 1.0e+30\n      freeze")
-    words = ["-m", "snakemake", "--cores", "2", "--logger", "bgbias", "--config", "grid=smoke"]
-    ours, theirs = pty.openpty()
-    around = project.environment(PYTHONPATH=str(project.folder / "src"), TERM="xterm", COLUMNS="110")
-    done = subprocess.Popen(
-        [sys.executable, *words], cwd=project.folder, env=around, stdin=theirs, stdout=theirs, stderr=theirs
-    )
-    os.close(theirs)
-    said = b""
-    while True:
-        try:
-            more = os.read(ours, 2**16)
-        except OSError:  # the terminal's other side is closed
-            break
-        said += more
-    wait_for(lambda: done.poll() is not None, "Snakemake's end")
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", said.decode()).replace("\r", "")
-    # Guessed before the first job has ended.
-    assert re.search(r"0 of \d+ jobs, \d+ s, about \d+ s left", text)
-    assert "  train toy_smoke/tiny/contrastive/plain/seed0" in text
-    assert done.returncode == 1
-    log = "data/work/logs/smoke/train/toy_smoke/tiny/contrastive/plain/seed0.log"
-    assert f"failed: train toy_smoke/tiny/contrastive/plain/seed0; see {log}" in text
-    assert "Error in rule train" in text
+def test_a_terminal_shows_what_is_at_work_and_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    screen = Screen(out, Clock())
+    screen.begins({"train": 2, "total": 2})
+    screen.started(0, "train", CELL, ["train.log"])
+    screen._live.refresh()
+    screen.failed(0)
+    screen.ends()
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue())
+    assert re.search(rf"0 of 2 jobs, 0 s *\n  train {NAME}", text)
+    assert text.endswith(f"0 of 2 jobs in 0 s\nfailed: train {NAME}; see train.log\n")
