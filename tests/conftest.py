@@ -101,14 +101,15 @@ def _a_cache_of_their_own(common_folder: Path) -> None:
 @pytest.fixture(scope="session")
 def smoke_run(common_folder: Path) -> Project:
     """The grid `smoke`, run once from photos to figures, MLflow told. Tests that change anything copy it."""
-    folder = common_folder
-    finished = folder / "smoke_finished"
-    with (folder / "smoke_lock").open("w") as lock:
+    finished = common_folder / "smoke_finished"
+    with (common_folder / "smoke_lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.exists():
-            return Project(folder / "smoke")
-        made = project.fresh(folder / "smoke")
-        made.snakemake("--config", "grid=smoke", BGBIAS_TRACK="1")
+            return Project(common_folder / "smoke")
+        made = project.fresh(common_folder / "smoke")
+        around = {"BGBIAS_TRACK": "1", "PYTHONPATH": str(made.folder / "src")}
+        said = made.snakemake("--logger", "bgbias", "--config", "grid=smoke", **around)
+        (made.folder / "data/work/logs/said.txt").write_text(said, encoding="utf-8")
         made.bgbias("track", "--grid", "smoke")  # on a busy machine MLflow is told a little later
         finished.touch()
         return made

@@ -26,20 +26,12 @@ class Repository(Project):
         done = subprocess.run(command, cwd=self.folder, check=check, stdout=subprocess.PIPE, text=True)
         return done.stdout
 
-    def commit(self, tag: str, push: bool = True) -> None:
-        """Commit everything that git does not ignore, and push what DVC keeps."""
-        self.git("add", "--all")
-        self.git("commit", "--quiet", "-m", tag)
-        self.git("tag", tag)
-        if push:
-            self.dvc("push", "--quiet")
-
-    def clone(self, folder: Path, revision: str, remote: Path) -> Repository:
-        """Another folder with one version of it; ``remote`` is where DVC pulls from."""
+    def clone(self, folder: Path) -> Repository:
+        """Another folder with the last version of it, still without what DVC keeps; it pulls from where this one pushes to."""
         self.git("clone", "--quiet", ".", str(folder))
         made = Repository(folder)
-        made.git("checkout", "--quiet", revision)
-        made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", str(remote))
+        remote = str(self.folder.parent / "remote")
+        made.dvc("remote", "add", "--quiet", "--local", "--default", "beside", remote)
         return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pretended
 import pytest
@@ -12,41 +13,10 @@ from project import ROOT
 from bgbias.engine import graph
 from bgbias.engine.node import Node
 from bgbias.study import params
-from bgbias.study.params import Study
 
-GRIDS = ("negatives", "cub50")
+TEXT = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
 OPENING = (yaml.FlowMappingStartToken, yaml.FlowSequenceStartToken)
 CLOSING = (yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
-
-
-class Stages:
-    """The stages of dvc.yaml as one grid has them."""
-
-    def __init__(self, study: Study) -> None:
-        text = (ROOT / "dvc.yaml").read_text(encoding="utf-8").replace("${grid}", study.grid)
-        for root in ("work", "runs", "report"):
-            text = text.replace(f"${{paths.{root}}}", getattr(study.paths, root))
-        self.study = study
-        self._known: dict[Node, str] = {}
-        self._described = yaml.load(text, yaml.CSafeLoader)["stages"]
-
-    def of(self, node: Node) -> str:
-        """The stage that keeps a node's products; empty where none does (archives, weights)."""
-        if node not in self._known:
-            record = str(node.record(self.study))
-            self._known[node] = next((s for s in self._described if _below(record, self.outs(s))), "")
-        return self._known[node]
-
-    def outs(self, stage: str) -> list[str]:
-        described = self._described[stage]
-        entries = [e for kind in ("outs", "metrics", "plots") for e in described.get(kind, [])]
-        assert all(next(iter(e.values()))["persist"] for e in entries)
-        return [next(iter(e)) for e in entries]
-
-    def deps(self, stage: str) -> list[str]:
-        return list(self._described[stage]["deps"])
-
-
 SETTINGS = ["params.yaml", *(f"grids/{path.name}" for path in (ROOT / "grids").glob("*.yaml"))]
 
 
@@ -60,59 +30,50 @@ def test_every_dvc_can_read_it(name: str) -> None:
         assert not refused, f"{name} line {token.start_mark.line + 1}: {token.value}"
 
 
-@pytest.fixture(params=GRIDS)
-def stages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Stages:
-    monkeypatch.chdir(ROOT)
-    return Stages(params.load(ROOT / "params.yaml", request.param))
+def outputs(stage: dict[str, Any]) -> list[str]:
+    entries = [entry for kind in ("outs", "metrics", "plots") for entry in stage.get(kind, [])]
+    assert all(next(iter(entry.values()))["persist"] for entry in entries)
+    return [next(iter(entry)) for entry in entries]
 
 
-def test_every_product_is_kept_by_one_stage(stages: Stages) -> None:
-    for node in graph.in_order(stages.study):
-        if node.name not in ("fetch", "weights") and not _made_with_the_report(stages, node):
-            made = [*pretended.outputs(stages.study, node), node.record(stages.study)]
-            assert all(_below(str(p), stages.outs(stages.of(node))) for p in made), node.label
+def is_below(path: Path, folders: list[str]) -> bool:
+    return not {path, *path.parents}.isdisjoint(map(Path, folders))
 
 
-def test_a_stage_depends_on_what_its_nodes_read_from_others(stages: Stages) -> None:
-    study = stages.study
-    for node in filter(stages.of, graph.in_order(study)):
-        known = [*stages.deps(stages.of(node)), *stages.outs(stages.of(node)), study.paths.raw]
-        for maker in graph.reads_from(study, node):
-            if not _made_with_the_report(stages, maker):
-                # Which has the checksums of what it certifies.
-                assert _below(str(maker.record(study)), known), (node.label, maker.label)
-
-
-def _made_with_the_report(stages: Stages, node: Node) -> bool:
-    """A table that only some grids have."""
-    return node.name == "table" and not stages.of(node)
-
-
-def test_every_stage_depends_on_all_settings_and_all_code(stages: Stages) -> None:
-    described = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))
-    for stage in described["stages"]:
-        assert {"src/bgbias", "requirements.lock", "params.yaml", "grids"} <= set(stages.deps(stage))
-
-
-def test_nothing_of_params_reaches_a_shell() -> None:
-    """DVC fills names in before anybody checks them, and a shell runs what it is given."""
-    stages = yaml.safe_load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
-    assert stages.keys() >= {"data", "models", "table1", "report"}
-    assert not [name for name, stage in stages.items() if "$" in stage["cmd"]]
-
-
-def test_what_no_stage_keeps_is_made_again_with_the_report(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("grid", "left"), [("negatives", ["table10", "table5"]), ("controls", [f"table{n}" for n in (10, 5, 6, 7, 8)])]
+)
+def test_a_stage_keeps_what_its_nodes_make_and_depends_on_what_they_read(
+    grid: str, left: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tables from the fourth on: only some grids have them, and a stage's products are the same files for all of them."""
+    """But for tables from the fourth on, which only some grids have: they are made again with the report."""
     monkeypatch.chdir(ROOT)
-    for grid, tables in (("rivals", ["table4"]), ("controls", [f"table{n}" for n in (10, 5, 6, 7, 8)])):
-        study = params.load(ROOT / "params.yaml", grid)
-        stages = Stages(study)
-        kept_by_none = [n for n in graph.in_order(study) if not stages.of(n)]
-        others = [n.subject_name for n in kept_by_none if n.name not in ("fetch", "weights")]
-        assert sorted(others) == tables
+    study = params.load(ROOT / "params.yaml", grid)
+    text = TEXT.replace("${grid}", grid)
+    for root in ("work", "runs", "report"):
+        text = text.replace(f"${{paths.{root}}}", getattr(study.paths, root))
+    stages = yaml.load(text, yaml.CSafeLoader)["stages"]
+    outs = {name: outputs(stage) for name, stage in stages.items()}
+
+    def stage_of(node: Node) -> str:
+        return next((name for name in stages if is_below(node.record(study), outs[name])), "")
+
+    nodes = [node for node in graph.in_order(study) if node.name not in ("fetch", "weights")]
+    assert sorted(node.subject_name for node in nodes if not stage_of(node)) == left
+    for node in filter(stage_of, nodes):
+        stage = stage_of(node)
+        assert all(is_below(path, outs[stage]) for path in pretended.outputs(study, node)), node.label
+        known = [*stages[stage]["deps"], *outs[stage], study.paths.raw]
+        for maker in graph.reads_from(study, node):
+            if maker.subject_name not in left:
+                # Its record has the checksums of what it certifies.
+                assert is_below(maker.record(study), known), (node.label, maker.label)
 
 
-def _below(path: str, folders: list[str]) -> bool:
-    return any(Path(path) == Path(f) or Path(f) in Path(path).parents for f in folders)
+def test_every_stage_depends_on_all_settings_and_code_and_gives_a_shell_nothing_of_params() -> None:
+    """DVC fills names in before anybody checks them, and a shell runs what it is given."""
+    stages = yaml.safe_load(TEXT)["stages"]
+    assert stages.keys() >= {"data", "models", "table1", "report"}
+    for stage in stages.values():
+        assert {"src/bgbias", "requirements.lock", "params.yaml", "grids"} <= set(stage["deps"])
+        assert "$" not in stage["cmd"]

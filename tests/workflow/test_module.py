@@ -9,7 +9,7 @@ from pathlib import Path
 import project
 import pytest
 import yaml
-from project import ROOT, Project
+from project import Project
 
 from bgbias.engine import records
 
@@ -134,10 +134,3 @@ def test_every_way_to_start_the_checkout_finds_its_files(checkout: Project) -> N
         f"params.yaml is missing in {checkout.folder / 'workflow'}: start Snakemake where it lies" in inside
     )
     assert "Traceback" not in inside
-
-
-def test_the_catalogue_finds_what_it_lists() -> None:
-    shown = yaml.safe_load((ROOT / ".snakemake-workflow-catalog.yml").read_text(encoding="utf-8"))
-    assert shown["usage"]["software-stack-deployment"]["conda"] is True
-    for name in ("workflow/Snakefile", "config/README.md", "config/config.yaml", "LICENSE"):
-        assert (ROOT / name).is_file(), name

@@ -31,6 +31,8 @@ from bgbias.study.cell import PRETRAINED, Cell
 CELL = Cell("cub50", "mobilenet_v2_tf", "none", PRETRAINED, 0)
 SECONDS = 3000.0
 
+pytestmark = [pytest.mark.shared, pytest.mark.workflow]
+
 
 @pytest.fixture(scope="module")
 def birds(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Project:
@@ -47,35 +49,16 @@ def birds(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Projec
     return made
 
 
-@pytest.fixture(scope="module")
-def means(birds: Project) -> pd.DataFrame:
-    """Mean over queries and draws by setting and condition."""
+def test_retrieval_meets_the_reference(birds: Project) -> None:
     files = params.load(birds.folder / "params.yaml", "cub50").files
     queries = pd.read_parquet(birds.folder / files.at("queries", **CELL.wildcards))
     assert queries["image_id"].nunique() == 1487
-    return queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean()
-
-
-@pytest.mark.shared
-@pytest.mark.workflow
-def test_clean_retrieval_meets_the_reference(means: pd.DataFrame) -> None:
-    found = means.loc[("symmetric", "clean")]
-    assert found["map_at_r"] == pytest.approx(0.306, abs=0.002)
-    assert found["precision_at_1"] == pytest.approx(0.679, abs=0.002)
-
-
-@pytest.mark.shared
-@pytest.mark.workflow
-def test_corrupted_retrieval_meets_the_reference(means: pd.DataFrame) -> None:
-    found = means.loc[("symmetric", "random_background")]
-    assert found["map_at_r"] == pytest.approx(0.174, abs=0.01)
-    assert found["precision_at_1"] == pytest.approx(0.489, abs=0.01)
-
-
-@pytest.mark.shared
-@pytest.mark.workflow
-def test_corrupted_queries_against_a_clean_gallery_meet_the_reference(means: pd.DataFrame) -> None:
-    assert means.loc[("query", "random_background")]["map_at_r"] == pytest.approx(0.227, abs=0.01)
+    means = queries.groupby(["setting", "condition"])[["map_at_r", "precision_at_1"]].mean()
+    clean, corrupted = means.loc["symmetric", "clean"], means.loc["symmetric", "random_background"]
+    assert clean.tolist() == pytest.approx([0.306, 0.679], abs=0.002)
+    assert corrupted.tolist() == pytest.approx([0.174, 0.489], abs=0.01)
+    # Corrupted queries, clean gallery.
+    assert means.loc["query", "random_background"]["map_at_r"] == pytest.approx(0.227, abs=0.01)
 
 
 @pytest.fixture
@@ -98,8 +81,6 @@ def on_exact_grey(photos: EvaluationPhotos, image_id: str, inverted: bool) -> to
     return torch.lerp(torch.full_like(photo, 127.5), photo, 1 - mask if inverted else mask)
 
 
-@pytest.mark.shared
-@pytest.mark.workflow
 @pytest.mark.parametrize(
     ("condition", "map_at_r", "precision_at_1"),
     [("only_fg", 0.278, 0.642), ("no_fg", 0.067, 0.288)],

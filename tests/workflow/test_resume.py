@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def press_ctrl_c(run: Project) -> None:
     snakemake = _until_epoch(run, run.start(*TARGET), 2)
     os.killpg(snakemake.pid, signal.SIGINT)
     assert snakemake.wait(PATIENCE) != 0
-    _nothing_runs(run)
+    wait_for(lambda: not _training(run), "the end of the training process")
 
 
 def kill_snakemake_and_then_the_training(run: Project) -> None:
@@ -77,19 +76,9 @@ def kill_snakemake_and_then_the_training(run: Project) -> None:
     _until_epoch(run, resumed, done + 1)
     _at_work(run).kill()
     assert resumed.wait(PATIENCE) != 0
-    _nothing_runs(run)
 
 
-def terminate_snakemake(run: Project) -> None:
-    """It lets its job end, and starts no other."""
-    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
-    snakemake.terminate()
-    assert snakemake.wait(PATIENCE) != 0
-    assert (run.folder / MODEL).exists()
-    assert not (run.folder / SCORES).exists()
-
-
-EVERY = (press_ctrl_c, kill_snakemake_and_then_the_training, terminate_snakemake)
+EVERY = (press_ctrl_c, kill_snakemake_and_then_the_training)
 
 
 @pytest.mark.workflow
@@ -166,60 +155,43 @@ def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: 
     ]
     statuses = [process.wait(PATIENCE) for process in both]
     assert sorted(statuses) == [0, 2]
-    (refused,) = (n for n, status in enumerate(statuses) if status)
-    other = both[1 - refused].pid
-    assert f"at work in this folder (process {other})" in (tmp_path / f"{refused + 1}.log").read_text(
-        encoding="utf-8"
-    )
+    refused = statuses.index(2)
+    said = (tmp_path / f"{refused + 1}.log").read_text(encoding="utf-8")
+    assert f"at work in this folder (process {both[1 - refused].pid})" in said
     assert (run.folder / "data/report/smoke/table1.json").exists()
-    # It has the screen that a run has: without a terminal a line for each job.
-    said = (tmp_path / f"{2 - refused}.log").read_text(encoding="utf-8")
-    assert "1 of 5: table table1, " in said
 
 
-def test_leftovers_are_marked_jobs_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resume, "GRACE_SECONDS", PATIENCE)
+    monkeypatch.setattr(resume, "GRACE_SECONDS", 0.5)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     marked = os.environ | {resume.MARK: "1"}
     plain = {k: v for k, v in os.environ.items() if k != resume.MARK}
     sleep = [sys.executable, "-c", "import time; time.sleep(3600)"]
+
+    def ignore() -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
     started = [
         subprocess.Popen(sleep, env=marked),
+        subprocess.Popen(sleep, env=marked, preexec_fn=ignore),
         subprocess.Popen(sleep, env=plain),  # by hand
         subprocess.Popen(sleep, env=marked, cwd=elsewhere),  # another project's
         subprocess.Popen([*sleep, "track"], env=marked),  # the mirror into MLflow, which ends by itself
     ]
     try:
-        wait_for(lambda: all(_ready(p.pid) for p in started), "four processes")
-        assert [p.pid for p in resume.leftovers()] == [started[0].pid]
-        begun = time.monotonic()
+        wait_for(lambda: all(_ready(p.pid) for p in started), "five processes")
+        assert {p.pid for p in resume.leftovers()} == {p.pid for p in started[:2]}
         resume.end(resume.leftovers())
-        assert time.monotonic() - begun < resume.GRACE_SECONDS
-        assert started[0].poll() is not None
-        assert resume.leftovers() == []
-        assert all(p.poll() is None for p in started[1:])
+        assert all(p.poll() is not None for p in started[:2])
+        assert all(p.poll() is None for p in started[2:])
     finally:
         for process in started:
             process.kill()
             process.wait()
-
-
-def test_leftover_that_does_not_listen_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(resume, "GRACE_SECONDS", 0.5)
-    deaf = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(3600)"
-    process = subprocess.Popen(
-        [sys.executable, "-c", deaf], env=os.environ | {resume.MARK: "1"}, stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout
-        process.stdout.readline()
-        resume.end(resume.leftovers())
-        assert process.poll() is not None
-    finally:
-        process.kill()
 
 
 def _until_epoch(run: Project, process: subprocess.Popen[bytes], epoch: int) -> subprocess.Popen[bytes]:
@@ -251,10 +223,6 @@ def _at_work(run: Project) -> psutil.Process:
     """The process that trains; the job's command is another one, which waits for it."""
     (record,) = run.folder.glob("data/work/running/train__*.json")
     return psutil.Process(json.loads(record.read_text())["pid"])
-
-
-def _nothing_runs(run: Project) -> None:
-    wait_for(lambda: not _training(run), "the end of the training process")
 
 
 def _ready(pid: int) -> bool:

@@ -46,14 +46,6 @@ def trained(made: Project) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_without_a_flag_one_job_at_a_time_is_on_a_gpu(untrained: Project) -> None:
-    assert train(untrained) == ["GPU-0000-aa", "GPU-0000-aa"]
-    first, second = trained(untrained)
-    assert first["finished"] <= second["started"]
-    assert first["threads"] == second["threads"] == 1
-
-
-@pytest.mark.slow
 def test_jobs_at_the_same_time_are_on_different_gpus_each_with_the_threads_that_it_was_given(
     untrained: Project,
 ) -> None:

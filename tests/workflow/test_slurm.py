@@ -72,19 +72,6 @@ def test_job_that_is_cancelled_runs_again_and_tables_are_those_of_an_undisturbed
 
 
 @pytest.mark.usefixtures("node")
-def test_job_that_takes_more_memory_than_it_asked_for_is_killed_and_asks_for_more(tmp_path: Path) -> None:
-    made = project.fresh(tmp_path / "project")
-    # A twentieth of what rules ask for: 200 MB for the first attempt, which Python and Snakemake alone take.
-    made.edit("attempt: attempt * base", "attempt: attempt * base // 20", "workflow/rules/common.smk")
-    made.run("snakemake", *PROFILE, "--retries", "5", "--", "data/work/datasets/toy_smoke/index.json")
-    *killed, last = _jobs(made, "rule_index_")
-    assert killed
-    assert all(job["state"] not in ("COMPLETED", "CANCELLED") for job in killed)
-    assert last["state"] == "COMPLETED"
-    assert [job["memory"] for job in (*killed, last)] == [f"{200 * (n + 1)}M" for n in range(len(killed) + 1)]
-
-
-@pytest.mark.usefixtures("node")
 def test_jobs_leave_to_the_main_process_what_is_its_own(smoke_run: Project, tmp_path: Path) -> None:
     made = smoke_run.copy(tmp_path / "project")
     (made.folder / "data/report/smoke/table1.json").unlink()
