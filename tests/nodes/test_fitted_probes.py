@@ -147,9 +147,10 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
 
     trained = {"losses": ["contrastive"], "methods": ["plain"], "seeds": [0]}
     untrained = {"pretrained": True, "seeds": [0]}
-    # No labelled photo of STL-10 validates unless an option says how many do.
+    # No labelled photo of STL-10 validates unless an option says how many do; a fold's are taken from those that train.
     assert refusal("stl", **trained).startswith("stl has no photos to validate with. ")
     assert "docs/data.md" in refusal("stl", **trained)
+    assert refusal("stl", **trained, folds=[1]) == ""
     assert refusal("bare", **untrained).startswith("bare has no photos to ask about. ")
     assert refusal("stl", **untrained) == ""
     raw["datasets"]["stl"]["options"]["val_per_class"] = 1
@@ -159,17 +160,7 @@ def test_a_grid_that_asks_for_photos_that_a_dataset_lacks_is_refused_when_planni
         "options": {"source": None},
     }
     assert refusal("renditions", **trained).startswith("renditions has no photos to train on. ")
-    assert refusal("renditions", **untrained) == ""
     raw["pretrainings"]["moco"]["dataset"] = "renditions"
     said = refusal("stl", **untrained)
     assert said.startswith("renditions has no photos to learn from without labels. ")
     assert "Choose another dataset for pretrainings.moco.dataset in " in said
-
-
-def test_photos_of_folds_and_of_unknown_datasets_are_others_affair(study: Study) -> None:
-    # A fold's validation classes are taken from those that train.
-    with pytest.raises(UserError, match="stl has no photos to validate with"):
-        check_step(study, step("train", cell=replace(CELL, method="plain")))
-    check_step(study, step("train", cell=replace(CELL, method="plain", fold=1)))
-    # Whatever reads the photos of a dataset that there is not says so with all names.
-    check_step(study, step("train", cell=replace(CELL, dataset="nope")))

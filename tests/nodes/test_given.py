@@ -19,7 +19,6 @@ from bgbias.nodes import table as table_node
 from bgbias.report import formats, tables
 from bgbias.study import plan
 from bgbias.study.cell import Cell
-from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 SPLITS = {"train": 4, "val": 3, "test": 6}
@@ -52,46 +51,29 @@ def persons(folder: Path) -> dict[str, Any]:
     pd.DataFrame(lines, columns=columns).to_csv(photos / "persons.csv", index=False)
     raw = described(folder)
     options = {"source": f"{photos}/persons.csv", "masks": True, "given": True}
-    raw["datasets"]["persons"] = {
-        "kind": "table",
-        "masker": "ground_truth",
-        "backgrounds": "noise",
-        "options": options,
-    }
-    cells = {
-        "datasets": ["persons"],
-        "backbones": ["pixels"],
-        "losses": ["contrastive"],
-        "methods": ["plain"],
-    }
-    raw["grids"]["small"] = {"cells": [cells | {"seeds": [0], "pretrained": True}]}
+    raw["datasets"]["persons"] = raw["datasets"]["squares"] | {"kind": "table", "options": options}
+    block = {"datasets": ["persons"], "losses": ["contrastive"], "methods": ["plain"], "pretrained": True}
+    raw["grids"]["small"]["cells"][0] |= block
     raw["evaluation"] = {"draws": 2, "conditions": list(CONDITIONS)}
     raw["crossing"] = {"objects": 4, "backgrounds": 3}
     raw["cures"] = {"names": ["leace"], "objects": 6, "backgrounds": 3}
     return raw
 
 
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    made = load(tmp_path, persons(tmp_path))
-    for part in ("table", "photos"):
-        fetch.fetch(made, "persons", part)
-    index.index(made, "persons")
-    masks.masks(made, "persons")
-    backgrounds.backgrounds(made, "noise")
-    remask.remask(made, "persons", "pixels")
-    for cell in plan.cells(made):
-        trained = ("train",) if cell.method == "plain" else ()
-        run(made, cell, *trained, "embed", "score", "cross", "cure")
-        if trained:
-            run(made, cell, "attribute")
-    collect.collect(made)
-    return made
-
-
 def test_map_is_that_of_its_embeddings_query_by_query(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    study = load(tmp_path, persons(tmp_path))
+    for part in ("table", "photos"):
+        fetch.fetch(study, "persons", part)
+    index.index(study, "persons")
+    masks.masks(study, "persons")
+    backgrounds.backgrounds(study, "noise")
+    remask.remask(study, "persons", "pixels")
+    for cell in plan.cells(study):
+        trained = cell.method == "plain"
+        run(study, cell, *(["train", "attribute"] if trained else []), "embed", "score", "cross", "cure")
+    collect.collect(study)
     found = files.read(study.files.at("embeddings", **CELL.wildcards))
     vectors, labels = found.views["clean", 0].astype(np.float64), found.labels
     camera = np.array([CAMERAS[int(i.partition("_")[2][0])] for i in found.ids])
@@ -125,15 +107,10 @@ def test_map_is_that_of_its_embeddings_query_by_query(
     assert crossed["image_id"].str.endswith("_0.png").all()
 
 
-def test_it_stands_in_no_grid_with_others(tmp_path: Path) -> None:
+def test_what_knows_no_cameras_is_refused(tmp_path: Path) -> None:
     raw = persons(tmp_path)
+    with pytest.raises(UserError, match=r"by the same camera\. Set grids\.small\.probes\.folds to null"):
+        plan.checked_cells(load(tmp_path, raw | {"probes": {"folds": 3}}))
     raw["grids"]["small"]["cells"][0]["datasets"] = ["persons", "squares"]
     with pytest.raises(UserError, match="persons say who is asked among whom, and the others do not"):
-        plan.checked_cells(load(tmp_path, raw))
-
-
-def test_probes_are_refused_as_they_know_no_cameras(tmp_path: Path) -> None:
-    raw = persons(tmp_path)
-    raw["probes"] = {"folds": 3}
-    with pytest.raises(UserError, match=r"by the same camera\. Set grids\.small\.probes\.folds to null"):
         plan.checked_cells(load(tmp_path, raw))

@@ -17,8 +17,6 @@ from torchvision.models import mobilenet_v2
 
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
-from bgbias.files import json_checksum
-from bgbias.files.checksums import sha256
 from bgbias.nodes import attribute, index, train
 from bgbias.study import plan
 from bgbias.study.cell import Cell
@@ -48,13 +46,12 @@ def spoilt(tmp_path: Path, raw: dict[str, Any]) -> Study:
     return study
 
 
-@pytest.mark.parametrize(("loss", "method"), [("contrastive", "bgaugment"), ("arcface", "plain")])
-def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str, method: str) -> None:
-    cell = Cell("squares", "pixels", loss, method, 0)
-    run(spoilt, cell, "train", "embed", "score")
+def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study) -> None:
+    cell = Cell("squares", "pixels", "contrastive", "bgaugment", 0)
+    run(spoilt, cell, "train", "embed", "score", "attribute")
     # Of the training photos one has no mask and one an empty one.
     noted = record(spoilt, "train_record", **cell.wildcards)["notes"]
-    assert noted["photos_without_trusted_mask"] == (2 if method == "bgaugment" else 0)
+    assert noted["photos_without_trusted_mask"] == 2
 
     found = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
     assert len(found.ids) == 4 * 5 - 1 - 4
@@ -64,8 +61,8 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
         for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
             assert np.allclose(vectors[place], found.views["clean", 0][place], atol=1e-5)
         assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    metrics = record(spoilt, "embed_record", **cell.wildcards)["metrics"]
-    assert metrics == {"photos": 15, "photos_without_trusted_mask": 2}
+    metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
+    assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
 
     queries = pd.read_parquet(spoilt.files.at("queries", **cell.wildcards))
     assert not {"12/0.png", "13/2.png"} & set(queries["image_id"])
@@ -77,51 +74,21 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study, loss: str,
     # Recall counts a query with nobody to find as a miss, the other metrics skip it.
     recall = scores["metric"].str.startswith("recall")
     assert (set(scores.loc[recall, "n"]), set(scores.loc[~recall, "n"])) == ({13}, {12})
-    assert set(zip(scores["setting"], scores["condition"], scores["draw"], strict=True)) == {
-        ("symmetric", "clean", 0),
-        *(("symmetric", "random_background", draw) for draw in (0, 1)),
-        *(("query", "random_background", draw) for draw in (0, 1)),
-    }
+
     mean = scores.query("condition == 'clean' and metric == 'map_at_r'")["value"].item()
     assert mean == pytest.approx(clean.loc[~alone, "map_at_r"].mean(), abs=1e-12)
-    if method == "plain":
-        run(spoilt, cell, "attribute")
-        attributed = pd.read_csv(spoilt.files.at("attribution", **cell.wildcards))
-        assert attributed.groupby("variant").size().to_dict() == {"ref": 3, "robust": 3}
-        assert attributed["score"].isna().equals(attributed["skipped"].notna())
-
-
-def test_a_backbone_as_it_comes_is_scored_by_its_features_past_spoilt_photos(
-    tmp_path: Path, raw: dict[str, Any], spoilt: Study
-) -> None:
-    cell = Cell("squares", "pixels", "none", "pretrained", 0)
-    run(spoilt, cell, "embed", "score")
-    embedded = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
-    assert {vectors.shape for vectors in embedded.views.values()} == {(15, 8)}
-    metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
-    # 15 photos: two without a trusted mask, and one that has nobody to find.
-    assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
-    # A policy that keeps all masks replaces behind empty ones, too.
-    study = load(tmp_path, raw | {"mask_policy": {"keep_all": True}})
-    run(study, cell, "embed")
-    found = embeddings.read(study.files.at("embeddings", **cell.wildcards))
-    assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png"]
+    attributed = pd.read_csv(spoilt.files.at("attribution", **cell.wildcards))
+    assert attributed.groupby("variant").size().to_dict() == {"ref": 3, "robust": 3}
+    assert attributed["score"].isna().equals(attributed["skipped"].notna())
 
 
 def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    data_nodes(study)
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
+    data_nodes(load(tmp_path, raw))
+    study = load(tmp_path, raw | {"mask_policy": {"min_area": 0.98, "max_area": 0.99}})
     run(study, cell, "embed")
-    path = study.files.at("embeddings", **cell.wildcards)
-    found = embeddings.read(path)
-    replace(found, usable=np.zeros(len(found.ids), bool)).write(path)
-    certified = study.files.at("embed_record", **cell.wildcards)
-    known = record(study, "embed_record", **cell.wildcards)
-    json_checksum.write(certified, known | {"outputs": {str(path): sha256(path)}})
-    with pytest.raises(
-        UserError, match="none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
-    ):
+    words = "none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
+    with pytest.raises(UserError, match=words):
         run(study, cell, "score")
 
 
@@ -211,15 +178,10 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 OWN = Cell("squares", "mobilenet_v2", "contrastive", "own", 0)
 
 
-class Stop(Exception):
-    """Nothing more is looked at."""
-
-
 @pytest.mark.parametrize(
     ("method", "learns"),
     [
         ({"kind": "plain"}, False),
-        ({"kind": "st_unfrozen"}, True),
         ({"kind": "mdprop"}, True),
         ({"kind": "mdprop", "batch_norm": "frozen"}, False),
         ({"kind": "s2sd", "method": "plain", "options": {"batch_norm": "trained"}}, True),
@@ -238,14 +200,12 @@ def test_norms_are_unfolded_for_whatever_lets_them_learn(
 
     def fit(method: Any, *_: Any) -> None:
         began.append(method)
-        raise Stop
+        raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "fit", fit)
-    with pytest.raises(Stop):
+    with pytest.raises(KeyboardInterrupt):
         train.train(study, OWN, "cpu")
-    (built,) = began
-    norms = [
-        m for module in built.modules().values() for m in module.modules() if isinstance(m, nn.BatchNorm2d)
-    ]
+    modules = [m for module in began[0].modules().values() for m in module.modules()]
+    norms = [m for m in modules if isinstance(m, nn.BatchNorm2d)]
     assert len(norms) >= 52
     assert all(bool((norm.running_var == 1).all()) != learns for norm in norms)

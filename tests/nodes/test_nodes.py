@@ -21,7 +21,7 @@ from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks import policy
-from bgbias.nodes import collect, index, masks
+from bgbias.nodes import index, masks
 from bgbias.photos.table import read_table
 from bgbias.study.params import Study
 
@@ -33,8 +33,8 @@ def raw(tmp_path: Path) -> dict[str, Any]:
     return described(tmp_path)
 
 
-def grey(level: int, height: int = 8, width: int = 8) -> bytes:
-    return pixels.encode_png(np.full((height, width, 3), level, np.uint8))
+def grey(level: int) -> bytes:
+    return pixels.encode_png(np.full((8, 8, 3), level, np.uint8))
 
 
 PHOTOS = {f"{c}/{n}.png": grey(10 * c + n) for c in range(5) for n in range(2)}
@@ -55,26 +55,16 @@ def study_of(tmp_path: Path, raw: dict[str, Any], own: dict[str, Any], grid: str
     return study
 
 
-def excluded(study: Study, dataset: str = "mine") -> dict[str, str]:
+def excluded(study: Study) -> dict[str, str]:
     """Why each photo was left out."""
-    table = pd.read_csv(study.files.at("excluded", dataset=dataset), keep_default_na=False)
+    table = pd.read_csv(study.files.at("excluded", dataset="mine"), keep_default_na=False)
     return dict(zip(table["image_id"], table["reason"], strict=True))
 
 
-def indexed(study: Study, dataset: str = "mine") -> dict[str, Any]:
+def indexed(study: Study) -> dict[str, Any]:
     """The record of its index, made."""
-    index.index(study, dataset)
-    return record(study, "index_record", dataset=dataset)
-
-
-def test_data_nodes_give_the_same_bytes_every_time(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, photos=2))
-    data_nodes(study)
-    first = outputs(study)
-    assert len(first) == 10
-    shutil.rmtree(study.paths.work)
-    data_nodes(study)
-    assert outputs(study) == first
+    index.index(study, "mine")
+    return record(study, "index_record", dataset="mine")
 
 
 def test_a_folder_is_fetched_and_indexed_to_the_same_bytes_and_again_after_an_edit(
@@ -83,31 +73,22 @@ def test_a_folder_is_fetched_and_indexed_to_the_same_bytes_and_again_after_an_ed
     seen = []
     for _ in range(2):
         study = fetched(tmp_path, raw, PHOTOS)
+        data_nodes(study)
         found = indexed(study)["metrics"]
         seen.append((study.files.at("part", dataset="mine", part="photos").read_bytes(), outputs(study)))
+        shutil.rmtree(study.paths.work)
     assert seen[0] == seen[1]
     assert (found["photos"], found["classes"], found["excluded"]) == (10, 5, 0)
+    study = fetched(tmp_path, raw, {})
+    index.index(study, "mine")
+    table = read_table(study.files.at("table", dataset="mine"))
+    assert table.ids == sorted(table.ids) == ImageStore(study.files.at("photos", dataset="mine")).ids
     as_folder(tmp_path / "mine", {"4/2.png": grey(9)})
     fingerprint.cache_clear()
     # The index alone does not read what was fetched before.
     with pytest.raises(UserError, match="from fetch mine/photos, which was not made"):
         index.index(study, "mine")
     assert indexed(fetched(tmp_path, raw, {}))["metrics"]["photos"] == 11
-
-
-def test_index_is_sorted_and_counted_without_broken_photos(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, truncated=["00/1.png", "13/0.png"]))
-    assert indexed(study, "squares")["metrics"] == {
-        "photos": 78, "classes": 16, "excluded": 2, "photos_train": 39, "classes_train": 8,
-        "photos_val": 20, "classes_val": 4, "photos_test": 19, "classes_test": 4,
-    }  # fmt: skip
-    table = read_table(study.files.at("table", dataset="squares"))
-    assert table.ids == sorted(table.ids)
-    assert ImageStore(study.files.at("photos", dataset="squares")).ids == table.ids
-    reasons = excluded(study, "squares")
-    assert list(reasons) == ["00/1.png", "13/0.png"]
-    assert not set(reasons) & set(table.ids)
-    assert all("cannot be decoded" in reason for reason in reasons.values())
 
 
 def test_photos_beside_a_broken_one_keep_their_backgrounds(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -142,47 +123,26 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
 
 
 def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[str, Any]) -> None:
-    name = "NA"
     drawn = as_folder(tmp_path / "masks", dict.fromkeys(PHOTOS, HALF))
-    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
-    study = fetched(tmp_path, raw, PHOTOS | {name: b"x"}, masks=str(drawn))
+    study = fetched(tmp_path, raw, PHOTOS | {"NA": b"x"}, masks=str(drawn))
     index.index(study, "mine")
     masks.masks(study, "mine")
-    assert collect._mask_report(study)["photos_unreadable"].tolist() == [0]
     made = study.files.at("mask_table", dataset="mine", masker="ground_truth")
-    made.write_text(made.read_text().replace("0/0.png", name))
+    made.write_text(made.read_text().replace("0/0.png", "NA"))
     table = policy.read_mask_table(made).set_index("image_id")
-    assert table.loc[name, "area"] == 0.5
+    assert table.loc["NA", "area"] == 0.5
     assert table["area"].notna().all()
-
-
-def test_files_among_the_masks_that_are_none_are_listed_and_are_no_photos(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    drawn = dict.fromkeys(list(PHOTOS)[1:], HALF) | {"0/0.heic": b"x"}
-    raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
-    study = fetched(tmp_path, raw, PHOTOS, masks=str(as_zip(tmp_path / "masks", drawn)))
-    found = indexed(study)
-    assert list(excluded(study)) == ["0/0.heic (masks)"]
-    assert found["notes"]["photos_without_a_true_mask"] == ["0/0.png"]
-    masks.masks(study, "mine")
-    assert collect._mask_report(study)["photos_unreadable"].tolist() == [0]
-
-
-def turned(photo: np.ndarray, orientation: int) -> bytes:
-    """A photo that its EXIF says is to be turned."""
-    stream, exif = io.BytesIO(), Image.Exif()
-    exif[ExifTags.Base.Orientation] = orientation
-    Image.fromarray(photo).save(stream, "PNG", exif=exif)
-    return stream.getvalue()
 
 
 def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(
     tmp_path: Path, raw: dict[str, Any]
 ) -> None:
     lying = np.repeat(np.arange(12, dtype=np.uint8), 8).reshape(12, 8) * 20
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(lying).save(stream, "PNG", exif=exif)
     mask = as_folder(tmp_path / "masks", {"0/0.png": pixels.encode_png(np.full((8, 12), 255, np.uint8))})
-    study = fetched(tmp_path, raw, PHOTOS | {"0/0.png": turned(lying, 6)}, masks=str(mask))
+    study = fetched(tmp_path, raw, PHOTOS | {"0/0.png": stream.getvalue()}, masks=str(mask))
     index.index(study, "mine")
     (reason,) = excluded(study).values()
     assert "the photo is 8x12 pixels, the mask 12x8" in reason

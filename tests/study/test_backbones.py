@@ -7,17 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import save_file
-from small_study import data_nodes, described, load, record, run
+from small_study import data_nodes, described, load, run
 
-from bgbias import plugins
-from bgbias.engine import checks, graph
+from bgbias.engine import graph
 from bgbias.errors import UserError
-from bgbias.evaluation import embeddings
-from bgbias.models import backbones
 from bgbias.models import model as models
-from bgbias.nodes._models import fresh_model
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 
@@ -41,11 +35,8 @@ def test_a_model_of_such_a_backbone_is_trained_and_loaded_by_its_kind(
     study = load(tmp_path, raw)
     data_nodes(study)
     cell = Cell("squares", NAME, "contrastive", "plain", 0)
-    run(study, cell, "train", "embed")
-    trained = models.load(study.files.at("model", **cell.wildcards))
-    assert trained.backbone == "pixels"
-    assert embeddings.read(study.files.at("embeddings", **cell.wildcards)).views
-    assert record(study, "train_record", **cell.wildcards)["spec"]["backbone"] == {"kind": "pixels"}
+    run(study, cell, "train")
+    assert models.load(study.files.at("model", **cell.wildcards)).backbone == "pixels"
     # The code of its kind is what its nodes work by.
     spec, code = (graph.spec(study, "train", cell=c) for c in (cell, replace(cell, backbone="pixels")))
     assert spec["code"] == code["code"]
@@ -70,29 +61,3 @@ def test_names_that_mean_two_things_or_nothing_are_refused(tmp_path: Path, raw: 
     raw["backbones"]["forgot"] = {"weights": None}
     with pytest.raises(UserError, match=r"backbones\.forgot: .*needs a `kind`"):
         plan.backbone(load(tmp_path, raw), "forgot").params()
-
-
-def test_variants_and_weights_are_found_by_its_kind(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["backbones"]["small_vit"] = {"kind": "timm:vit_tiny_patch16_224", "weights": None, "img_size": 64}
-    mobile = plugins.load("backbones", "mobilenet_v2")
-    trunk = mobile.build(mobile.Params(weights=None))
-    save_file(trunk.state_dict(), tmp_path / "own.safetensors")
-    raw["backbones"]["own_mobile"] = {"kind": "mobilenet_v2", "weights": str(tmp_path / "own.safetensors")}
-    study = load(tmp_path, raw)
-    vit, own = (plan.backbone(study, name) for name in ("small_vit", "own_mobile"))
-    assert (vit.variant, backbones.facts(vit.kind, vit.params()).input_size) == ("vit_tiny_patch16_224", 64)
-    found = fresh_model(study, Cell("squares", "own_mobile", "contrastive", "plain", 0))
-    assert own.kind == found.backbone == "mobilenet_v2"
-    assert torch.equal(next(found.trunk.parameters()), next(trunk.parameters()))
-
-
-def test_an_entry_of_another_kind_is_checked_again(tmp_path: Path, raw: dict[str, Any]) -> None:
-    """Weights that fitted the one are not taken for the other's."""
-    mobile = plugins.load("backbones", "mobilenet_v2")
-    save_file(mobile.build(mobile.Params(weights=None)).state_dict(), tmp_path / "own.safetensors")
-    raw["grids"]["small"]["cells"][0]["backbones"] = ["own"]
-    raw["backbones"]["own"] = {"kind": "mobilenet_v2", "weights": str(tmp_path / "own.safetensors")}
-    checks.check(load(tmp_path, raw))
-    raw["backbones"]["own"]["kind"] = "resnet18"
-    with pytest.raises(UserError, match=r"own\.safetensors"):
-        checks.check(load(tmp_path, raw))

@@ -19,7 +19,6 @@ from small_study import described, load
 from bgbias import plugins
 from bgbias.engine import freshness, graph
 from bgbias.files import code
-from bgbias.study.params import Study
 
 OWN_LOSS = """
 from bgbias.training.losses.contrastive import DISTANCE, IMAGES_PER_CLASS, Params
@@ -78,7 +77,6 @@ SEEN = train() | embed() | attribute()
 SEEN |= {f"figure {name}" for name in ("photos", "masks", "retrieval", "attribution")}
 
 EDITS = (
-    source(f"{LOSS}/contrastive.py", train("contrastive"), train("own")),
     source(f"{LOSS}/_parts.py", train("contrastive"), train("own"), train("triplet")),
     source(f"{METHOD}/plain.py", train("/plain/"), train("bgaugment")),
     source(f"{METHOD}/_sam.py"),
@@ -87,21 +85,16 @@ EDITS = (
     source("datasets/folder.py", {"index mine"}),
     source("evaluation/metrics/map_at_r.py", train(), SCORES, RANKED),
     source("mine/losses/_own_parts.py", train("own")),
-    source("mine/methods/gained.py", train("gaining")),
     source("mine/necks/gains.py", train("gaining")),
-    source("mine/backbones/pixels.py", train(TOYS), embed(TOYS), attribute(TOYS)),
     source("report/tables/attribution.py", {"table table2"}),
     source("training/loop.py", train()),
     source("photos/crops.py", SEEN),
-    source("attribution/smoothgrad.py", attribute()),
     source("evaluation/embedding.py", embed()),
-    source("study/training.py", train()),
     # What moves no number.
     Edit(f"src/bgbias/{LOSS}/contrastive.py", set(), after="\n# Why it is so.\n"),
-    Edit("src/bgbias/engine/forecast.py", set()),
     Edit("src/bgbias/nodes/train.py", set(), "", '"""From the epochs that', '"""At least the epochs that'),
     Edit("src/bgbias/nodes/train.py", set(), "", "(epochs: int) -> int:\n        return", "(epochs: int):\n        return"),
-    Edit("mine/losses/unused.py", set()),
+
 )  # fmt: skip
 
 
@@ -115,9 +108,14 @@ class Project:
     def read(self) -> dict[str, dict[str, Any]]:
         """What each node reads beside other nodes' products, by its label: settings, libraries, files of code."""
         edited_code.look_again()
-        study = load(self.folder, _described(self.folder))
+        study, found = load(self.folder, _described(self.folder)), {}
         with graph.share_lookups():
-            return {node.label: _own(study, node) for node in graph.in_order(study)}
+            for node in graph.in_order(study):
+                declared = graph.depends(study, node)
+                modules = [module.__name__ for module in declared.code]
+                by = {"code": code.modules(*modules), "libraries": code.libraries(*modules)}
+                found[node.label] = by | dict(declared.settings)
+        return found
 
     def changes(self) -> dict[str, str]:
         """The nodes that read something else than before, and what."""
@@ -128,13 +126,6 @@ class Project:
             for label, own in now.items()
             if own != self.before[label]
         }
-
-
-def _own(study: Study, node: graph.Node) -> dict[str, Any]:
-    declared = graph.depends(study, node)
-    modules = [module.__name__ for module in declared.code]
-    by = {"code": code.modules(*modules), "libraries": code.libraries(*modules)}
-    return by | dict(declared.settings)
 
 
 def _described(folder: Path) -> dict[str, Any]:
@@ -164,9 +155,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     shutil.copytree(ROOT / "tests/support/plugins", folder / "mine", ignore=compiled)
     shutil.copytree(ROOT / "data/published", folder / "data/published")
     (folder / "mine/losses").mkdir()
-    parts = "def scaled(by):\n    return 2 * by\n"
-    for name, text in {"own": OWN_LOSS, "_own_parts": parts, "unused": OWN_LOSS}.items():
-        (folder / f"mine/losses/{name}.py").write_text(text)
+    (folder / "mine/losses/own.py").write_text(OWN_LOSS)
+    (folder / "mine/losses/_own_parts.py").write_text("def scaled(by):\n    return 2 * by\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(code, "ROOT", folder / "src/bgbias")

@@ -20,11 +20,9 @@ from bgbias.study.sources import parts_of
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 INJECTIONS = (
-    *("x$(touch INJECTED)", "x`touch INJECTED`", "x;touch INJECTED", "x|sh", "x&&sh", "x>INJECTED", "$HOME"),
-    *("x\ntouch INJECTED", "x\n", "x\ttouch", 'x"y', "x'y", "x y", " x", "x ", "x\\y", "x!y", "x*", "x?", "~"),
-    *("..", ".", "../x", "a/b", "/x", "x/", "-x", "--params", ".x", "", "{dataset}", "x{y}", "x}", "x:", ":x"),
-    *("сub200", "cub２００", "café", "x\u200by", "x\u202ey", "ﬁsh", "x\0y", "x" * 65, "x" * 5000),
-)  # fmt: skip
+    *("x$(touch INJECTED)", "x;touch INJECTED", "$HOME", "x\n", 'x"y', "x y", " x", "x\\y", "x*", "~"),
+    *("..", "a/b", "-x", ".x", "", "{dataset}", "x:", "сub200", "café", "x\u202ey", "x\0y", "x" * 65),
+)
 SOME = INJECTIONS[::6]
 KINDS = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
 
@@ -54,27 +52,15 @@ def test_names_that_could_be_anything_else_are_refused_in_every_section(
     assert not list(tmp_path.rglob("INJECTED"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_usual_names_are_taken(tmp_path: Path, raw: dict[str, Any], kind: str) -> None:
-    fine = dict.fromkeys(("CUB-200.v2_a", "2fold", "_x", "x..y", "x" * 64), entry(raw, kind))
-    if kind == "backbones":
-        fine["timm:vit_tiny.in1k"] = {"weights": None}
-    load(tmp_path, raw | {kind: {**raw.get(kind, {}), **fine}})
-
-
-@pytest.mark.parametrize("variant", ["timm:", "timm:a/b", "timm:..", "timm:x$(sh)", "timm:a:b", "ti mm:a"])
-def test_variants_of_a_backbone_are_names_too(tmp_path: Path, raw: dict[str, Any], variant: str) -> None:
-    raw["backbones"][variant] = {}
-    with pytest.raises(UserError, match=r"'backbones\..* cannot be a name"):
-        load(tmp_path, raw)
-
-
-@pytest.mark.parametrize("field", ["datasets", "backbones", "losses", "methods"])
-def test_cells_name_only_what_was_checked(tmp_path: Path, raw: dict[str, Any], field: str) -> None:
-    for name in SOME:
-        raw["grids"]["small"]["cells"][0][field] = [name]
-        with pytest.raises(UserError, match=r"params\.yaml"):
-            load(tmp_path, raw)
+def test_usual_names_and_variants_of_a_backbone_are_taken(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for kind in KINDS:
+        fine = dict.fromkeys(("CUB-200.v2_a", "2fold", "_x", "x..y", "x" * 64), entry(raw, kind))
+        load(tmp_path, raw | {kind: {**raw.get(kind, {}), **fine}})
+    raw["backbones"]["timm:vit_tiny.in1k"] = {"weights": None}
+    load(tmp_path, raw)
+    for variant in ("timm:", "timm:a/b", "timm:..", "timm:x$(sh)", "timm:a:b", "ti mm:a"):
+        with pytest.raises(UserError, match=r"'backbones\..* cannot be a name"):
+            load(tmp_path, raw | {"backbones": {variant: {}}})
 
 
 @pytest.mark.parametrize("name", SOME)
@@ -84,19 +70,20 @@ def test_what_else_names_things_takes_none_of_these(tmp_path: Path, raw: dict[st
         changed["datasets"]["squares"][key] = name
         with pytest.raises(UserError):
             graph.in_order(load(tmp_path, changed))
+    for key in ("datasets", "backbones", "losses", "methods", "seeds"):
+        changed = described(tmp_path)
+        changed["grids"]["small"]["cells"][0][key] = [name]
+        with pytest.raises(UserError):
+            load(tmp_path, changed)
     with pytest.raises(UserError):
         load(tmp_path, raw | {"evaluation": {"conditions": ["clean", "random_background", name]}})
     with pytest.raises(UserError, match=r"params\.yaml"):
-        load(tmp_path, raw, grid=name) if name else load(tmp_path, raw | {"grid": name})
-    raw["grids"]["small"]["cells"][0]["seeds"] = [name]
-    with pytest.raises(UserError, match=r"seeds"):
-        load(tmp_path, raw)
+        load(tmp_path, raw | {"grid": name})
 
 
-@pytest.mark.parametrize("family", ["losses", "methods", "metrics", "conditions", "tables", "figures"])
-def test_files_of_plugins_are_names_too(tmp_path: Path, family: str) -> None:
-    (tmp_path / family).mkdir()
-    (tmp_path / family / "x$(touch INJECTED).py").touch()
+def test_files_of_plugins_are_names_too(tmp_path: Path) -> None:
+    (tmp_path / "losses").mkdir()
+    (tmp_path / "losses" / "x$(touch INJECTED).py").touch()
     with pytest.raises(UserError, match=r"cannot be a plugin's file: its name becomes part of paths"):
         plugins.use(tmp_path)
 
@@ -106,10 +93,9 @@ def test_parts_of_a_dataset_are_names_too(
 ) -> None:
     raw["datasets"]["squares"] |= {"kind": "folder", "options": {"source": "x.zip"}}
     study = load(tmp_path, raw)
-    for part in INJECTIONS[:6]:
-        monkeypatch.setattr(folder, "parts", lambda params, part=part: {part: (Source(place="x.zip"),)})
-        with pytest.raises(UserError, match=r"folder\.py calls a file of its datasets"):
-            parts_of(study, "squares")
+    monkeypatch.setattr(folder, "parts", lambda params: {"x;y": (Source(place="x.zip"),)})
+    with pytest.raises(UserError, match=r"folder\.py calls a file of its datasets"):
+        parts_of(study, "squares")
 
 
 @pytest.mark.parametrize("root", ["checksums", "work"])

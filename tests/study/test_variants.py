@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,6 @@ from bgbias.engine import forecast, graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.nodes import train
-from bgbias.report import names
-from bgbias.results import publication
 from bgbias.study import plan, variants
 from bgbias.study.cell import Cell
 
@@ -41,9 +40,7 @@ def swept(raw: dict[str, Any], sweep: Any, **block: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "alone", "changed"),
     [
-        ("contrastive", "contrastive", {}),
         ("attr_frac+bgaugment", "attr_frac+bgaugment", {}),
-        ("contrastive+neg_margin=0.3", "contrastive", {"neg_margin": 0.3}),
         ("attr_frac+photos=8+weight=1e-05+bgaugment", "attr_frac+bgaugment", {"photos": 8, "weight": 1e-5}),
         ("x+train.embedder_lr=null+y=true+z=cosine", "x", {"train.embedder_lr": None, "y": True, "z": "cosine"}),
         ("dcml_code+alpha=-1.5+512d", "dcml_code+512d", {"alpha": -1.5}),
@@ -59,8 +56,8 @@ def test_a_name_says_its_settings_and_no_two_names_say_the_same(
 @pytest.mark.parametrize(
     "name",
     [
-        *("x+a=0.30", "x+a=1.0", "x+b=1+a=1", "x+a=1+a=2", "x+bgaugment+a=1", "a=1+x", "x+a=1e+20"),
-        *("x+a=", "x+a=[1]", "x+a=$(touch y)", "x+a=b/c", "x+a b=1", "x+train.=1", "x+a=1e999"),
+        *("x+a=0.30", "x+b=1+a=1", "x+a=1+a=2", "x+bgaugment+a=1", "a=1+x"),
+        *("x+a=", "x+a=[1]", "x+a=$(touch y)", "x+train.=1", "x+a=1e999"),
         f"x+a={'b' * variants.LONGEST}",
     ],
 )
@@ -83,80 +80,46 @@ def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: 
     assert (trained.train.lr, plan.loss_params(trained, last).neg_margin) == (20, 0.5)  # type: ignore[attr-defined]
     method = plan.method(trained, last)
     assert (method.params().noise, method.replaces) == (2.5, True)
-    assert forecast.forecast(study)["train"].nodes == len(cells)
-
-
-def test_a_variant_has_the_digest_of_no_other_model_and_changes_none(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    before = load(tmp_path, raw)
-    known = {c.name: graph.digest(before, "train", cell=c) for c in plan.cells(before)}
-    raw["grids"]["small"]["cells"].append(swept(raw, SWEEP, methods=["gained"])["grids"]["small"]["cells"][0])
-    after = load(tmp_path, raw)
-    found = {c.name: graph.digest(after, "train", cell=c) for c in plan.cells(after)}
-    assert {name: found[name] for name in known} == known
-    assert len(set(found.values())) == len(known) + 2 * 2 * 3
     # Its training is another one in what its name says, and in nothing else.
-    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
-    variant = Cell("squares", "pixels", "contrastive+neg_margin=0.3+train.lr=0.5", "plain", 0)
-    own, other = (graph.spec(before, "train", cell=c) for c in (cell, variant))
-    assert other["train"] == own["train"] | {"lr": 0.5}
+    cell = replace(last, loss="contrastive")
+    own, other = (graph.spec(study, "train", cell=c) for c in (cell, replace(last, loss=losses[2])))
+    assert other["train"] == own["train"] | {"lr": 20}
     assert other["loss"] == own["loss"] | {"neg_margin": 0.3}
     assert {key for key in own if own[key] != other[key]} == {"subject", "train", "loss"}
-
-
-def test_settings_of_an_entry_are_kept_beside_the_swept_one(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["methods"] = {"few": {"kind": "attr_frac", "photos": 4}}
-    study = load(tmp_path, swept(raw, {"methods": {"few": {"weight": [2, 3]}}}, methods=["few"]))
-    chosen = [plan.method(study, cell).params().model_dump() for cell in plan.cells(study)]
-    assert [(c["photos"], c["weight"]) for c in chosen] == [(4, 2.0), (4, 3.0)]
-    # Published settings are the entry's, and the cells' names say the rest.
-    told = publication.settings_of(study)
-    assert told["methods"] == {"few": {"kind": "attr_frac", "photos": 4}}
-    assert told["cells"][0]["methods"] == ["few+weight=2", "few+weight=3"]
+    assert forecast.forecast(study)["train"].nodes == len(cells)
 
 
 @pytest.mark.parametrize(
     ("sweep", "told"),
     [
         ({"losses": {"contrastive": {"neg_margin": [0.3, 5]}}}, r"\.sweep\.losses\.contrastive\.neg_margin' .*found: 5"),
-        ({"losses": {"contrastive": {"neg_margn": [1]}}}, r"\.neg_margn'\. Did you mean 'neg_margin'"),
         ({"losses": {"arcface": {"margin": [1]}}}, r"': sweep\.losses names 'arcface', which is none of the block's"),
         ({"methods": {"gained": {"noise": [1, "x"]}}}, r"\.sweep\.methods\.gained\.noise' .*found: \"x\""),
-        ({"train": {"lr": [1, -1]}}, r"\.sweep\.train\.lr' must be a number above 0 \(found: -1\)"),
         ({"train": {"lr": [1, 1.0]}}, r"\.sweep\.train\.lr': 1 is named twice"),
-        ({"train": {"lr": []}}, r"\.sweep\.train\.lr' must be a list of one or more values"),
         ({"train": {"frozen": [["layer1"]]}}, r"frozen\.0': one number or word at a time"),
         ({"train": {"optimizer": ["x$(touch y)"]}}, r"optimizer\.0': a name cannot hold"),
         ({"train": {"selection": ["clean"]}}, r"train\.selection is one for all models of a grid"),
         ({"trian": {"lr": [1]}}, r"\.sweep\.trian'\. Did you mean 'train'"),
+        ({"train": {"lr": [1, 2]}, "losses": {}}, "sweep.train changes the training of the block's losses, and there"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_told_with_its_key_before_anything_runs(
     tmp_path: Path, raw: dict[str, Any], sweep: Any, told: str
 ) -> None:
     """Also in a grid that was not chosen."""
-    wrong = swept(raw, sweep, methods=["plain", "gained"])
+    block = (
+        {} if "losses" not in sweep or sweep["losses"] else {"losses": [], "seeds": [], "pretrained": True}
+    )
+    wrong = swept(raw, sweep, **{"methods": [] if block else ["plain", "gained"], **block})
     wrong["grids"] = raw["grids"] | {"idle": wrong["grids"]["small"]}
     with pytest.raises(UserError, match=rf"'grids\.idle\.cells\.0.*{told}"):
         load(tmp_path, wrong)
-
-
-def test_a_sweep_of_training_without_training_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
-    block = {"datasets": ["squares"], "backbones": ["pixels"], "pretrained": True}
-    raw["grids"]["small"]["cells"] = [block | {"sweep": {"train": {"lr": [1, 2]}}}]
-    with pytest.raises(
-        UserError, match=r"sweep\.train changes the training of the block's losses, and there"
-    ):
-        load(tmp_path, raw)
 
 
 @pytest.mark.parametrize(
     ("loss", "told"),
     [
         ("contrastive+neg_margin=5", "neg_margin' must be a number from 0 to 2"),
-        ("contrastive+margin=1", "unknown key .*margin'"),
-        ("contrastive+train.lr=-1", "lr' must be a number above 0"),
         ("contrastive+train.rl=1", "unknown key .*rl'. Did you mean 'lr'"),
         ("contrastive+train.batch_size=4", "is one for all models of a grid"),
         ("contrastiv+neg_margin=1", "Did you mean 'contrastive'"),
@@ -187,11 +150,3 @@ def test_a_variant_trains_with_its_values_and_its_record_shows_them(
         train.train(study, fast, "cpu")
 
 
-def test_names_are_readable_and_keep_the_order_of_losses(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, swept(raw, SWEEP, losses=["arcface", "contrastive"], methods=["plain", "gained"]))
-    rows = pd.DataFrame([vars(c) for c in plan.cells(study)]).drop_duplicates(["loss", "method"])
-    ordered = names.in_order(rows)["loss"].drop_duplicates().tolist()
-    assert ordered[0] == "contrastive+neg_margin=0.3+train.lr=0.0001"
-    assert ordered[-1] == "arcface+train.lr=20"
-    assert names.loss(ordered[0]) == "Contrastive, neg margin 0.3, lr 0.0001"
-    assert names.method("attr_frac+weight=2+bgaugment") == "Attribution fraction, weight 2 + BGAugment"

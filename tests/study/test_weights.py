@@ -53,11 +53,9 @@ def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(
         *trained,
         *(f"embed {c.name}" for c in (FEATURES, replace(FEATURES, method="untrained"))),
     }
-    order = [n.label for n in graph.in_order(chosen)]
-    assert order.index(f"weights {OWNER}") < order.index(f"train {CELL.name}")
 
 
-@pytest.mark.parametrize("own", [None, "shared:net.pth", "data/weights/net.pth"])
+@pytest.mark.parametrize("own", [None, "shared:net.pth"])
 def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> None:
     chosen = with_weights(tmp_path, weights=own)
     assert not any(n.name == "weights" for n in graph.in_order(chosen))
@@ -84,7 +82,6 @@ def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
     [
         ({"weights": "https://host/net.pth"}, "a URL as `weights` needs a `sha256`"),
         ({"weights": "published", "sha256": "1" * 64}, "nothing else takes one"),
-        ({"weights": None, "sha256": "1" * 64}, "nothing else takes one"),
         ({"weights": "https://host/net.pth", "sha256": "1" * 7}, "the first 8 or more"),
         ({"weights": "https://host/net.pth", "sha256": "X" * 64}, "lower-case hexadecimal"),
     ],
@@ -92,13 +89,6 @@ def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
 def test_checksum_belongs_to_a_url(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(UserError, match=words):
         with_weights(tmp_path, **options)
-
-
-def test_backbone_without_published_weights_says_so(tmp_path: Path) -> None:
-    raw = described(tmp_path)
-    raw["backbones"]["mobilenet_v2_tf"] = {"weights": "published"}
-    with pytest.raises(UserError, match="no `published` weights of it are known"):
-        graph.digest(load(tmp_path, raw), "weights", owner="backbones/mobilenet_v2_tf")
 
 
 def test_unknown_owner_is_refused_with_those_that_exist(tmp_path: Path) -> None:
