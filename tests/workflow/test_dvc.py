@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from pathlib import Path
 
 import pytest
-from project import ROOT, SMOKE, Project
+from project import SMOKE, Project
 from repository import Repository, finished, ran
 
 pytestmark = pytest.mark.workflow
@@ -57,37 +56,3 @@ def test_clone_restores_and_has_nothing_to_do(repository: Repository, tmp_path: 
     planned = clone.planned(*TABLES)
     assert f"train {SMOKE}/plain/0" in planned
     assert "table table1" in planned
-
-
-WRITTEN = {
-    "grid=smoke": ["-grid: demo        #", "+grid: smoke       #"],
-    "train.lr=0.5": ["-  lr: 1.0e-6", "+  lr: 0.5"],
-    "train.embedder_lr=0.5": ["-  embedder_lr:     ", "+  embedder_lr: 0.5 "],
-    "evaluation.draws=3": ["-evaluation: {draws: 5,", "+evaluation: {draws: 3,"],
-    "segmentation.episodes=9": ["-segmentation: {episodes: null,", "+segmentation: {episodes: 9,"],
-    "losses.arcface.cub50.margin=21": ["-    cub50: {margin: 20,", "+    cub50: {margin: 21,"],
-    "grids/demo.yaml:+grids.demo.evaluation.draws=3": ["+    evaluation:", "+      draws: 3"],
-}
-
-
-def test_a_setting_that_dvc_writes_changes_its_own_line_of_params(tmp_path: Path) -> None:
-    """By what `dvc exp run -S FILE:KEY=VALUE` does to a file of settings."""
-    from dvc.utils.hydra import apply_overrides
-
-    for name in ("params.yaml", "grids/demo.yaml"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    for setting in WRITTEN:
-        file, _, words = setting.rpartition(":")
-        apply_overrides(tmp_path / (file or "params.yaml"), [words])
-    changed = [
-        line
-        for name in ("params.yaml", "grids/demo.yaml")
-        for line in difflib.unified_diff(
-            *((folder / name).read_text().splitlines() for folder in (ROOT, tmp_path)), n=0
-        )
-        if line[0] in "+-" and line[:3] not in ("+++", "---")
-    ]
-    lines = [line for own in WRITTEN.values() for line in own]
-    assert len(changed) == len(lines), changed
-    assert all(any(line.startswith(start) for line in changed) for start in lines), changed

@@ -41,7 +41,8 @@ def is_below(path: Path, folders: list[str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("grid", "left"), [("negatives", ["table10", "table5"]), ("controls", [f"table{n}" for n in (10, 5, 6, 7, 8)])]
+    ("grid", "left"),
+    [("negatives", ["table10", "table5"]), ("controls", [f"table{n}" for n in (10, 5, 6, 7, 8)])],
 )
 def test_a_stage_keeps_what_its_nodes_make_and_depends_on_what_they_read(
     grid: str, left: list[str], monkeypatch: pytest.MonkeyPatch

@@ -114,3 +114,13 @@ def _pins(name: str) -> dict[str, str]:
 def _lines(name: str) -> list[str]:
     text = (ROOT / name).read_text(encoding="utf-8")
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("profiles/*/config.yaml")))
+def test_profile_keeps_what_the_default_one_says_of_reruns(name: str) -> None:
+    profile, default = (
+        yaml.safe_load((ROOT / f"profiles/{n}/config.yaml").read_text(encoding="utf-8"))
+        for n in (name, "default")
+    )
+    # Cores are another machine's, or told by jobs.
+    assert profile.items() >= {k: v for k, v in default.items() if k != "cores"}.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import project
@@ -40,18 +39,9 @@ rule listed:
 onstart:
     print("MLflow:", bgbias.onstart)
 """
+
+
 # What Snakedeploy writes.
-DEPLOYED = """
-configfile: "config/config.yaml"
-
-module bgbias:
-    snakefile: github("somebody/bgbias", path="workflow/Snakefile", tag="v1")
-    config: config
-
-use rule * from bgbias
-"""
-
-
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project.fresh(tmp_path_factory.mktemp("checkout") / "project")
@@ -94,35 +84,6 @@ def test_a_module_refuses_what_it_would_drop(checkout: Project, tmp_path: Path) 
     )
     words = ("--config", "grid=smoke", "params=study.yaml")
     assert "this workflow knows no prefix" in whole.snakemake("-n", *words, check=False)
-
-
-@pytest.mark.slow
-def test_deployed_from_a_repository_it_brings_its_package(checkout: Project, tmp_path: Path) -> None:
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed")
-    copied = checkout.copy(tmp_path / "repositories/somebody/bgbias")
-    copied.own_source()
-    repository = copied.folder
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    for words in (("init",), ("add", "--force", "."), ("commit", "--message", "one"), ("tag", "v1")):
-        subprocess.run(["git", *identity, *words], cwd=repository, check=True, capture_output=True)
-    host = Project(tmp_path / "host")
-    (host.folder / "workflow").mkdir(parents=True)
-    (host.folder / "workflow/Snakefile").write_text(DEPLOYED, encoding="utf-8")
-    shutil.copytree(repository / "config", host.folder / "config")
-    # Git takes the folder above for GitHub; Snakemake has a cache of its own.
-    elsewhere = {
-        **{"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{tmp_path / 'repositories'}/.insteadOf"},
-        **{"GIT_CONFIG_VALUE_0": "https://github.com/", "XDG_CACHE_HOME": str(tmp_path / "cache")},
-    }
-    said = host.snakemake("-n", check=False, **elsewhere)
-    (unpacked,) = (host.folder / ".snakemake/bgbias").iterdir()
-    assert f"begin with a copy of {unpacked}/params.yaml" in said
-    shutil.copy(unpacked / "params.yaml", host.folder)
-    shutil.copytree(unpacked / "grids", host.folder / "grids")
-    assert "rule all:" in host.snakemake("-n", "--config", "grid=smoke", **elsewhere)
-    host.snakemake(f"{POOL}/backgrounds.csv", "--config", "grid=smoke", **elsewhere)
-    assert (host.folder / POOL / "train.zip").exists()
 
 
 def test_every_way_to_start_the_checkout_finds_its_files(checkout: Project) -> None:

@@ -26,20 +26,6 @@ LONGER = (
     "max_epochs: 20\n      patience: 20\n      iterations_per_epoch: 8\n",
 )
 
-SLOW_BACKGROUNDS = (
-    "masker: ground_truth\n    backgrounds: smoke_scenes",
-    "masker: ground_truth\n    backgrounds: toy_scenes",
-)
-
-
-@pytest.fixture(scope="module")
-def undisturbed(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A model and its scores after a training of 20 epochs that nothing disturbs."""
-    run = smoke_run.copy(tmp_path_factory.mktemp("undisturbed") / "project")
-    run.edit(*LONGER)
-    run.snakemake(*TARGET)
-    return {name: (run.folder / name).read_bytes() for name in (MODEL, SCORES)}
-
 
 @pytest.fixture
 def interrupted(smoke_run: Project, tmp_path: Path) -> Project:
@@ -84,39 +70,22 @@ EVERY = (press_ctrl_c, kill_snakemake_and_then_the_training)
 @pytest.mark.workflow
 @pytest.mark.parametrize("accidents", [EVERY[:1], pytest.param(EVERY, marks=pytest.mark.slow)])
 def test_after_any_interruption_it_ends_with_the_same_numbers(
-    interrupted: Project,
-    undisturbed: dict[str, bytes],
-    accidents: tuple[Callable[[Project], None], ...],
+    interrupted: Project, accidents: tuple[Callable[[Project], None], ...], tmp_path: Path
 ) -> None:
+    undisturbed = interrupted.copy(tmp_path / "undisturbed")
+    undisturbed.snakemake(*TARGET)
     for happen in accidents:
         happen(interrupted)
     interrupted.bgbias("resume", "--grid", "smoke", "--", SCORES)
-    assert {name: (interrupted.folder / name).read_bytes() for name in (MODEL, SCORES)} == undisturbed
+    for name in (MODEL, SCORES):
+        assert (interrupted.folder / name).read_bytes() == (undisturbed.folder / name).read_bytes()
     assert not (interrupted.folder / HISTORY).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.workflow
-def test_what_depends_on_a_job_that_outlived_snakemake_is_made_by_resuming(interrupted: Project) -> None:
-    """Snakemake's mark of an unfinished job forces it again, and hides all jobs that read its products."""
-    run = interrupted
-    snakemake = _until_epoch(run, run.start(*TARGET), 2)
-    orphan = _at_work(run)
-    snakemake.kill()
-    snakemake.wait()
-    wait_for(lambda: not orphan.is_running(), "the end of the orphan")
-    assert (run.folder / MODEL).exists()
-    assert not (run.folder / SCORES).exists()
-
-    run.bgbias("resume", "--grid", "smoke", "--", SCORES)
-    assert (run.folder / SCORES).exists()
-    assert "Nothing to be done" in run.snakemake("-n", *TARGET)
+    assert "Nothing to be done" in interrupted.snakemake("-n", *TARGET)
 
 
 @pytest.mark.workflow
 def test_of_two_snakemakes_one_works_and_the_other_names_it(tmp_path: Path) -> None:
     run = fresh(tmp_path / "project")
-    run.edit(*SLOW_BACKGROUNDS)
     log = tmp_path / "first.log"
     first = run.start("--cores", "1", "--config", "grid=smoke", "--", "data", said=log)
     try:
@@ -143,22 +112,6 @@ def test_of_two_snakemakes_one_works_and_the_other_names_it(tmp_path: Path) -> N
     finally:
         if first.poll() is None:
             os.killpg(first.pid, signal.SIGKILL)
-
-
-@pytest.mark.slow
-@pytest.mark.workflow
-def test_of_two_who_resume_at_once_one_is_told_so(smoke_run: Project, tmp_path: Path) -> None:
-    run = smoke_run.copy(tmp_path / "project")
-    (run.folder / "data/report/smoke/table1.json").unlink()
-    both = [
-        run.start("--grid", "smoke", program=("bgbias", "resume"), said=tmp_path / f"{n}.log") for n in (1, 2)
-    ]
-    statuses = [process.wait(PATIENCE) for process in both]
-    assert sorted(statuses) == [0, 2]
-    refused = statuses.index(2)
-    said = (tmp_path / f"{refused + 1}.log").read_text(encoding="utf-8")
-    assert f"at work in this folder (process {both[1 - refused].pid})" in said
-    assert (run.folder / "data/report/smoke/table1.json").exists()
 
 
 def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or_not(

@@ -85,7 +85,9 @@ def test_every_file_of_a_run_is_certified_by_the_node_that_made_it(study: Study)
     }
     log = Path(f"data/work/logs/smoke/train/{SMOKE}/plain/seed0.log").read_text(encoding="utf-8")
     assert log.startswith("$ python -m bgbias train toy_smoke tiny contrastive plain --seed 0 --grid smoke")
-    assert "18 of 18 jobs in " in Path("data/work/logs/said.txt").read_text(encoding="utf-8"), "a line of --logger bgbias"
+    assert "18 of 18 jobs in " in Path("data/work/logs/said.txt").read_text(encoding="utf-8"), (
+        "a line of --logger bgbias"
+    )
 
 
 def test_mlflow_holds_one_run_for_every_node_and_model(study: Study) -> None:
