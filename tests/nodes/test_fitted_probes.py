@@ -89,22 +89,17 @@ def test_models_of_one_network_see_training_photos_once(
     study: Study, raw: dict[str, Any], tmp_path: Path
 ) -> None:
     def readers(small: Study, cell: Cell) -> set[str]:
-        return {
-            n.subject_name
-            for n in graph.reads_from(small, step("probe", cell=cell))
-            if n.name == "embed_training"
-        }
+        read = graph.reads_from(small, step("probe", cell=cell))
+        return {node.subject_name for node in read if node.name == "embed_training"}
 
-    for cell in (CELL, replace(CELL, dataset="again")):
-        assert readers(study, cell) == {CELL.name}
-        assert set(plan.list_datasets(study, cell)) == {cell.dataset, "bare", "stl"}
-    untrained = replace(CELL, dataset="again", method="untrained")
-    assert readers(study, untrained) == {untrained.name}  # under an embedding layer of its own
-    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned", "pixels"]}
-    random = replace(CELL, dataset="again", backbone="pixels")
-    assert readers(load(tmp_path, raw), random) == {random.name}  # with random weights of its own
+    again = replace(CELL, dataset="again")
+    assert readers(study, CELL) == readers(study, again) == {CELL.name}
+    assert set(plan.list_datasets(study, again)) == {"again", "bare", "stl"}
+    # Under an embedding layer, or with random weights, of its own.
+    for own in (replace(again, method="untrained"), replace(again, backbone="pixels")):
+        assert readers(study, own) == {own.name}
     raw["datasets"]["again"]["fit_probes_on"] = None
-    assert readers(load(tmp_path, raw), random) == set()
+    assert readers(load(tmp_path, raw), again) == set()
 
 
 def test_who_is_fitted_on_whom_is_said_by_datasets_that_say_it_alike(

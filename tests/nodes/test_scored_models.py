@@ -22,7 +22,7 @@ from bgbias.evaluation.metrics import names as metric_names
 from bgbias.evaluation.settings import Attacked
 from bgbias.nodes import attack, collect, table
 from bgbias.nodes._models import fresh_model
-from bgbias.report import costs, tables
+from bgbias.report import tables
 from bgbias.report.tables import attribution
 from bgbias.results.rows import together
 from bgbias.study import plan
@@ -49,9 +49,8 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
         table.table(scored, "table4")
     for name in tables.list_enabled(scored):
         table.table(scored, name)
-    first, second, third = (
-        pd.read_csv(scored.files.at("table_csv", table=name)) for name in tables.list_enabled(scored)
-    )
+    names = ("table1", "table2", "table3")
+    first, second, third = (pd.read_csv(scored.files.at("table_csv", table=name)) for name in names)
     drop = ["relative_drop", "relative_drop_change", "relative_drop_change_p"]
     shared = ["method", "clean", "corrupted", *drop]
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
@@ -60,27 +59,18 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
     assert third["seeds"].tolist() == [1, 2, 2, 2]
     assert third["corrupted_difference_p_holm"].notna().tolist() == [False, False, False, True]
 
-    trained = plan.trained_models(scored)
-    records = [record(scored, "train_record", **c.wildcards) for c in trained if c.method == "bgaugment"]
-    paths = {c: scored.files.at("train_record", **c.wildcards) for c in trained}
-    found = costs.costs_by_model(paths, scored.train.iterations_per_epoch).set_index("method")
-    assert found.index.tolist() == ["plain", "bgaugment"]
-    row = found.loc["bgaugment"]
-    peak = max(r["peak_memory_mb"] for r in records)
-    assert row["cost_memory_gb"] == pytest.approx(peak * 2**20 / 1e9)
-    assert row["cost_device"] == records[0]["device"]
-    epochs = [r["epoch_seconds"]["train_seconds"] for r in records]
-    quickest = min(sum(e) / len(e) for e in epochs)
-    assert row["cost_training_minutes"] == pytest.approx(quickest * sum(map(len, epochs)) / len(epochs) / 60)
-    assert third.filter(like="cost_").empty
-
+    device = record(scored, "train_record", **PLAIN.wildcards)["device"]
     table.show(scored)
     said = capsys.readouterr().out
-    device = f"As measured on {records[0]['device']}"
-    assert all(
-        words in said
-        for words in ("Table 1 (", "Table 2 (", "Table 3 (", "What training took", "Step, s", device)
+    shown = (
+        "Table 1 (",
+        "Table 2 (",
+        "Table 3 (",
+        "What training took",
+        "Step, s",
+        f"As measured on {device}",
     )
+    assert [words for words in shown if words not in said] == []
 
 
 def test_backbones_as_they_come_end_in_tables_and_figures(
@@ -137,8 +127,6 @@ def test_a_model_is_scored_under_every_attack(scored: Study, cell: Cell) -> None
         by_view = metrics.groupby("view")[metric].first()
         assert by_view["clean"] == by_view["stax@0"] == by_view["mtax:2@0"] == expected
         assert by_view["stax@2"] != by_view["clean"]
-    noted = record(study, "attack_record", **cell.wildcards)["metrics"]
-    assert {"map_at_r_stax_2", "precision_at_1_mtax_2_2"} <= noted.keys()
 
 
 def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(scored: Study) -> None:
@@ -152,25 +140,6 @@ def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(sc
     assert "attack" not in forecast(scored)
     with pytest.raises(UserError, match=r"names no attacks; set grids\.small\.attacked\.attacks"):
         attack.attack(scored, PLAIN, "cpu")
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"attacks": ["stacks"]}, r"attacked\.attacks: 'stacks' \(did you mean 'stax'\?\)"),
-        ({"attacks": ["mtax"]}, "needs the number of targets behind a colon"),
-        ({"attacks": ["stax"], "epsilon": [0.1, 0.1]}, "named twice"),
-        ({"attacks": ["stax"], "epsilon": [-0.1]}, r"attacked\.epsilon"),
-    ],
-)
-def test_attacks_that_make_no_sense_are_refused_before_anything_runs(
-    tmp_path: Path, asked: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        load(tmp_path, described(tmp_path) | {"attacked": asked})
-
-
-# Brought together.
 
 
 @pytest.mark.parametrize("of_seeds", [(0, 1, 2), (0, "1.fold2", 2)])

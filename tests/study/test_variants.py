@@ -148,5 +148,3 @@ def test_a_variant_trains_with_its_values_and_its_record_shows_them(
     # A study that is not its own would train in another way than the record says.
     with pytest.raises(ValueError, match="certified with other settings"):
         train.train(study, fast, "cpu")
-
-

@@ -110,3 +110,10 @@ def test_weights_that_cannot_be_used_are_refused_by_what_is_wrong_with_them(tmp_
         (tmp_path / name).write_bytes(b"not a state dict")
         with pytest.raises(UserError, match="damaged"):
             make("resnet18", weights=tmp_path / name)
+
+
+def test_backbone_without_published_weights_says_so(tmp_path: Path) -> None:
+    raw = described(tmp_path)
+    raw["backbones"]["mobilenet_v2_tf"] = {"weights": "published"}
+    with pytest.raises(UserError, match=r"no `published` weights of it are known; name a file or a URL"):
+        graph.digest(load(tmp_path, raw), "weights", owner="backbones/mobilenet_v2_tf")
