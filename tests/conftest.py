@@ -85,6 +85,14 @@ def small_plugins() -> Iterator[None]:
     plugins.use()
 
 
+@pytest.fixture
+def raw(tmp_path: Path) -> dict[str, Any]:
+    """The params.yaml of a small study, to be changed at will."""
+    from small_study import described
+
+    return described(tmp_path)
+
+
 @pytest.fixture(scope="session")
 def common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder that all test processes of one run of pytest share."""

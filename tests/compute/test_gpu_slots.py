@@ -11,12 +11,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from pretended_gpus import H200, environment
-from project import copy_settings, wait_for
+from project import ROOT, copy_settings, wait_for
 
 from bgbias.compute import device, gpu_slots
 from bgbias.errors import UserError
 
+H200 = "GPU {n}: NVIDIA H200 (UUID: GPU-{n}{n}{n}{n}-aa)"
 HOLDER = """
 import os, sys, time
 from pathlib import Path
@@ -33,6 +33,19 @@ print(os.environ.get("CUDA_VISIBLE_DEVICES"), flush=True)
 time.sleep(3600)
 """
 Start = Callable[..., "Holder"]
+
+
+def environment(folder: Path, listed: str | None, status: int = 0) -> dict[str, str]:
+    """Surroundings in which nvidia-smi lists these GPUs (None: there is no nvidia-smi)."""
+    tools = folder / "tools"
+    tools.mkdir(exist_ok=True)
+    if listed is not None:
+        (tools / "listed").write_text(listed + "\n", encoding="utf-8")
+        smi = tools / "nvidia-smi"
+        smi.write_text(f'#!/bin/sh\n[ "$*" = -L ] && /bin/cat {tools}/listed; exit {status}\n')
+        smi.chmod(0o755)
+    plain = {k: v for k, v in os.environ.items() if k != gpu_slots.VISIBLE}
+    return plain | {"PATH": str(tools), "PYTHONPATH": str(ROOT / "src")}
 
 
 class Holder:
@@ -97,7 +110,7 @@ def test_the_second_process_waits_until_the_first_is_killed_whose_forked_child_k
 
 
 def test_small_cells_share_a_gpu_once_every_gpu_has_one(start: Start) -> None:
-    gpus = "\n".join(H200.format(n=n) for n in range(2))
+    gpus = f"{H200.format(n=0)}\n{H200.format(n=1)}"
     first = [start(gpus, BGBIAS_CELLS_PER_GPU="2").gpu() for _ in range(4)]
     assert set(first[:2]) == set(first[2:]) == {"GPU-0000-aa", "GPU-1111-aa"}
     start(gpus, BGBIAS_CELLS_PER_GPU="2").waits()

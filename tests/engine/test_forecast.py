@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from project import ROOT, copy_settings
 from small_study import described, load
 
 from bgbias.engine import forecast, graph
-from bgbias.engine.node import Node
 from bgbias.nodes import backgrounds, index
 from bgbias.study import params
 
@@ -77,25 +75,17 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = params.load(own, "demo")
-    trains = [node for node in graph.in_order(study) if node.name == "train"]
-    finished: dict[Path, float] = {}
-
-    def found(path: Path) -> dict[str, Any]:
-        return {"seconds": finished[path]} if path in finished else {}
-
-    def kept() -> set[Node]:
-        return {node for node in graph.in_order(study) if node.record(study) in finished}
-
-    monkeypatch.setattr(forecast.json_checksum, "read_any", found)
+    nodes = graph.in_order(study)
+    trains = [node for node in nodes if node.name == "train"]
     # All others are done in no time, and a third of the trainings took 100 s each.
-    finished |= {node.record(study): 0.0 for node in graph.in_order(study) if node.name != "train"}
-    finished |= {node.record(study): 100.0 for node in trains[::3]}
-    assert forecast.format_forecast(study, kept()).splitlines()[0] == (
+    took = {node: 0.0 for node in nodes if node.name != "train"} | dict.fromkeys(trains[::3], 100.0)
+    seconds = {node.record(study): {"seconds": s} for node, s in took.items()}
+    monkeypatch.setattr(forecast.json_checksum, "read_any", lambda path: seconds.get(path, {}))
+    assert forecast.format_forecast(study, set(took)).splitlines()[0] == (
         "forecast of grid demo: about 20 min for one step after the other (estimate)"
     )
-    assert forecast.seconds_each(study, kept()) == {"train": pytest.approx(100.0)}
-    finished |= {node.record(study): 1.0 for node in graph.in_order(study)}
-    assert forecast.format_forecast(study, kept()).startswith("forecast of grid demo: nothing is left\n")
+    assert forecast.seconds_each(study, set(took)) == {"train": pytest.approx(100.0)}
+    assert forecast.format_forecast(study, set(nodes)).startswith("forecast of grid demo: nothing is left\n")
 
 
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:

@@ -27,11 +27,6 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
-
-
-@pytest.fixture
 def spoilt(tmp_path: Path, raw: dict[str, Any]) -> Study:
     """Everything that may be wrong with photos, at once; indexed, with masks and backgrounds."""
     changed = options(

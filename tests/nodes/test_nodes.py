@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from miniatures import as_folder, as_zip
 from PIL import ExifTags, Image
-from small_study import data_nodes, described, load, options, outputs, record
+from small_study import data_nodes, load, options, outputs, record
 
 from bgbias.cli.nodes import select_nodes, work
 from bgbias.errors import UserError
@@ -26,11 +26,6 @@ from bgbias.photos.table import read_table
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def grey(level: int) -> bytes:

@@ -15,6 +15,9 @@ from bgbias.datasets import folder
 from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files.fetch import Source
+from bgbias.study import plan
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
 from bgbias.study.sources import parts_of
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -25,11 +28,6 @@ INJECTIONS = (
 )
 SOME = INJECTIONS[::6]
 KINDS = ("grids", "datasets", "maskers", "backgrounds", "backbones", "losses", "methods")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def entry(raw: dict[str, Any], kind: str) -> Any:
@@ -79,6 +77,33 @@ def test_what_else_names_things_takes_none_of_these(tmp_path: Path, raw: dict[st
         load(tmp_path, raw | {"evaluation": {"conditions": ["clean", "random_background", name]}})
     with pytest.raises(UserError, match=r"params\.yaml"):
         load(tmp_path, raw | {"grid": name})
+
+
+def test_names_of_backbones_that_mean_two_things_or_nothing_are_refused(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    """Its kind says which file one of another name is."""
+
+    def study(**backbones: dict[str, Any]) -> Study:
+        return load(tmp_path, raw | {"backbones": raw["backbones"] | backbones})
+
+    own = study(own={"kind": "pixels"})
+    specs = [
+        graph.spec(own, "train", cell=Cell("squares", b, "arcface", "plain", 0)) for b in ("own", "pixels")
+    ]
+    assert specs[0]["code"] == specs[1]["code"]
+    with pytest.raises(
+        UserError, match=r"backbones\.tiny is of kind 'pixels', but 'tiny' is a backbone itself"
+    ):
+        study(tiny={"kind": "pixels"})
+    with pytest.raises(UserError, match=r"backbones\.own.*wieghts"):
+        study(own={"kind": "pixels", "wieghts": "w.pth"})
+    with pytest.raises(UserError, match=r"pixels"):
+        plan.check_cell(study(own={"kind": "pixel"}), Cell("squares", "own", "contrastive", "plain", 0))
+    with pytest.raises(UserError, match=r"params\.yaml has no backbone 'nobody'; there are: pixels"):
+        plan.backbone(own, "nobody")
+    with pytest.raises(UserError, match=r"backbones\.forgot: .*needs a `kind`"):
+        plan.backbone(study(forgot={"weights": None}), "forgot").params()
 
 
 def test_files_of_plugins_are_names_too(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from small_study import described, load
+from small_study import load
 
 from bgbias.errors import UserError
 from bgbias.files import places
@@ -18,11 +18,6 @@ from bgbias.study import params, plan
 OWN = Path(__file__).resolve().parents[2] / "params.yaml"
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -237,10 +232,9 @@ def test_shared_sources_follow_the_environment(tmp_path: Path, monkeypatch: pyte
     assert places.source("shared:weights/x.pth") == tmp_path / "weights" / "x.pth"
     assert places.source("weights/x.pth") == Path("weights/x.pth")
     monkeypatch.delenv("BGBIAS_SHARED_DATA")
-    project = tmp_path / "project"
-    (project / "below").mkdir(parents=True)
-    (project / "params.yaml").touch()
-    monkeypatch.chdir(project / "below")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "params.yaml").touch()
+    monkeypatch.chdir(tmp_path / "project")
     assert places.source("shared:x.zip") == tmp_path / "shared" / "data" / "x.zip"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_study import described, load
+from small_study import load
 
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
@@ -25,11 +25,6 @@ ROOT = Path(__file__).resolve().parents[2]
 Digests = dict[str, str]
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def fingerprints(study: Study, *more: Node) -> Digests:
@@ -225,21 +220,6 @@ def test_the_random_layer_depends_on_its_length_and_the_backbone_does_not(
     assert before[1] != after[1]
     raw["train"]["lr"] *= 2  # nothing is trained
     assert found() == after
-
-
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (Cell("squares", "resnet", "arcface", "plain", 0), "no backbone 'resnet'; there are: pixels"),
-        (Cell("squares", "pixels", "normalized_softmax", "plain", 0), "has no settings for squares"),
-        (Cell("squares", "pixels", "arcface", "plane", 0), "no 'plane' in methods"),
-    ],
-)
-def test_cell_of_unknown_parts_is_refused(
-    tmp_path: Path, raw: dict[str, Any], wrong: Cell, words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        plan.check_cell(load(tmp_path, raw), wrong)
 
 
 def test_planning_imports_nothing_heavy() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from small_study import data_nodes, described, load, record, run
+from small_study import data_nodes, load, record, run
 
 from bgbias.engine import forecast, graph
 from bgbias.engine.node import step
@@ -24,11 +24,6 @@ SWEEP = {
     "methods": {"gained": {"noise": [1, 2.5]}},
     "train": {"lr": ["1e-4", 1.0e-3, 20.0]},
 }
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def swept(raw: dict[str, Any], sweep: Any, **block: Any) -> dict[str, Any]:

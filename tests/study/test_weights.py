@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-from bgbias.study import plan, sources
+from bgbias.study import sources
 from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -38,21 +37,6 @@ def test_published_files_are_torchvisions() -> None:
         facts, transform = plugins.load("backbones", name).FACTS, kind.IMAGENET1K_V1.transforms()
         assert ([facts.input_size], [facts.resize]) == (transform.crop_size, transform.resize_size)
         assert (list(facts.preprocess.mean), list(facts.preprocess.std)) == (transform.mean, transform.std)
-
-
-def test_training_and_untrained_features_read_the_weights_and_nothing_else_does(tmp_path: Path) -> None:
-    chosen = with_weights(tmp_path, weights="published")
-    target = chosen.files.at("weights", owner=OWNER)
-    readers = {
-        node.label
-        for node in graph.in_order(chosen)
-        if target in graph.inputs(chosen, node.name, **node.keywords).values()
-    }
-    trained = {f"train {c.name}" for c in plan.cells(chosen) if plan.trains(chosen, c)}
-    assert readers == {
-        *trained,
-        *(f"embed {c.name}" for c in (FEATURES, replace(FEATURES, method="untrained"))),
-    }
 
 
 @pytest.mark.parametrize("own", [None, "shared:net.pth"])

@@ -52,13 +52,8 @@ class Page:
 
     def open(self, url: str, width: int = 1400, height: int = 900) -> None:
         """Go to an address, seen in a window of this size."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         # Another place in the same page would not load it anew.
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=url)
@@ -126,23 +121,10 @@ def browsing() -> Iterator[Page]:
             os.dup2(fd, number)
 
     with tempfile.TemporaryDirectory(prefix="chromium-") as profile:
-        words = [
-            *(
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--hide-scrollbars",
-                "--remote-debugging-pipe",
-            ),
-            *(
-                "--no-first-run",
-                "--disable-dev-shm-usage",
-                "--disable-background-networking",
-                f"--user-data-dir={profile}",
-            ),
-        ]
+        words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        words += ["--remote-debugging-pipe", "--disable-dev-shm-usage", "--disable-background-networking"]
         chromium = subprocess.Popen(
-            [PROGRAM, *words, "about:blank"],
+            [PROGRAM, *words, f"--user-data-dir={profile}", "about:blank"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -13,24 +13,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import warm_python
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
-    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "grids"),
-    *(
-        "dvc.yaml",
-        "requirements.lock",
-        ".dvc/config",
-        ".dvc/.gitignore",
-        ".dvcignore",
-        ".gitignore",
-        "data/backgrounds",
-        "data/published",
-        "data/weights",
-    ),
+    *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "grids", "dvc.yaml"),
+    *("requirements.lock", ".dvc/config", ".dvc/.gitignore", ".dvcignore", ".gitignore"),
+    *("data/backgrounds", "data/published", "data/weights"),
 )
 # Seconds, after which whatever is waited for will not come: also on a machine that others keep busy.
 PATIENCE = 1800.0
@@ -43,7 +34,6 @@ class Project:
     """One project folder; commands run in it as from a terminal in which no environment is activated."""
 
     folder: Path
-    warm: ClassVar[bool] = True  # whether commands may begin with their imports done
 
     def run(
         self, *words: str, check: bool = True, seconds: float = PATIENCE, **environment: str
@@ -51,7 +41,7 @@ class Project:
         """A finished Python module's run, with stdout and stderr together; a failure shows them."""
         command, around = [sys.executable, "-m", *words], self.environment(**environment)
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-            if self.warm and environment.keys() <= warm_python.FREE:
+            if environment.keys() <= warm_python.FREE:
                 name = f"/proc/{os.getpid()}/fd/{said.fileno()}"
                 code = warm_python.run(words, self.folder, around, name, seconds)
             else:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fitting import same, weights
-from small_study import data_nodes, described, history, load
+from small_study import data_nodes, history, load
 from torch import Tensor
 
 from bgbias.errors import UserError
@@ -20,11 +20,6 @@ from bgbias.training import loop
 from bgbias.training.methods import BaseMethod, Batch
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def watched(monkeypatch: pytest.MonkeyPatch, die_after: int | None = None) -> dict[int, dict[str, Tensor]]:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -27,60 +26,54 @@ LONGER = (
 )
 
 
-@pytest.fixture
-def interrupted(smoke_run: Project, tmp_path: Path) -> Project:
-    """A finished run whose training is to be done again, longer."""
+@pytest.mark.workflow
+def test_interrupted_and_killed_it_ends_with_the_same_numbers(smoke_run: Project, tmp_path: Path) -> None:
     run = smoke_run.copy(tmp_path / "project")
     (run.folder / SCORES).unlink()
     run.edit(*LONGER)
-    return run
+    undisturbed = run.copy(tmp_path / "undisturbed")
+    undisturbed.snakemake(*TARGET)
 
-
-def press_ctrl_c(run: Project) -> None:
-    """Everything in the terminal's process group hears it."""
-    snakemake = _until_epoch(run, run.start(*TARGET), 2)
+    # Everything in the terminal's process group hears Ctrl-C.
+    snakemake, training = begin_training(run)
     os.killpg(snakemake.pid, signal.SIGINT)
     assert snakemake.wait(PATIENCE) != 0
-    wait_for(lambda: not _training(run), "the end of the training process")
+    wait_for(lambda: not training.is_running(), "the end of the training process")
 
-
-def kill_snakemake_and_then_the_training(run: Project) -> None:
-    """The job of a killed Snakemake lives on, and nobody else may write that cell."""
-    snakemake = _until_epoch(run, run.start(*TARGET), _epochs(run) + 1)
+    # The job of a killed Snakemake lives on, and nobody else may write that cell.
+    snakemake, orphan = begin_training(run)
     snakemake.kill()
     snakemake.wait()
-    orphan = _at_work(run)
     orphan.suspend()  # or it might be done before the second has begun
     second = run.bgbias("train", *PLAIN, "--grid", "smoke", check=False)
     assert second.returncode == 2
     assert f"is being made by process {orphan.pid}" in second.stdout
     assert "make resume" in second.stdout
-    resumed = run.start("--grid", "smoke", "--", SCORES, program=("bgbias", "resume"))
-    wait_for(lambda: not orphan.is_running(), "the end of the orphan")
-    done = _epochs(run)
-    wait_for(lambda: _training(run), "training")
-    _until_epoch(run, resumed, done + 1)
-    _at_work(run).kill()
-    assert resumed.wait(PATIENCE) != 0
 
-
-EVERY = (press_ctrl_c, kill_snakemake_and_then_the_training)
-
-
-@pytest.mark.workflow
-@pytest.mark.parametrize("accidents", [EVERY[:1], pytest.param(EVERY, marks=pytest.mark.slow)])
-def test_after_any_interruption_it_ends_with_the_same_numbers(
-    interrupted: Project, accidents: tuple[Callable[[Project], None], ...], tmp_path: Path
-) -> None:
-    undisturbed = interrupted.copy(tmp_path / "undisturbed")
-    undisturbed.snakemake(*TARGET)
-    for happen in accidents:
-        happen(interrupted)
-    interrupted.bgbias("resume", "--grid", "smoke", "--", SCORES)
+    run.bgbias("resume", "--grid", "smoke", "--", SCORES)
+    assert not orphan.is_running()
     for name in (MODEL, SCORES):
-        assert (interrupted.folder / name).read_bytes() == (undisturbed.folder / name).read_bytes()
-    assert not (interrupted.folder / HISTORY).exists()
-    assert "Nothing to be done" in interrupted.snakemake("-n", *TARGET)
+        assert (run.folder / name).read_bytes() == (undisturbed.folder / name).read_bytes()
+    assert not (run.folder / HISTORY).exists()
+    assert "Nothing to be done" in run.snakemake("-n", *TARGET)
+
+
+def begin_training(run: Project) -> tuple[subprocess.Popen[bytes], psutil.Process]:
+    """Snakemake, and the process that trains, which has finished an epoch more; the job's command waits for it."""
+    history = run.folder / HISTORY
+
+    def epochs() -> int:
+        return len(history.read_text(encoding="utf-8").splitlines()) - 1 if history.exists() else 0
+
+    before, snakemake = epochs(), run.start(*TARGET)
+
+    def goes_on() -> bool:
+        assert snakemake.poll() is None, "the run ended before it could be interrupted"
+        return epochs() > before + 1
+
+    wait_for(goes_on, "an epoch")
+    (record,) = run.folder.glob("data/work/running/train__*.json")
+    return snakemake, psutil.Process(json.loads(record.read_text())["pid"])
 
 
 @pytest.mark.workflow
@@ -145,37 +138,6 @@ def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or
         for process in started:
             process.kill()
             process.wait()
-
-
-def _until_epoch(run: Project, process: subprocess.Popen[bytes], epoch: int) -> subprocess.Popen[bytes]:
-    def reached() -> bool:
-        assert process.poll() is None, "the run ended before it could be interrupted"
-        return _epochs(run) >= epoch
-
-    wait_for(reached, f"epoch {epoch}")
-    return process
-
-
-def _epochs(run: Project) -> int:
-    """Epochs that the interrupted training has finished."""
-    history = run.folder / HISTORY
-    return len(history.read_text(encoding="utf-8").splitlines()) - 1 if history.exists() else 0
-
-
-def _training(run: Project) -> list[psutil.Process]:
-    """The training processes of this run."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        line = process.info["cmdline"] or []
-        if line[1:4] == ["-m", "bgbias", "train"] and process.info["cwd"] == str(run.folder):
-            found.append(process)
-    return found
-
-
-def _at_work(run: Project) -> psutil.Process:
-    """The process that trains; the job's command is another one, which waits for it."""
-    (record,) = run.folder.glob("data/work/running/train__*.json")
-    return psutil.Process(json.loads(record.read_text())["pid"])
 
 
 def _ready(pid: int) -> bool:

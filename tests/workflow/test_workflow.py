@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import re
+import runpy
+import shutil
 import sqlite3
 from collections import Counter
 from pathlib import Path
 
+import pandas as pd
 import project
 import pytest
-from project import SMOKE, Project, wait_for
+from commands import bgbias
+from project import ROOT, SMOKE, Project, wait_for
 
+from bgbias import plugins
 from bgbias.engine import graph, records
+from bgbias.engine.node import TOGETHER
 from bgbias.files import checksums
 from bgbias.study import params, plan
 from bgbias.study.params import Study
@@ -103,3 +111,57 @@ def test_mlflow_holds_one_run_for_every_node_and_model(study: Study) -> None:
             return connection.execute(f"select count(*) from runs where {shown}").fetchone()[0]
 
     wait_for(lambda: finished() == expected, f"{expected} finished runs in {store}")
+
+
+def test_page_says_what_the_study_is_and_how_each_result_is_made_again(
+    smoke_run: Project, tmp_path: Path
+) -> None:
+    run = smoke_run.copy(tmp_path / "project")
+    run.snakemake("--report", "page.html", "--config", "grid=smoke")
+    text = (run.folder / "page.html").read_text(encoding="utf-8")
+    assert "Models of the grid <em>smoke</em>" in text
+    assert "What training took" in text
+    results = json.loads(re.search(r"var results = (\{.*\});", text)[1])  # type: ignore[index]
+    assert {p.rpartition("/")[2] for p in results} == {
+        *("table1.html", "table2.html", "table3.html"),
+        *("photos.png", "masks.png", "retrieval.png", "attribution.png", "change.png", "drop.png"),
+    }
+    for path, result in results.items():
+        name = Path(path).stem
+        node = "table" if name.startswith("table") else "figure"
+        assert f"python -m bgbias {node} {name} --grid smoke" in re.sub("<.*?>", "", result["caption"])
+
+
+def test_the_page_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
+    drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
+    planned = project.fresh(tmp_path / "project").snakemake(*drawing["command"](tmp_path))
+    graph = drawing["mermaid"](drawing["arrows"](planned))
+    text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
+    assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
+    rules = {*plugins.names("nodes"), "evaluate"} - set(TOGETHER)
+    assert set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", graph)) == rules
+
+
+def test_an_audit_and_the_workflow_say_the_same(smoke_run: Project, tmp_path: Path) -> None:
+    """Of a study's own model on the study's own photos, to the last digit."""
+    data, cell = smoke_run.folder / "data", f"{SMOKE}/plain/seed0"
+    # Elsewhere: somebody else's model may not be written to.
+    mine = shutil.copy(data / "runs/smoke/models" / cell / "model.safetensors", tmp_path)
+    pool = next((data / "work/backgrounds").rglob("test.zip"))
+    scores = pd.read_csv(next((data / "runs/smoke/scores" / cell).glob("scores.csv")))
+    draws = scores.loc[scores["condition"] == "random_background", "draw"].nunique()
+    asked = ("--backgrounds", str(pool), "--draws", str(draws), "--sample", "0", "--attribution", "0")
+    words = ("toy_smoke", "--model", str(mine), *asked, "--out", str(tmp_path / "audit"))
+    done = bgbias(smoke_run.folder, "audit", *words, BGBIAS_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "audit/audit.json").read_text())
+    found = {(r["setting"], r["condition"], r["metric"]): r["value"] for r in told["levels"]}
+    expected = scores.groupby(["setting", "condition", "metric"])["value"].mean()
+    assert len(expected) > 15
+    for (setting, condition, metric), value in expected.items():
+        for said in ("query", "symmetric") if condition == "clean" else (setting,):
+            assert found[said, condition, metric] == pytest.approx(value, abs=1e-12), (
+                said,
+                condition,
+                metric,
+            )
