@@ -68,25 +68,6 @@ def test_a_file_in_a_folder_is_found_by_its_name_with_what_it_shares(tmp_path: P
         plugins.load("losses", "mine")
 
 
-def test_options_that_share_a_file_of_ours_have_what_is_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rest, and the module that digests follow, is the file's."""
-    text = dedent(LOSS.replace("from ._shared import scaled", ""))
-    (tmp_path / "_many.py").write_text(
-        f'{text}\nMEMBERS = {{"one": {{"__doc__": "One.", "DISTANCE": "l2"}}, "two": {{}}}}\n'
-    )
-    monkeypatch.setattr(losses, "__path__", [*losses.__path__, str(tmp_path)])
-    monkeypatch.setattr(losses, "SHARED", {"_many": ("one", "two")}, raising=False)
-    plugins.use()
-    one, two = plugins.load("losses", "one"), plugins.load("losses", "two")
-    assert {"one", "two"} < set(plugins.names("losses"))
-    assert not plugins.known("losses", "_many")
-    assert (one.DISTANCE, two.DISTANCE, one.__doc__) == ("l2", "cosine", "One.")
-    assert one.Params is two.Params
-    assert one.__name__ == two.__name__ == "bgbias.training.losses._many"
-
-
 def test_params_yaml_names_folders_seen_from_itself(tmp_path: Path) -> None:
     write(tmp_path / "mine", losses__my_loss=LOSS, losses___shared=SHARED)
     raw = described(tmp_path)

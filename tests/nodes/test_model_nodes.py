@@ -204,3 +204,11 @@ def test_norms_are_unfolded_for_whatever_lets_them_learn(
     norms = [m for m in modules if isinstance(m, nn.BatchNorm2d)]
     assert len(norms) >= 52
     assert all(bool((norm.running_var == 1).all()) != learns for norm in norms)
+
+
+def test_training_with_too_large_a_rate_says_what_to_lower(tmp_path: Path, raw: dict[str, Any]) -> None:
+    raw["train"]["lr"] = 1e30
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    with pytest.raises(UserError, match=r"(?i)not finite|unit length|nan"):
+        train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from safetensors.numpy import load as safetensors
-from small_study import described, load, options
+from small_study import load, options
 
 from bgbias import plugins
 from bgbias.cli import nodes
@@ -43,9 +43,10 @@ def taking_a_device() -> set[str]:
     return {f.__name__ for f in functions if "device" in inspect.signature(f).parameters}
 
 
-def raw(folder: Path) -> dict[str, Any]:
+@pytest.fixture
+def study(tmp_path: Path, raw: dict[str, Any]) -> Study:
     """A study in which every method is trained, and models are asked all that can be asked."""
-    made = options(described(folder), photos=8)
+    made = options(raw, photos=8)
     made["backbones"]["learned"] = {"kind": "pixels", "pretraining": "short"}
     made["pretrainings"] = {"short": {"kind": "moco_v2", "epochs": 2, "batch_size": 8, "queue": 16}}
     made["losses"]["cosface"] = {"default": {"margin": 0.1, "scale": 16, "lr": 0.01}}
@@ -71,12 +72,7 @@ def raw(folder: Path) -> dict[str, Any]:
     made["cures"] = {"names": ["leace", "object_pooling"], "objects": 6, "backgrounds": 3}
     made["segmentation"] = {"episodes": 2}
     made["sanity"] = {"images": 3}
-    return made
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return load(tmp_path, raw(tmp_path))
+    return load(tmp_path, made)
 
 
 def test_every_method_and_all_nodes_but_some_are_asked(study: Study) -> None:

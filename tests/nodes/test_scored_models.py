@@ -51,13 +51,10 @@ def test_table_3_is_made_of_the_other_tables_and_costs_of_what_training_recorded
         table.table(scored, name)
     names = ("table1", "table2", "table3")
     first, second, third = (pd.read_csv(scored.files.at("table_csv", table=name)) for name in names)
-    drop = ["relative_drop", "relative_drop_change", "relative_drop_change_p"]
-    shared = ["method", "clean", "corrupted", *drop]
+    shared = ["method", "clean", "corrupted", "relative_drop"]
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
     assert third["ref"].dropna().tolist() == second["ref"].tolist()
     assert third["method"].tolist() == ["pretrained", "untrained", "plain", "bgaugment"]
-    assert third["seeds"].tolist() == [1, 2, 2, 2]
-    assert third["corrupted_difference_p_holm"].notna().tolist() == [False, False, False, True]
 
     device = record(scored, "train_record", **PLAIN.wildcards)["device"]
     table.show(scored)

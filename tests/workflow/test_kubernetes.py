@@ -7,7 +7,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import project
 import pytest
@@ -51,32 +50,22 @@ def test_nodes_run_in_pods_that_see_the_project_and_a_lost_pod_is_followed_by_a_
 ) -> None:
     if importlib.util.find_spec("snakemake_executor_plugin_cluster_generic") is None:
         pytest.skip("Snakemake's plugin for clusters is not installed: make cluster")
-    made, pods = project.fresh(tmp_path / "project"), tmp_path / "pods"
-    record = made.folder / "data/work/masks/toy_smoke/ground_truth/masks.json"
-    words = ("snakemake", *PROFILE, "--", str(record.relative_to(made.folder)))
-    made.run(*words, PATH=os.pathsep.join([_kubectl(pods), made.environment()["PATH"]]))
-    assert json.loads(record.read_text(encoding="utf-8"))["status"] == "done"
-    lost, index, masks = (json.loads((pods / f"{name}.json").read_text()) for name in
-                          ("bgbias-index-0", "bgbias-index-1", "bgbias-masks-2"))  # fmt: skip
-    assert [_pod(job)["resources"]["limits"] for job in (lost, index, masks)] == [
-        {"memory": "4000M"},
-        {"memory": "8000M"},
-        {"memory": "8000M", "nvidia.com/gpu": "1"},
-    ]
-    assert _pod(masks)["resources"]["requests"] == {"cpu": "4", "memory": "8000M"}
-    assert masks["spec"]["activeDeadlineSeconds"] == 12 * 3600
-    assert {e["name"]: e["value"] for e in _pod(masks)["env"]}["BGBIAS_TRACK"] == "0"
-    assert _pod(masks)["volumeMounts"] == [{"name": "project", "mountPath": "/bgbias"}]
-
-
-def _pod(job: dict[str, Any]) -> dict[str, Any]:
-    return job["spec"]["template"]["spec"]["containers"][0]
-
-
-def _kubectl(pods: Path) -> str:
-    """Make the stand-in; the folder that belongs into PATH."""
-    tools = pods / "tools"
-    tools.mkdir(parents=True)
+    made, pods, tools = project.fresh(tmp_path / "project"), tmp_path / "pods", tmp_path / "tools"
+    for folder in (pods, tools):
+        folder.mkdir()
     (tools / "kubectl").write_text(KUBECTL.format(python=sys.executable, folder=str(pods)), encoding="utf-8")
     (tools / "kubectl").chmod(0o755)
-    return str(tools)
+    record = made.folder / "data/work/masks/toy_smoke/ground_truth/masks.json"
+    words = ("snakemake", *PROFILE, "--", str(record.relative_to(made.folder)))
+    made.run(*words, PATH=os.pathsep.join([str(tools), made.environment()["PATH"]]))
+    assert json.loads(record.read_text(encoding="utf-8"))["status"] == "done"
+    names = ("bgbias-index-0", "bgbias-index-1", "bgbias-masks-2")
+    jobs = [json.loads((pods / f"{name}.json").read_text())["spec"] for name in names]
+    lost, index, masks = (job["template"]["spec"]["containers"][0] for job in jobs)
+    assert lost["resources"]["limits"] == {"memory": "4000M"}
+    assert index["resources"]["limits"] == {"memory": "8000M"}
+    assert masks["resources"]["limits"] == {"memory": "8000M", "nvidia.com/gpu": "1"}
+    assert masks["resources"]["requests"] == {"cpu": "4", "memory": "8000M"}
+    assert jobs[-1]["activeDeadlineSeconds"] == 12 * 3600
+    assert {"name": "BGBIAS_TRACK", "value": "0"} in masks["env"]
+    assert masks["volumeMounts"] == [{"name": "project", "mountPath": "/bgbias"}]

@@ -20,6 +20,7 @@ from bgbias.files import checksums
 from bgbias.study import params
 
 pytestmark = [pytest.mark.slow, pytest.mark.workflow]
+PROGRAMS = (("snakemake", "--cores", "2", "--config", "grid=smoke"), ("bgbias", "resume", "--grid", "smoke"))
 KILLED = ("a node", "Snakemake", "everything")
 LEFTOVERS = ("**/*.partial", "**/*.stale", "**/checkpoint.pt", "work/running/*")
 
@@ -35,14 +36,14 @@ def test_after_any_accident_products_are_those_of_an_undisturbed_run(
     study = params.load(run.folder / "params.yaml", "smoke")
     nodes = graph.in_order(study)
     for number in range(rounds):
-        first, killed = drawn.choice(nodes), KILLED[number % len(KILLED)]
-        print(f"before {first.label}: {killed} is killed", flush=True)
+        first, words, killed = drawn.choice(nodes), drawn.choice(PROGRAMS), KILLED[number % len(KILLED)]
+        print(f"{' '.join(words)}, before {first.label}: {killed} is killed", flush=True)
         unmade = {first}
         for node in nodes:
             if node in unmade or not unmade.isdisjoint(graph.reads_from(study, node)):
                 unmade.add(node)
                 (run.folder / node.record(study)).unlink()
-        program = run.start("--cores", "2", "--config", "grid=smoke")
+        program = run.start(program=words)
         wait_for(lambda: alive(run.folder, "a node") or program.poll() is not None, "a node")  # noqa: B023
         time.sleep(drawn.uniform(0, 8))
         for process in alive(run.folder, killed):
@@ -60,9 +61,10 @@ def alive(folder: Path, kind: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter(["cmdline", "cwd", "status"]):
         here = process.info["cwd"] == str(folder) and process.info["status"] != psutil.STATUS_ZOMBIE
-        module = (process.info["cmdline"] or [])[1:3]
-        modules = {"a node": ["-m", "bgbias"], "Snakemake": ["-m", "snakemake"]}
-        if here and module == modules.get(kind, module):
+        words = (process.info["cmdline"] or [])[1:4]
+        is_node = words[:2] == ["-m", "bgbias"] and words[2:] != ["resume"]
+        is_kind = {"a node": is_node, "Snakemake": words[:2] == ["-m", "snakemake"], "everything": True}
+        if here and is_kind[kind]:
             found.append(process)
     return found
 
