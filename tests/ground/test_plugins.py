@@ -107,6 +107,7 @@ def test_no_file_hides_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
+        ("IMAGES_PER_CLASS = (", r"losses/mine\.py, line 1: SyntaxError: '\(' was never closed\. Correct it"),
         ("\nimport no_such_package", r"losses/mine\.py, line 2: ModuleNotFoundError: No module named 'no_such_p"),
         ("from ._shared import margin", r"losses/_shared\.py, line 3: ZeroDivisionError: division by zero"),
         ("DISTANCE = 'l2'", r"losses/mine\.py lacks Params, build, IMAGES_PER_CLASS, which .* pydoc bgbias\.tra"),

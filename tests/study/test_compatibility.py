@@ -34,8 +34,6 @@ SEVERAL = r"\(contrastive, multi_similarity, quadruplet, roth_arcface, roth_mult
         ("plain", "contrastive", 10, "batch_size is 10, but the loss 'contrastive' wants 4 photos a class"),
         ("plain", "arcface", 10, ""),
         ({"kind": "dcml_code", "environments": 3}, "cosface", 10, "is 10, but method 'mine' wants 4 photos a class"),
-
-
         (
             {"kind": "dcml_paper", "gamma": 0.01},
             "contrastive",

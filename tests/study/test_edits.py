@@ -1,7 +1,7 @@
 """An edit of code changes the digests of exactly the nodes whose numbers it may move, and the reason names the file.
 
 Edits of settings and of photos: ``test_plan.py``; what follows: ``engine/test_freshness.py`` and, through Snakemake and DVC,
-``workflow/test_edited_code.py``.
+``workflow/test_dvc.py``.
 """
 
 from __future__ import annotations

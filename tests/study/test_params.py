@@ -47,7 +47,6 @@ WRONG = [
     ("train.crop_scale", [0.1], "must be a list of 2 values, each a number above 0 and of 1 or less (found: [0.1])"),
     ("train.crop_scale", [0.9, 0.1], "the smaller number comes first"),
     ("evaluation.conditions", ["clean"], "drops are measured from clean to random_background"),
-
     ("datasets", {7: {}}, "a name must be text; write it in quotes"),
     ("datasets.squares.kind", "", "it must not be empty"),
     ("datasets.squares.losses", "nobody", "no loss has a column 'nobody'; there are: default."),
@@ -56,7 +55,6 @@ WRONG = [
     ("backgrounds.noise.train.toy_scenes", 5, "exactly one of source"),
     ("backgrounds.noise.train.size", 32, "`size` is that of drawn pictures"),
     ("grids.small.cells", [], "must be a list of one or more values, each a mapping of keys (found: [])"),
-
     (f"{BLOCK}.seeds", [], "no seeds: nothing would be trained"),
     (f"{BLOCK}.methods", ["pretrained"], "write `pretrained: true` instead"),
 ]  # fmt: skip
