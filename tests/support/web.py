@@ -22,7 +22,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = content
         self.path = "/archive"
-
+        self.kind = "application/octet-stream"
         self.asked: list[str | None] = []
         self.breaks: list[int] = []
         self.stalls: list[int] = []
@@ -85,7 +85,7 @@ class Handler(BaseHTTPRequestHandler):
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Type", "application/octet-stream")
+        self.send_header("Content-Type", server.kind)
         self.send_header("ETag", server.version)
         self.end_headers()
         if server.stalls:
