@@ -1,8 +1,13 @@
-"""`snakemake --touch`: what earlier code made is accepted, and nothing else is."""
+"""What a record vouches for: a bit that flips is found and nothing is made from it; and `snakemake --touch` accepts what earlier
+code made, and nothing else.
+"""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pretended
@@ -12,21 +17,114 @@ from small_study import described, load
 from bgbias import plugins
 from bgbias.engine import freshness, graph, records
 from bgbias.engine.node import Node
-from bgbias.files import code
+from bgbias.errors import UserError
+from bgbias.files import code, json_checksum
+from bgbias.files.atomic import write_json
 from bgbias.study.params import Study
 
 TRAIN = "train squares/pixels/arcface/plain/seed0"
 
 
 @pytest.fixture
-def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Study:
-    """A small grid, as if it had been run, and then the code of one of its losses was edited."""
+def finished(tmp_path: Path) -> Study:
+    """A small grid, as if it had been run."""
     study = load(tmp_path, described(tmp_path))
     pretended.run(study)
+    return study
+
+
+# Flipped bits.
+
+
+@contextmanager
+def flipped(path: Path, bit: int) -> Iterator[None]:
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(damaged)
+    try:
+        yield
+    finally:
+        path.write_bytes(whole)
+
+
+def refused(study: Study, reader: Node) -> bool:
+    try:
+        with records.node(study, reader):
+            return False
+    except UserError as error:
+        return "would read" in str(error)
+
+
+def stale(study: Study) -> dict[str, str]:
+    return {f.node.label: f.why for f in freshness.settle(study, deep=True) if f.state == "stale"}
+
+
+def test_flipped_bits_are_found_and_what_cannot_vouch_for_itself_is_made_again(finished: Study) -> None:
+    nodes = {node.label: node for node in graph.in_order(finished)}
+    results, table = finished.files.at("all_queries"), finished.files.at("table_md", table="table3")
+    drop = nodes["figure drop"]
+    record = drop.record(finished)
+    with flipped(results, 5):
+        assert stale(finished) == {"collect": f"{results} has changed"}
+        for node in nodes.values():
+            if results in graph.inputs(finished, node.name, **node.keywords).values():
+                assert refused(finished, node), node.label
+    assert stale(finished) == {}
+    with flipped(table, 5), flipped(record, 999):
+        assert stale(finished) == {
+            "table table3": f"{table} has changed",
+            "figure drop": "its record is damaged",
+        }
+    assert stale(finished) == {}
+    # Records of earlier versions: what they tell of masks and durations still serves.
+    seals = (json_checksum.SEAL, json_checksum.SEALED)
+    kept = {k: v for k, v in records.read(record).items() if k not in seals}
+    write_json(record, kept)
+    assert records.read(record) == kept
+    assert records.read_current(finished, drop) == {}
+    assert stale(finished) == {"figure drop": "its record has no checksum of itself"}
+
+
+def test_what_a_reader_finds_rotten_is_stale_from_then_on(finished: Study) -> None:
+    """Content changes while times say nothing: the record is the younger one, as after `cp -a`."""
+    nodes = {node.label: node for node in graph.in_order(finished)}
+    collect, third = nodes["collect"], nodes["table table3"]
+    assert all(f.state == "current" for f in freshness.examine(finished))
+    with flipped(finished.files.at("all_queries"), 5):
+        certificate = collect.record(finished)
+        time.sleep(0.1)  # a tick of the disk's clock
+        certificate.chmod(certificate.stat().st_mode)
+        assert {f.node: f.state for f in freshness.examine(finished)}[collect] == "current"
+        assert refused(finished, third)
+        found = {f.node: f.state for f in freshness.examine(finished)}
+        assert (found[collect], found[third]) == ("stale", "behind")
+        assert collect in freshness.to_run(finished)
+    freshness.settle(finished)
+    assert all(f.state == "current" for f in freshness.examine(finished))
+
+
+def test_any_bit_of_a_record_counts(tmp_path: Path) -> None:
+    """Even those that leave its meaning as it is: another space, 1e5 for 1E5; one of each byte."""
+    path = tmp_path / "record.json"
+    value = {"seconds": 1e-7, "of": ["ü", None]}
+    json_checksum.write(path, value)
+    assert json_checksum.read(path).items() > value.items()
+    for bit in range(0, 8 * path.stat().st_size, 9):
+        with flipped(path, bit), pytest.raises(ValueError, match=r"."):
+            json_checksum.read(path)
+
+
+# Accepted by `snakemake --touch`.
+
+
+@pytest.fixture
+def study(finished: Study, monkeypatch: pytest.MonkeyPatch) -> Study:
+    """And then the code of one of its losses was edited."""
     before = code.fingerprint
     edited = plugins.load("losses", "arcface").__name__
     monkeypatch.setattr(code, "fingerprint", lambda *names: before(*names)[edited in names :])
-    return study
+    return finished
 
 
 def states(study: Study) -> dict[str, str]:
