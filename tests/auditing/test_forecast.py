@@ -134,7 +134,9 @@ def test_a_disk_without_the_room_is_refused_before_anything_is_made(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    done = commands.bgbias(place, "audit", "photos", "--model", "my_model.py:build", "--size", "64", "--masker", "grabcut")
+    done = commands.bgbias(
+        place, "audit", "photos", "--model", "my_model.py:build", "--size", "64", "--masker", "grabcut"
+    )
     assert done.returncode == 2
     assert re.search(
         r"has room for .*, and the audit needs .* more\. Name another folder by --out", done.stderr

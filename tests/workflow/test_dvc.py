@@ -62,6 +62,17 @@ def repository(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> 
     return made
 
 
+@pytest.fixture
+def clone(repository: Repository, tmp_path: Path) -> Repository:
+    """The same in another folder, with what DVC keeps."""
+    repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
+    clone = Repository(tmp_path / "clone")
+    remote = str(repository.folder.parent / "remote")
+    clone.dvc("remote", "add", "--quiet", "--local", "--default", "beside", remote)
+    clone.dvc("pull", "--quiet", "--allow-missing")
+    return clone
+
+
 def test_what_snakemake_made_and_dvc_recorded_is_not_made_again(repository: Repository) -> None:
     assert ran(repository.dvc("repro", *TABLES)) == []
     kept = repository.git("ls-files", "data", ".dvc", "dvc.lock").split()
@@ -76,12 +87,7 @@ def test_what_snakemake_made_and_dvc_recorded_is_not_made_again(repository: Repo
     repository.git("checkout", "--quiet", "params.yaml")
 
 
-def test_clone_restores_and_has_nothing_to_do(repository: Repository, tmp_path: Path) -> None:
-    repository.git("clone", "--quiet", ".", str(tmp_path / "clone"))
-    clone = Repository(tmp_path / "clone")
-    remote = str(repository.folder.parent / "remote")
-    clone.dvc("remote", "add", "--quiet", "--local", "--default", "beside", remote)
-    clone.dvc("pull", "--quiet", "--allow-missing")
+def test_clone_restores_and_has_nothing_to_do(clone: Repository) -> None:
     assert f"train {SMOKE}/plain/seed0" not in clone.bgbias("restore").stdout
     assert clone.planned(*TABLES) == []
     assert ran(clone.dvc("repro", *TABLES)) == []
@@ -120,3 +126,20 @@ def test_an_edit_is_told_accepted_or_made_again(repository: Repository, tmp_path
     assert certified["git_dirty"] is True
     assert "evaluation/metrics/map_at_r.py" in certified["code"]
     assert ran(project.dvc("repro", "table1")) == []
+
+
+@pytest.mark.slow
+def test_an_experiment_varies_a_setting_and_shows_what_it_did(clone: Repository) -> None:
+    key, file, table = "grids.smoke.evaluation.draws", "grids/smoke.yaml", "data/report/smoke/table1.csv"
+    said = clone.dvc("exp", "run", "-S", f"{file}:{key}=1", "table1")
+    assert "rule evaluate:" in said
+    assert "rule train:" not in said
+    # Of its file one line is another: its comments, quotes and lists are what DVC writes too.
+    assert clone.git("diff", "--numstat", "grids", "params.yaml").split() == ["1", "1", file]
+    params = json.loads(clone.dvc("params", "diff", "--json"))
+    assert params[file][key] == {"old": 2, "new": 1, "diff": -1}
+    (changed,) = json.loads(clone.dvc("metrics", "diff", "--json", "HEAD")).values()
+    model = f"{SMOKE.replace('/', '.')}.plain"
+    assert f"{model}.MAP@R corrupted" in changed
+    (plot,) = json.loads(clone.dvc("plots", "diff", "--json", "HEAD", "--targets", table))["data"][table]
+    assert {p["rev"] for p in plot["content"]["data"]["values"]} == {"HEAD", "workspace"}

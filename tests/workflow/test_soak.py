@@ -7,73 +7,82 @@ from __future__ import annotations
 
 import os
 import random
-import time
-from contextlib import suppress
+import subprocess
+from collections import Counter
 from pathlib import Path
 
-import psutil
 import pytest
-from project import PATIENCE, Project, wait_for
+from accidents import ACCIDENTS, PROGRAMS, Frail
+from project import Project
 
 from bgbias.engine import graph, records
 from bgbias.files import checksums
 from bgbias.study import params
 
 pytestmark = [pytest.mark.slow, pytest.mark.workflow]
-PROGRAMS = (("snakemake", "--cores", "2", "--config", "grid=smoke"), ("bgbias", "resume", "--grid", "smoke"))
-KILLED = ("a node", "Snakemake", "everything")
-LEFTOVERS = ("**/*.partial", "**/*.stale", "**/checkpoint.pt", "work/running/*")
+
+ROUNDS = int(os.environ.get("BGBIAS_SOAK_ROUNDS", "9"))
+TRIES = 4  # rounds in which an accident may come too late, for one in which it happens
 
 
-def test_after_any_accident_products_are_those_of_an_undisturbed_run(
-    smoke_run: Project, tmp_path: Path
-) -> None:
+@pytest.fixture
+def run(smoke_run: Project, tmp_path: Path) -> Frail:
+    """A finished run, with its products under DVC."""
     seed = int(os.environ.get("BGBIAS_SOAK_SEED", random.SystemRandom().randrange(10**6)))
-    rounds = int(os.environ.get("BGBIAS_SOAK_ROUNDS", "9"))
-    print(f"BGBIAS_SOAK_SEED={seed} BGBIAS_SOAK_ROUNDS={rounds}", flush=True)
-    drawn = random.Random(seed)
-    run, wanted = smoke_run.copy(tmp_path / "project"), made(smoke_run.folder)
-    study = params.load(run.folder / "params.yaml", "smoke")
-    nodes = graph.in_order(study)
-    for number in range(rounds):
-        first, words, killed = drawn.choice(nodes), drawn.choice(PROGRAMS), KILLED[number % len(KILLED)]
-        print(f"{' '.join(words)}, before {first.label}: {killed} is killed", flush=True)
-        unmade = {first}
-        for node in nodes:
-            if node in unmade or not unmade.isdisjoint(graph.reads_from(study, node)):
-                unmade.add(node)
-                (run.folder / node.record(study)).unlink()
-        program = run.start(program=words)
-        wait_for(lambda: alive(run.folder, "a node") or program.poll() is not None, "a node")  # noqa: B023
-        time.sleep(drawn.uniform(0, 8))
-        for process in alive(run.folder, killed):
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        program.wait(PATIENCE)
-        run.bgbias("resume", "--grid", "smoke")
+    print(f"BGBIAS_SOAK_SEED={seed} BGBIAS_SOAK_ROUNDS={ROUNDS}", flush=True)
+    copied = smoke_run.copy(tmp_path / "project")
+    copied.edit("grid: demo ", "grid: smoke ")
+    subprocess.run(["git", "init", "--quiet"], cwd=copied.folder, check=True)
+    frail = Frail(copied.folder, seed)
+    frail.run("dvc", "commit", "--force", "--quiet")
+    return frail
+
+
+def test_after_any_accident_products_are_those_of_an_undisturbed_run(smoke_run: Project, run: Frail) -> None:
+    wanted = made(smoke_run.folder)
+    happened: Counter[str] = Counter()
+    deck: list[str] = []
+    for _ in range(TRIES * ROUNDS):
+        if happened.total() >= ROUNDS and set(happened) == set(ACCIDENTS):
+            break
+        deck = deck or run.random.sample(list(ACCIDENTS), len(ACCIDENTS))
+        accident, programs = ACCIDENTS[deck[0]]
+        name = run.random.choice(programs)
+        print(f"{' '.join(PROGRAMS[name])}, {run.spoil()}: {deck[0]}", end="", flush=True)
+        program = run.begin(name)
+        run.wait_a_while(program)
+        if accident(run, program):
+            happened[deck.pop(0)] += 1
+            print(flush=True)
+        else:
+            print(", but too late", flush=True)
+        run.recover()
         assert made(run.folder) == wanted
-        assert [path for pattern in LEFTOVERS for path in (run.folder / "data").glob(pattern)] == []
-        assert alive(run.folder, "everything") == []
-
-
-def alive(folder: Path, kind: str) -> list[psutil.Process]:
-    """Processes of this project."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd", "status"]):
-        here = process.info["cwd"] == str(folder) and process.info["status"] != psutil.STATUS_ZOMBIE
-        words = (process.info["cmdline"] or [])[1:4]
-        is_node = words[:2] == ["-m", "bgbias"] and words[2:] != ["resume"]
-        is_kind = {"a node": is_node, "Snakemake": words[:2] == ["-m", "snakemake"], "everything": True}
-        if here and is_kind[kind]:
-            found.append(process)
-    return found
+        assert left_lying(run.folder) == []
+        assert run.alive("all") == []
+    print(dict(happened), flush=True)
+    assert set(happened) == set(ACCIDENTS), "not every accident happened"
+    run.run(*PROGRAMS["dvc"])
+    assert "up to date" in run.run("dvc", "status").stdout
+    assert made(run.folder) == wanted
 
 
 def made(folder: Path) -> dict[str, str]:
     """What every node made and certifies, by its bytes."""
     study, found = params.load(folder / "params.yaml", "smoke"), dict[str, str]()
     for node in graph.in_order(study):
-        for name, certified in records.read(folder / node.record(study))["outputs"].items():
+        record = records.read(folder / node.record(study))
+        assert record["status"] == "done"
+        for name, certified in record["outputs"].items():
             assert checksums.sha256(folder / name) == certified, name
             found[name] = certified
+    assert sum(name.endswith((".csv", ".tex", ".safetensors")) for name in found) > 10
     return found
+
+
+def left_lying(folder: Path) -> list[str]:
+    """What nobody will ever read: halves of files, and the states of nodes that are finished."""
+    data = folder / "data"
+    patterns = ("**/*.partial", "**/*.stale", "**/checkpoint.pt", "work/running/*")
+    found = [path for pattern in patterns for path in data.glob(pattern)]
+    return sorted(str(path.relative_to(folder)) for path in found)
