@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,42 +21,28 @@ def items(parts: dict[str, Path], **options: Any) -> dict[str, Item]:
     return {i.image_id: i for i in cars196.items(cars196.Params(**options), parts, "mine")}
 
 
-def cars_in_two_files(folder: Path) -> dict[str, Path]:
-    files = miniatures.cars_joint()
-    (folder / "annos.mat").write_bytes(files.pop("cars_annos.mat"))
-    return {"photos": as_tar(folder / "car_ims.tgz", files), "annotations": folder / "annos.mat"}
-
-
-def cars_in_official_files(folder: Path) -> dict[str, Path]:
-    made = miniatures.cars_split()
-    (folder / "labels.mat").write_bytes(*made["labels"].values())
-    parts = {"train": "cars_train", "test": "cars_test", "devkit": "devkit"}
-    return {p: as_tar(folder / p, made[n]) for p, n in parts.items()} | {"test_labels": folder / "labels.mat"}
-
-
-def cars_in_one_zip(folder: Path) -> dict[str, Path]:
-    """With folders doubled and a browser's number in a name, as one re-upload has it."""
-    made = miniatures.cars_split()
-    photos = made["cars_train"] | made["cars_test"]
-    files = {f"{name.split('/')[0]}/{name}": data for name, data in photos.items()} | made["devkit"]
-    (labels,) = made["labels"].values()
-    named = files | {"cars_test_annos_withlabels (1).mat": labels}
-    return {"photos": as_zip(folder / "one.zip", named)}
-
-
-def cars_in_class_folders(folder: Path) -> dict[str, Path]:
-    return {"photos": as_zip(folder / "classes.zip", miniatures.cars_by_class())}
-
-
-CARS = (cars_in_two_files, cars_in_official_files, cars_in_one_zip, cars_in_class_folders)
+def layouts(folder: Path) -> Iterator[dict[str, Path]]:
+    """Two files; the official four; one zip with folders doubled and a browser's number in a name; class folders."""
+    files, split = miniatures.cars_joint(), miniatures.cars_split()
+    annotations, labels = folder / "annos.mat", folder / "labels.mat"
+    annotations.write_bytes(files.pop("cars_annos.mat"))
+    yield {"photos": as_tar(folder / "car_ims.tgz", files), "annotations": annotations}
+    labels.write_bytes(*split["labels"].values())
+    official = {"train": "cars_train", "test": "cars_test", "devkit": "devkit"}
+    yield {p: as_tar(folder / p, split[n]) for p, n in official.items()} | {"test_labels": labels}
+    photos = split["cars_train"] | split["cars_test"]
+    doubled = {f"{name.split('/')[0]}/{name}": data for name, data in photos.items()} | split["devkit"]
+    named = {"cars_test_annos_withlabels (1).mat": labels.read_bytes()}
+    yield {"photos": as_zip(folder / "one.zip", doubled | named)}
+    yield {"photos": as_zip(folder / "classes.zip", miniatures.cars_by_class())}
 
 
 def test_cars_are_the_same_in_every_layout_by_class_and_content(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cars = items({"photos": as_tar(tmp_path / "cars.tgz", miniatures.cars_joint())})
-    for layout in CARS:
-        assert items(layout(tmp_path)) == cars
+    for layout in layouts(tmp_path):
+        assert items(layout) == cars
     assert capsys.readouterr().err.count("mine: layout ") == 5
     truth = {miniatures.jpeg(n): c for c, _, n in miniatures.CARS}
     assert all(truth[i.data] == i.label for i in cars.values())

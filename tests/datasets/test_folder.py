@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from miniatures import as_folder, as_tar, as_zip
-from snapshots import snapshot
+from miniatures import as_folder, as_zip
 
 from bgbias.datasets import folder
 from bgbias.datasets.folder import ClassSplit, assign
@@ -34,8 +33,11 @@ def folder_items(source: Path, **options: Any) -> list[Item]:
     return list(folder.items(params, parts, "mine"))
 
 
-def test_a_folder_gives_a_class_for_each_folder(classes: Path) -> None:
-    found = folder_items(classes)
+def test_a_folder_gives_a_class_for_each_folder_whatever_lies_around_all(
+    classes: Path, tmp_path: Path
+) -> None:
+    masks = as_zip(tmp_path / "masks", {"class 00/0.png": b"first", "class 07/2.png": b"second"})
+    found = folder_items(classes, masks=str(masks))
     assert len(found) == 11 * 3 + 1
     names = sorted({i.class_name for i in found})
     assert names == [f"class {c:02d}" for c in range(12)]
@@ -43,14 +45,12 @@ def test_a_folder_gives_a_class_for_each_folder(classes: Path) -> None:
         assert item.label == names.index(item.class_name)
         assert item.image_id.startswith(f"{item.class_name}/")
         assert (item.key_set, item.key_item) == (f"mine|{item.split}", item.image_id)
-    assert [i.class_name for i in found].count("class 04") == 1
-
-
-def test_masks_are_called_like_the_photos(classes: Path, tmp_path: Path) -> None:
-    masks = as_zip(tmp_path / "masks", {"class 00/0.png": b"first", "class 07/2.png": b"second"})
-    truth = {i.image_id: i.truth for i in folder_items(classes, masks=str(masks))}
-    assert {n: t for n, t in truth.items() if t} == {"class 00/0.jpg": b"first", "class 07/2.jpg": b"second"}
-    assert len(truth) == 34
+    truth = {i.image_id: i.truth for i in found if i.truth}
+    assert truth == {"class 00/0.jpg": b"first", "class 07/2.jpg": b"second"}
+    around = tmp_path / "around"
+    around.mkdir()
+    classes.rename(around / "shop")
+    assert sorted({i.class_name for i in folder_items(around)}) == names
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,6 @@ def test_classes_are_split_by_a_seed_or_in_their_order() -> None:
         return assign(names, ClassSplit(**options), "mine")
 
     assert Counter(split().values()) == {"train": 6, "val": 1, "test": 5}
-    assert split() == split()
     assert split() != split(shuffle=1)
     fixed = split(shuffle=None, train_classes=3, val_classes=2)
     assert [fixed[c] for c in names] == ["train"] * 3 + ["val"] * 2 + ["test"] * 7
@@ -89,7 +88,6 @@ def test_classes_are_split_by_a_seed_or_in_their_order() -> None:
     ("options", "together", "words"),
     [
         ({"train_classes": 3}, [], "mine has 4 classes, too few for 3 to train, 1 to validate"),
-        ({"train_classes": 2, "val_classes": 2}, [], "too few"),
         ({"train_classes": 2}, ["ab", "bc", "cd"], "mine has 4 classes, too few"),
     ],
 )
@@ -112,22 +110,3 @@ def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classe
         assert len(split_of) == len(dict(split_of)) == 6 * level  # nobody lies in two splits
     with pytest.raises(UserError, match=r"lies in no folder of level 3"):
         folder_items(nested, class_level=3)
-
-
-def test_class_folders_of_two_depths_are_refused_and_a_folder_around_all_is_none(classes: Path) -> None:
-    around = classes.parent / "around"
-    around.mkdir()
-    classes.rename(around / "shop")
-    assert {i.class_name for i in folder_items(around)} == {f"class {c:02d}" for c in range(12)}
-    as_folder(around, {"shop/class 03/details/a.jpg": b""})
-    with pytest.raises(UserError, match=r"2 \(12 classes, e\.g\. 'shop/class 00'\)"):
-        folder_items(around)
-    assert sum(i.class_name == "class 03" for i in folder_items(around, class_level=2)) == 4
-
-
-def test_labels_among_the_photos_of_an_archive_are_their_classes(tmp_path: Path) -> None:
-    """Of COCO files and others, tests/photos/test_sources.py."""
-    files = {f"{n:03d}.jpg": snapshot(n) for n in range(12)}
-    labels = {f"{n:03d}.cls": f"shoe {n % 4}".encode() for n in range(12)}
-    found = folder_items(as_tar(tmp_path / "shard.tar", files | labels))
-    assert {i.image_id: i.class_name for i in found} == {f"{n:03d}.jpg": f"shoe {n % 4}" for n in range(12)}

@@ -23,7 +23,7 @@ from miniatures import (
 )
 
 from bgbias import plugins
-from bgbias.datasets import _imagenet, _official, cars196, cub200, sop, stl10
+from bgbias.datasets import _imagenet, _official, cub200, sop, stl10
 from bgbias.errors import UserError
 from bgbias.files.fetch import fetch
 from bgbias.images import pixels
@@ -116,9 +116,6 @@ def test_counts_are_the_official_ones_and_forecasts_are_of_them(
 ) -> None:
     monkeypatch.undo()
     # docs/methods.md, section 1.
-    assert (cub200.PHOTOS, cub200.CLASSES, cub200.TEST_PHOTOS) == (11_788, 200, 5_924)
-    assert (cars196.PHOTOS, cars196.CLASSES, cars196.TEST_PHOTOS) == (16_185, 196, 8_131)
-    assert sop.COUNTS == {"Ebay_train.txt": (59_551, 11_318), "Ebay_test.txt": (60_502, 11_316)}
     assert sop.FIRST_VAL_CLASS == 8_489
     module = plugins.load("datasets", kind)
     options = {} if kind == "cub200" else OFFICIAL[kind].options
@@ -144,25 +141,19 @@ def changed(files: Files, change: Change) -> Files:
 
 REFUSED: list[tuple[str, Change, str]] = [
     ("cub200", {"images.txt": None}, r"has no images\.txt: it is not in the official layout of CUB-200-2011"),
-    ("cub200", {"image_class_labels.txt": None}, r"has no image_class_labels\.txt: it is not in the official"),
-    ("cub200", {"image_class_labels.txt": b"1 1\n"}, "do not fit together"),
     ("cub200", {"image_class_labels.txt": b"1 one\n"}, "do not fit together"),
     ("cub200", {"images/004.Ani/Ani_0000.jpg": None}, r"lacks 1 of the photos it lists, e\.g\. '004\.Ani/Ani_0000"),
     ("cars196", {"car_ims/000007.jpg": None}, r"1 photos that cars_annos\.mat lists are missing, e\.g\. 'car_ims/000007"),
-    ("cars196", {"cars_annos.mat": b"no MATLAB"}, r"cars_annos\.mat is not what Cars196 came with"),
-    ("cars196", {"cars_annos.mat": lambda data: data[:9000]}, "is not what Cars196 came with"),
+    ("cars196", {"cars_annos.mat": lambda data: data[:9000]}, r"cars_annos\.mat is not what Cars196 came with"),
     ("cars196", {"cars_annos.mat": None}, r"588 photos in car_ims, annotations: none"),
     ("cars196", {"*": None} | dict(list(miniatures.cars_by_class().items())[:-1]),
      "587 photos of 196 classes, 293 of them in classes 99-196; Cars196 has 588"),
     ("cars196", {"*": None} | miniatures.cars_by_class() | {"a/Trabant 601/1.jpg": b""}, "lies in a folder that is no class"),
-    ("sop", {"Products/Ebay_test.txt": None}, r"has no Ebay_test\.txt: it is not in the official"),
-    ("sop", {"chair_final/2_3.JPG": None}, "lacks 1 of the photos it lists, e.g. 'chair_final/2_3.JPG'"),
     ("sop", {"Products/Ebay_train.txt": b"1 1 1 a.JPG\n"}, "must begin with the line 'image_id class_id super_class_id path'"),
     ("sop", {"Products/Ebay_train.txt": lambda data: data + b"\n1 1 1"}, r"line 7 of Ebay_train\.txt cannot be read: '1 1 1'"),
     ("sop", {"Products/Ebay_train.txt": lambda data: data + b"\n1 1 1 chair_final/1_1.JPG"}, "lists .chair_final.* again"),
     ("sop", {"Products/Ebay_train.txt": lambda data: data + b"\n1 1 1 chair_final/9_9.JPG"}, "6 photos of 3 classes, not 5 of 3"),
     ("stl10", {"class_names.txt": b"cat\ndog\n"}, "class_names.txt names 2 classes, not 10"),
-    ("stl10", {"train_y.bin": None}, "has no train_y.bin"),
     ("stl10", {"test_X.bin": None}, "has 0 photos in test_X.bin, not 20"),
     ("stl10", {"train_X.bin": lambda data: data[:-1]}, "train_X.bin does not hold 30 photos of 27,648 bytes"),
     ("stl10", {"test_y.bin": lambda data: data[1:]}, "test_y.bin does not hold 20 classes"),
@@ -211,15 +202,18 @@ def test_options_that_a_dataset_cannot_follow_are_refused(
         items(kind, as_tar(tmp_path / "archive", OFFICIAL[kind].files()), **options)
 
 
-@pytest.mark.parametrize("kind", ["stl10", "imagenet100"])
-def test_last_photos_of_each_class_validate_where_somebody_says_how_many(kind: str, tmp_path: Path) -> None:
-    archive = as_tar(tmp_path / "archive", OFFICIAL[kind].files())
-    found = items(kind, archive, val_per_class=1)
-    last = (
-        {f"train/{n:05d}.png" for n in range(20, 30)}
-        if kind == "stl10"
-        else {f"train/{c}/{c}_2.JPEG" for c in CLASSES}
-    )
+@pytest.mark.parametrize(
+    ("kind", "last"),
+    [
+        ("stl10", {f"train/{n:05d}.png" for n in range(20, 30)}),
+        ("imagenet100", {f"train/{c}/{c}_2.JPEG" for c in CLASSES}),
+    ],
+    ids=["stl10", "imagenet100"],
+)
+def test_last_photos_of_each_class_validate_where_somebody_says_how_many(
+    kind: str, last: set[str], tmp_path: Path
+) -> None:
+    found = items(kind, as_tar(tmp_path / "archive", OFFICIAL[kind].files()), val_per_class=1)
     assert {n for n, i in found.items() if i.split == "val"} == last
 
 
@@ -231,12 +225,9 @@ def test_birds_are_as_listed_and_keep_their_keys_whatever_classes_are_taken(tmp_
         # Classes 1-75 belong to the official training split, whatever this study calls them.
         assert (found[path].key_set, found[path].key_item) == ("cub200|train", str(place))
         assert found[path].data == miniatures.jpeg(place + 1)
-    few = items("cub200", archive, classes=3, split={"train": (0, 1), "val": (1, 2), "test": (2, 3)})
-    assert {i.label for i in few.values()} == {0, 1, 2}
-    assert all((i.key_item, i.label) == (found[n].key_item, found[n].label) for n, i in few.items())
-    some = items("cub200", archive, split={"train": (0, 1), "val": (1, 2), "test": (4, 5)})
-    splits = {0: "train", 1: "val", 2: "unused", 3: "unused", 4: "test"}
-    assert {i.label: i.split for i in some.values()} == splits
+    some = items("cub200", archive, classes=3, split={"train": (0, 1), "val": (1, 2), "test": (2, 3)})
+    assert {i.label: i.split for i in some.values()} == {0: "train", 1: "val", 2: "test"}
+    assert all(i.key_item == found[n].key_item for n, i in some.items())
 
 
 def test_a_key_counts_within_the_official_split() -> None:
@@ -252,14 +243,10 @@ def test_segmentations_lie_inside_the_archive_or_come_as_one_of_their_own(tmp_pa
     photos = as_tar(tmp_path / "cub.tgz", miniatures.cub_files())
     drawn = miniatures.cub_masks("segmentations")
     inside = {f"CUB_200_2011/{name}": data for name, data in drawn.items()}
-    both = as_tar(tmp_path / "both.tgz", miniatures.cub_files() | inside)
     apart = {"photos": photos, "segmentations": as_tar(tmp_path / "masks.tgz", drawn)}
-    assert {i.truth for i in items("cub200", photos).values()} == {None}
-    found = items("cub200", both)
+    found = items("cub200", as_tar(tmp_path / "both.tgz", miniatures.cub_files() | inside))
     assert found == items("cub200", apart, segmentations=True)
-    masks = {n: i.truth or b"" for n, i in found.items()}
-    assert all(mask.endswith(name.encode()) for name, mask in masks.items())
-    assert {pixels.decode(mask, name, "L").shape for name, mask in masks.items()} == {(2, 2)}
+    assert all((i.truth or b"").endswith(name.encode()) for name, i in found.items())
     as_tar(apart["segmentations"], miniatures.cub_masks("segmentations", but=LISTED_BIRDS[3]))
     with pytest.raises(UserError, match=f"lacks the masks of 1 photos, e.g. '{LISTED_BIRDS[3]}'"):
         items("cub200", apart, segmentations=True)
@@ -276,15 +263,13 @@ def test_the_first_50_classes_of_birds_are_indexed_as_listed(shared_data: Path) 
     assert (len(found), sum(i.split == "test" for i in found.values())) == (2889, 1487)
 
 
-CARS_IN_FOUR = ["cars_train.tgz", "cars_test.tgz", "car_devkit.tgz", "cars_test_annos_withlabels.mat"]
-
-
 @pytest.mark.parametrize(
     ("kind", "options", "names"),
     [
         ("cars196", {}, ["CARS196.zip"]),
         ("cars196", {"files": "car_ims.tgz"}, ["car_ims.tgz", "cars_annos.mat"]),
-        ("cars196", {"files": "cars_train.tgz"}, CARS_IN_FOUR),
+        ("cars196", {"files": "cars_train.tgz"},
+         ["cars_train.tgz", "cars_test.tgz", "car_devkit.tgz", "cars_test_annos_withlabels.mat"]),
         ("cars196", {"source": "/d/cars.zip", "annotations": "/d/cars_annos.mat"}, ["cars.zip", "cars_annos.mat"]),
         ("cub200", {"segmentations": True}, ["CUB_200_2011.tgz", "segmentations.tgz"]),
     ],
@@ -299,9 +284,7 @@ def test_products_have_the_place_that_their_list_gives_them(tmp_path: Path) -> N
     found = items("sop", as_zip(tmp_path / "sop.zip", miniatures.sop_files()))
     said = {n: (i.label, i.class_name, i.split, i.key_set, i.key_item) for n, i in found.items()}
     assert said["chair_final/3_5.JPG"] == (2, "chair 3", "val", "sop|val", "1")
-    assert said["chair_final/4_6.JPG"] == (3, "chair 4", "test", "sop|test", "0")
     assert said["chair_final/5_9.JPG"] == (4, "chair 5", "test", "sop|test", "3")
-    assert {pixels.decode(i.data, n).shape for n, i in found.items()} == {(2, 2, 3)}  # grey ones too
 
 
 def test_photos_of_stl10_are_the_right_way_up(tmp_path: Path) -> None:
@@ -325,9 +308,6 @@ def test_photos_without_labels_only_train_and_are_of_one_class(tmp_path: Path) -
     assert len(bare) == 40 == stl10.expected(stl10.Params(photos="unlabelled"))["train"]
     assert set(every) == set(bare) | {f"train/{n:05d}.png" for n in range(30)}
     assert {(i.split, i.label, i.class_name) for i in every.values()} == {("train", 0, "unlabelled")}
-    archive.write_bytes(archive.read_bytes()[:-2000])
-    with pytest.raises(UserError, match=r"The archive .*stl\.tar\.gz cannot be read"):
-        items("stl10", archive, photos="unlabelled")
 
 
 def test_official_validation_photos_of_a_hundred_classes_are_the_test(tmp_path: Path) -> None:

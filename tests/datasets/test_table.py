@@ -14,11 +14,9 @@ from miniatures import as_zip
 from bgbias.datasets import table
 from bgbias.errors import UserError
 from bgbias.files.archives import members
-from bgbias.files.checksums import fingerprint, resolve
-from bgbias.files.fetch import Source, fetch
+from bgbias.files.fetch import fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
-from bgbias.study.sources import identity
 
 LABELS = [f"shoe {c:02d}" for c in range(10)]
 SPLITS = ["train"] * 5 + ["val"] * 2 + ["test"] * 3
@@ -49,15 +47,30 @@ def items(folder: Path, frame: pd.DataFrame, parquet: bool = False, **options: A
 
 
 @pytest.mark.parametrize("parquet", [False, True])
-def test_table_says_label_split_and_mask(tmp_path: Path, rows: pd.DataFrame, parquet: bool) -> None:
-    found = {i.image_id: i for i in items(tmp_path, rows, parquet)}
+def test_table_says_label_split_mask_and_who_is_asked_among_whom(
+    tmp_path: Path, rows: pd.DataFrame, parquet: bool
+) -> None:
+    # Cells of Parquet need be no text, and are told by rows that count from one.
+    rows["label"] = rows["label"].str[-2:].astype(int)
+    rows["query"] = ["true", "False", "1"] * 10
+    rows["gallery"] = ["no", "yes", "0"] * 10
+    rows["camera"] = ["a", "b", ""] * 10
+    found = {i.image_id: i for i in items(tmp_path, rows, parquet, given=True)}
     assert len(found) == 30
     for row in rows.itertuples():
         item = found[row.image]
-        assert (item.class_name, item.label, item.split) == (row.label, LABELS.index(row.label), row.split)
+        assert (item.class_name, item.label, item.split) == (str(row.label), row.label, row.split)
         assert (item.key_set, item.key_item) == (f"shop|{row.split}", row.image)
         assert item.data == (tmp_path / row.image).read_bytes()
         assert item.truth == ((tmp_path / row.mask).read_bytes() if row.mask else None)
+    said = [(found[f"photos/0_{n}.jpg"].query, found[f"photos/0_{n}.jpg"].gallery) for n in range(3)]
+    assert said == [(True, False), (False, True), (True, False)]
+    assert [found[f"photos/0_{n}.jpg"].camera for n in range(3)] == ["a", "b", ""]
+    everybody = items(tmp_path, rows.drop(columns=["query", "gallery"]), given=True)
+    assert all(i.query and i.gallery for i in everybody)
+    rows["label"] = rows["label"].where(rows.index != 2)
+    with pytest.raises(UserError, match=f"row {3 if parquet else 4}, label: empty"):
+        items(tmp_path, rows, parquet)
 
 
 def test_pictures_lie_beside_the_table_unless_their_root_is_named(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -74,16 +87,6 @@ def test_pictures_lie_beside_the_table_unless_their_root_is_named(tmp_path: Path
     (tmp_path / "tables").mkdir()
     packed = as_zip(tmp_path / "pictures.zip", pictures)
     assert len(items(tmp_path / "tables", rows, root=str(packed))) == 30
-
-
-def test_cells_of_parquet_are_text_and_its_rows_count_from_one(tmp_path: Path, rows: pd.DataFrame) -> None:
-    frame = rows.assign(label=rows["label"].str[-2:].astype(int), mask=rows["mask"].replace("", None))
-    found = items(tmp_path, frame, parquet=True)
-    assert {i.class_name for i in found} == {str(n) for n in range(10)}
-    assert sum(i.truth is not None for i in found) == 10
-    rows.loc[2, "label"] = None
-    with pytest.raises(UserError, match="row 3, label: empty"):
-        items(tmp_path, rows, parquet=True)
 
 
 def test_splits_are_by_label_and_those_that_share_a_group_get_one(tmp_path: Path, rows: pd.DataFrame) -> None:
@@ -112,10 +115,8 @@ Change = Callable[[pd.DataFrame], pd.DataFrame] | tuple[int, str, str]  # a row'
         ((2, "image", "photos/gone.jpg"), {}, "row 4, image: there is no file 'photos/gone.jpg'"),
         ((2, "image", ""), {}, "row 4, image: empty"),
         ((2, "image", "../secret.jpg"), {}, "row 4, image: '../secret.jpg' leads out of the pictures' folder"),
-        ((2, "image", "/etc/x.jpg"), {}, "row 4, image: '/etc/x.jpg' leads out"),
         ((2, "image", "photos/0_2.txt"), {}, "row 4, image: 'photos/0_2.txt' is no picture"),
         ((2, "image", "./photos/0_0.jpg"), {}, "row 4, image: 'photos/0_0.jpg' stands in row 2 already"),
-        ((2, "label", " "), {}, "row 4, label: empty"),
         ((2, "split", "dev"), {}, "row 4, split: 'dev' is none of train, val, test, unused"),
         ((2, "split", "test"), {}, "row 4, label: 'shoe 00' is test here and train in row 2; `closed_set: true` allows"),
         ((2, "mask", "masks/gone.png"), {}, "row 4, mask: there is no file 'masks/gone.png'"),
@@ -124,7 +125,6 @@ Change = Callable[[pd.DataFrame], pd.DataFrame] | tuple[int, str, str]  # a row'
         (lambda f: f.assign(Split="train"), {}, "has a column 'Split', which says nothing here"),
         (lambda f: f[:0], {}, "it has no rows"),
         (lambda f: f[f["split"] != "val"], {}, "no row has the split 'val'"),
-        (lambda f: f[OF_TEST].assign(split="unused"), {}, "no row has the split 'test'"),
         (lambda f: f.drop(columns="split"), {"closed_set": True}, "closed_set is asked for, but there is no column 'split'"),
         (lambda f: f.drop(columns="mask"), {"masks": True}, "masks are asked for, but there is no column 'mask'"),
         (lambda f: f, {"given": True}, "there is no column 'query' or 'camera'"),
@@ -149,13 +149,12 @@ def test_what_is_wrong_is_told_with_row_and_column(
 def test_all_mistakes_are_told_at_once_but_not_thousands(tmp_path: Path, rows: pd.DataFrame) -> None:
     rows["label"] = ""
     rows.loc[0, "image"] = "gone.jpg"
-    with pytest.raises(UserError) as told:
+    words = (
+        rf"(?s)^shop: {tmp_path}/table\.csv cannot be used:\n  row 2, image: there is no file"
+        r" 'gone\.jpg'\n  row 2, label: empty(\n  row [^\n]*){8}\n[^\n]*and 21 more$"
+    )
+    with pytest.raises(UserError, match=words):
         items(tmp_path, rows)
-    text = str(told.value)
-    assert text.startswith(f"shop: {tmp_path}/table.csv cannot be used:\n  row 2, image: there is no file")
-    assert "'gone.jpg'\n  row 2, label: empty" in text
-    assert text.count("row ") == 10
-    assert text.endswith("and 21 more")
 
 
 def test_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
@@ -188,47 +187,17 @@ def test_labels_in_two_splits_unused_photos_and_test_photos_alone_may_be_asked_f
     assert (found["photos/0_1.jpg"], found["photos/0_2.jpg"]) == ("train", "test")
 
 
-def test_table_says_who_is_asked_among_whom(tmp_path: Path, rows: pd.DataFrame) -> None:
-    rows["query"] = ["true", "False", "1"] * 10
-    rows["gallery"] = ["no", "yes", "0"] * 10
-    rows["camera"] = ["a", "b", ""] * 10
-    found = items(tmp_path, rows, given=True)
-    said = [(True, False, "a"), (False, True, "b"), (True, False, "")]
-    assert [(i.query, i.gallery, i.camera) for i in found[:3]] == said
-    found = items(tmp_path, rows.drop(columns=["query", "gallery"]), given=True)
-    assert all(i.query and i.gallery for i in found)
-
-
 def test_only_what_rows_name_is_packed_and_an_edit_of_a_label_packs_nothing_again(
     tmp_path: Path, rows: pd.DataFrame
 ) -> None:
     (tmp_path / "photos" / "other.jpg").write_bytes(b"not named")
-    params = table.Params(source=str(tmp_path / "table.csv"))
-
-    def named(frame: pd.DataFrame) -> frozenset[str] | None:
+    params, wanted = table.Params(source=str(tmp_path / "table.csv")), {*rows["image"], *rows["mask"]} - {""}
+    for frame, names in (
+        (rows[:-1], wanted - {rows["image"].iloc[-1]}),
+        (rows, wanted),
+        (rows.assign(label=rows["label"] + "x"), wanted),
+    ):
         frame.to_csv(tmp_path / "table.csv", index=False)
-        return table.parts(params)["photos"][0].names
-
-    assert (
-        named(rows) == named(rows.assign(label=rows["label"] + "x")) == {*rows["image"], *rows["mask"]} - {""}
-    )
-    assert named(rows[:-1]) == {*rows["image"][:-1], *rows["mask"]} - {""}
+        assert table.parts(params)["photos"][0].names == names
     items(tmp_path, rows)
-    packed = [n for n, _ in members(tmp_path / "fetched photos", lambda name: True)]
-    assert sorted(packed) == sorted({*rows["image"], *rows["mask"]} - {""})
-
-
-def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(
-    tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
-
-    def seen(place: str) -> list[dict[str, Any]]:
-        fingerprint.cache_clear()
-        identities = identity((Source(place=place, sha256="0" * 64),))
-        return list(resolve(identities, list, tmp_path / "contents.sqlite"))
-
-    before = seen("shared:photos")
-    (tmp_path / "photos" / "one_more.jpg").write_bytes(b"a photo")
-    assert seen("shared:photos") != before
-    assert seen("shared:photos.zip") == [{"checksum": "0" * 64}]
+    assert {name for name, _ in members(tmp_path / "fetched photos", lambda name: True)} == wanted

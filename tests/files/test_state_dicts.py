@@ -26,15 +26,10 @@ STATE = {"a.weight": torch.arange(6.0).reshape(2, 3), "a.bias": torch.zeros(2)}
 
 def test_a_pth_is_what_is_read_however_old_it_is_and_whatever_lies_beside_it(tmp_path: Path) -> None:
     published = tmp_path / "net.pth"
-    torch.save(STATE, published)
-    first = state_dicts.read_state_dict(published, "net")
-    assert first.keys() == STATE.keys()
-    assert all(torch.equal(first[name], STATE[name]) for name in STATE)
-    assert list(tmp_path.iterdir()) == [published]
     save_file({"another": torch.ones(1)}, tmp_path / "net.safetensors")
-    torch.save({"a.weight": torch.ones(1)}, published)
+    torch.save(STATE, published)
     os.utime(published, (1, 1))  # as `cp -p` leaves it
-    assert list(state_dicts.read_state_dict(published, "net")) == ["a.weight"]
+    torch.testing.assert_close(state_dicts.read_state_dict(published, "net"), STATE, rtol=0, atol=0)
 
 
 class Malicious:

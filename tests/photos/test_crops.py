@@ -51,32 +51,20 @@ def test_crops_are_pillows_to_the_byte(channels: int, device: str) -> None:
 
 
 def test_a_crop_does_not_depend_on_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor on how many are too much at once; the largest box reaches all four edges."""
+    """Nor on how many are too much at once, nor on who crops; the largest box reaches all four edges."""
     shown, rng = pictures(3), seeds.generator("boxes")
     rows, flips = range(len(shown)), [bool(n % 2) for n in range(len(shown))]
-    for boxes in (
-        [pixels.RelativeBox(0, 0, 1, 1)] * len(shown),
-        [pixels.random_box(rng, *p.shape[:2])[0] for p in shown],
-    ):
-        kept = on_device(shown)
-        together = kept.crops(rows, boxes, flips)
-        for row, crop in zip(rows, together, strict=True):
-            assert torch.equal(kept.crops([row], [boxes[row]], [flips[row]])[0], crop)
-            expected = pixels.crop(shown[row], boxes[row], SIZE, flips[row])
-            np.testing.assert_array_equal(crop.permute(1, 2, 0).numpy(), expected)
+    boxes = [pixels.random_box(rng, *p.shape[:2])[0] for p in shown]
+    boxes[0] = pixels.RelativeBox(0, 0, 1, 1)
+    kept = on_device(shown)
+    together = kept.crops(rows, boxes, flips)
+    for row, crop in zip(rows, together, strict=True):
+        assert torch.equal(kept.crops([row], [boxes[row]], [flips[row]])[0], crop)
     monkeypatch.setattr(crops, "SCRATCH", 1)
     assert torch.equal(kept.crops(rows, boxes, flips), together)
-
-
-@pytest.mark.parametrize("few", [True, False])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_one_after_the_other_or_all_at_once_have_the_same_form(channels: int, few: bool) -> None:
-    shown = pictures(channels)
-    one = cropper(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
-    assert isinstance(one, PillowCrops)
-    box = pixels.RelativeBox(0.1, 0.2, 0.7, 0.6)
-    a, b = (c.crops([0, 2], [box, box], [False, True]) for c in (one, on_device(shown)))
-    assert (a.shape, a.dtype) == (b.shape, b.dtype)
-    assert a.is_contiguous(memory_format=torch.channels_last)
-    expected = pixels.crop(shown[2], box, SIZE, True).reshape(SIZE, SIZE, channels)
-    np.testing.assert_array_equal(a[1].permute(1, 2, 0).numpy(), expected)
+    for few in (True, False):
+        one = cropper(shown.__getitem__, [p.shape for p in shown], SIZE, "cpu", few)
+        assert isinstance(one, PillowCrops)
+        found = one.crops(rows, boxes, flips)
+        assert found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(found, together)

@@ -32,25 +32,29 @@ def encoded(picture: np.ndarray, kind: str, **options: Any) -> bytes:
 
 def test_findings_are_named_and_told_with_a_remedy() -> None:
     """More of them through collections, in tests/auditing/test_photos.py."""
-    seen = PhotoValidator({"d/1.heic": "a format"})
+    seen, exif = PhotoValidator({"d/1.heic": "a format"}), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
     frames = [np.full((40, 60), level, np.uint8) for level in (0, 200)]
+    animated = encoded(frames[0], "GIF", save_all=True, append_images=[Image.fromarray(frames[1])])
     photos = [
         item("a/1.png", 0, photo(1)),
         item("a/2.png", 0, photo(1)),
         item("b/1.png", 1, photo(1)),
-        item(
-            "b/2.gif", 1, encoded(frames[0], "GIF", save_all=True, append_images=[Image.fromarray(frames[1])])
-        ),
+        item("b/2.gif", 1, animated),
         item("c/1.png", 2, photo(2)),
         item("e/1.png", 4, b"broken"),
+        item("f/1.jpg", 5, encoded(frames[1] + 9, "JPEG", xmp=XMP)),
+        item("f/2.jpg", 5, encoded(frames[1] + 19, "JPEG", exif=exif, xmp=XMP)),
     ]
-    assert [seen.takes(p) for p in photos] == [True] * 5 + [False]
+    assert [p.image_id for p in photos if not seen.takes(p)] == ["e/1.png"]
     assert seen.findings == {
         "animated": ["b/2.gif"],
         "near_duplicates_under_two_labels": ["b/1.png (as a/1.png)"],
         "near_duplicates_within_a_class": ["a/2.png (as a/1.png)"],
         "classes_of_one_photo": ["class 2"],
         "folders_without_a_photo": ["d", "e"],
+        "rotated_by_exif": ["f/2.jpg"],
+        "rotation_in_xmp": ["f/1.jpg"],
     }
     lines = list(seen.describe("mine"))
     assert lines[0] == "mine: left out: 1 (d/1.heic): a format"
@@ -59,19 +63,16 @@ def test_findings_are_named_and_told_with_a_remedy() -> None:
 
 
 def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
-    def deep(kind: type, most: int) -> bytes:
-        return encoded(np.linspace(0, most, 2400).reshape(40, 60).astype(kind), "TIFF")
-
     seen = PhotoValidator({})
-    photos = {
-        "a/1.tif": deep(np.uint16, 65_535),
-        "a/2.tif": deep(np.uint16, 4000),
-        "a/3.tif": deep(np.uint16, 300),
-        "a/4.tif": deep(np.float32, 1),
-        "a/5.tif": deep(np.int32, 70_000),
-        "a/6.png": photo(1),
-    }
-    assert [seen.takes(item(name, 0, data)) for name, data in photos.items()] == [True] + [False] * 4 + [True]
+    for name, kind, most in (
+        ("a/1.tif", np.uint16, 65_535),
+        ("a/2.tif", np.uint16, 4000),
+        ("a/3.tif", np.uint16, 300),
+        ("a/4.tif", np.float32, 1),
+        ("a/5.tif", np.int32, 70_000),
+    ):
+        levels = np.linspace(0, most, 2400).reshape(40, 60).astype(kind)
+        assert seen.takes(item(name, 0, encoded(levels, "TIFF"))) == (name == "a/1.tif")
     lines = "\n".join(seen.describe("mine"))
     for words in (
         "left out: photos of 16 bits whose levels are all below 4096: 2 (a/2.tif, a/3.tif): 'a/2.tif' cannot",
@@ -83,29 +84,15 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
 
 
 def test_pillow_warns_once_with_the_photos_name(recwarn: pytest.WarningsRecorder) -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    seen = PhotoValidator({})
-    assert seen.takes(
-        item("a/1.jpg", 0, encoded(np.zeros((40, 60), np.uint8), "JPEG", exif=exif.tobytes()[:18]))
-    )
+    exif, seen = Image.Exif(), PhotoValidator({})
+    exif[ExifTags.Base.Orientation] = 6
+    spoilt = encoded(np.zeros((40, 60), np.uint8), "JPEG", exif=exif.tobytes()[:18])
+    assert seen.takes(item("a/1.jpg", 0, spoilt))
     assert seen.takes(item("a/2.png", 0, photo(3)))
     (line,) = seen.describe("mine")
-    assert line.startswith(
-        "mine: photos that Pillow warns of: 1 (a/1.jpg (Corrupt EXIF data. Expecting to read 12"
-    )
+    words = "mine: photos that Pillow warns of: 1 (a/1.jpg (Corrupt EXIF data. Expecting to read 12"
+    assert line.startswith(words)
     assert not recwarn
-
-
-def test_a_rotation_in_xmp_alone_is_not_told_as_one_of_exif() -> None:
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    seen = PhotoValidator({})
-    for number, options in enumerate(({"xmp": XMP}, {"exif": exif}, {"exif": exif, "xmp": XMP})):
-        assert seen.takes(
-            item(f"a/{number}.jpg", 0, encoded(np.full((40, 60), 9 * number, np.uint8), "JPEG", **options))
-        )
-    assert seen.findings == {"rotated_by_exif": ["a/1.jpg", "a/2.jpg"], "rotation_in_xmp": ["a/0.jpg"]}
 
 
 @pytest.mark.parametrize("upright", [False, True])
@@ -114,17 +101,16 @@ def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
     mask = np.zeros((90, 90), np.uint8)
     mask[10:45, 8:30] = 255
     plain = np.random.default_rng(0).integers(60, 80, (90, 90, 3)).astype(np.uint8)
-    photo = np.where(mask[..., None] > 0, np.uint8(200), plain)
-    exif = Image.Exif()
+    shown = np.where(mask[..., None] > 0, np.uint8(200), plain)
+    exif, seen = Image.Exif(), PhotoValidator({}, upright=upright)
     exif[ExifTags.Base.Orientation] = 3
-    seen = PhotoValidator({}, upright=upright)
-
-    def takes(name: str, levels: np.ndarray, drawn: np.ndarray) -> bool:
-        data, truth = encoded(levels, "PNG", exif=exif), encode_png(np.ascontiguousarray(drawn))
-        return seen.takes(item(name, 0, data, truth=truth))
-
-    assert (takes("stored", photo, mask), takes("shown", photo, mask[::-1, ::-1])) == (not upright, upright)
-    assert takes("unclear", plain, mask)
+    for name, levels, drawn, is_taken in (
+        ("stored", shown, mask, not upright),
+        ("shown", shown, np.ascontiguousarray(mask[::-1, ::-1]), upright),
+        ("unclear", plain, mask, True),
+    ):
+        data = encoded(levels, "PNG", exif=exif)
+        assert seen.takes(item(name, 0, data, truth=encode_png(drawn))) == is_taken
     assert seen.findings["rotated_with_a_mask"] == ["shown" if upright else "stored"]
     assert seen.findings["rotated_with_an_unclear_mask"] == ["unclear"]
     (reason,) = seen.left_out.values()

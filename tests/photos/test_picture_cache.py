@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -47,17 +48,18 @@ def test_pixels_are_those_of_decoding_and_resizing(store: Path, tmp_path: Path) 
         expected = pixels.resize_short(source.array(name), 32)
         np.testing.assert_array_equal(found.get(name), expected)
         np.testing.assert_array_equal(found[row], expected)
-        assert expected.shape[:2] == pixels.resized_shape(*source.array(name).shape[:2], 32)
     assert len(list(found)) == len(found) == 5
     assert ("class 0/0.png" in found, "0.png" in found) == (True, False)
     with pytest.raises(ValueError, match="read-only"):
         found[0][0] = 1
-    # Any reader of npy understands the files.
-    levels = np.load(next(tmp_path.glob("photos-32-*.npy")))
-    with np.load(next(tmp_path.glob("photos-32-*.npz"))) as plain:
-        start, shape = plain["offsets"][2], plain["shapes"][2]
-        by_hand = levels[start : start + shape.prod()].reshape(shape)
-        np.testing.assert_array_equal(by_hand, found.get(str(plain["ids"][2])))
+    # A changed collection takes the old one's place; who is reading the old one goes on reading it.
+    picture_cache.pictures(store, 16, tmp_path)
+    kept = found.get("class 0/0.png").copy()
+    with writing(store) as photos:
+        photos.add("class 0/0.png", pixels.encode_png(noise(9, 40, 61, 3)))
+    assert (picture_cache.pictures(store, 32, tmp_path).get("class 0/0.png") != kept).any()
+    assert [name.rsplit("-", 1)[0] for name in files(tmp_path)] == ["photos-16", "photos-32"]
+    np.testing.assert_array_equal(found.get("class 0/0.png"), kept)
 
 
 def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
@@ -73,19 +75,6 @@ def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
     soft = picture_cache.pictures(tmp_path / "masks.zip", 20, tmp_path, "L")
     assert (soft.get("a.png") != expected).any()
     assert len(files(tmp_path)) == 2  # side by side
-
-
-def test_changed_collection_takes_the_old_ones_place(store: Path, tmp_path: Path) -> None:
-    before = picture_cache.pictures(store, 32, tmp_path)
-    picture_cache.pictures(store, 16, tmp_path)
-    kept = before.get("class 0/0.png").copy()
-    with writing(store) as photos:
-        photos.add("class 0/0.png", pixels.encode_png(noise(9, 40, 61, 3)))
-    after = picture_cache.pictures(store, 32, tmp_path)
-    assert (after.get("class 0/0.png") != kept).any()
-    assert [name.rsplit("-", 1)[0] for name in files(tmp_path)] == ["photos-16", "photos-32"]
-    # A process that is reading the old ones goes on reading them.
-    np.testing.assert_array_equal(before.get("class 0/0.png"), kept)
 
 
 def _open(store: Path, folder: Path, decoded: Path) -> None:
@@ -112,16 +101,6 @@ def test_processes_that_start_at_once_prepare_once(store: Path, tmp_path: Path) 
     assert sorted((tmp_path / "decoded").read_text().split("\n"))[1:] == sorted(ImageStore(store).ids)
 
 
-def test_broken_picture_is_named_and_leaves_nothing_half_done(tmp_path: Path) -> None:
-    with writing(tmp_path / "photos.zip") as photos:
-        photos.add("fine.png", pixels.encode_png(noise(0, 40, 60, 3)))
-        photos.add("broken.png", pixels.encode_png(noise(1, 40, 60, 3))[:2000])
-    with pytest.raises(UserError, match=r"'broken\.png' cannot be decoded"):
-        picture_cache.pictures(tmp_path / "photos.zip", 32, tmp_path / "prepared")
-    assert files(tmp_path / "prepared") == []
-    assert not list((tmp_path / "prepared").glob(".*partial"))
-
-
 def test_disk_without_the_room_is_told_before_anything_is_written(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +118,7 @@ def test_disk_without_the_room_is_told_before_anything_is_written(
 def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path, ending: str) -> None:
     kept = picture_cache.pictures(store, 32, tmp_path)[0].copy()
     path = next(tmp_path.glob(f"*.{ending}"))
-    for damaged in (path.read_bytes()[:-50], b"", None):
+    for damaged in (path.read_bytes()[:-50], None):
         path.unlink()
         if damaged is not None:
             path.write_bytes(damaged)
@@ -159,20 +138,15 @@ def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_
     np.testing.assert_array_equal(found[0], first)
     with pytest.raises(UserError, match=rf"'class 1/1\.png' is damaged in {path}.* delete it and run"):
         found.get("class 1/1.png")
-    path.unlink()
-    np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[1], second)
 
 
 def test_disk_without_file_locks_is_refused_with_a_way_out(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unsupported(file: object, operation: int) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", unsupported)
+    error = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=error))
     with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
         picture_cache.pictures(store, 32, tmp_path / "prepared")
-    assert files(tmp_path / "prepared") == []
 
 
 def test_what_was_interrupted_is_gone_on_with(
@@ -203,9 +177,3 @@ def test_what_was_interrupted_is_gone_on_with(
         np.testing.assert_array_equal(again.get(name), whole.get(name))
     (made,), (expected,) = (list(folder.glob("*.npy")) for folder in (left, tmp_path / "whole"))
     assert made.read_bytes() == expected.read_bytes()
-
-
-def test_empty_collection_is_no_error(tmp_path: Path) -> None:
-    with writing(tmp_path / "masks.zip"):
-        pass
-    assert picture_cache.pictures(tmp_path / "masks.zip", 32, tmp_path, "L").ids == []

@@ -25,10 +25,6 @@ CLASSES = ["shoe 00"] * 3 + ["shoe 01"] * 3 + ["shoe 02"] * 3
 PHOTOS = list(shop().values())
 
 
-def classes_of(photos: PhotoCollection) -> dict[str, str]:
-    return dict(zip(photos.table.ids, photos.table.frame["class_name"], strict=True))
-
-
 def check_is_the_shop(photos: PhotoCollection) -> None:
     assert (len(photos), photos.labelled, photos.classes) == (9, True, 3)
     drawn_by = dict(zip(photos.table.frame["key_item"], photos.table.frame["class_name"], strict=True))
@@ -50,71 +46,56 @@ def test_parquet_may_hold_the_pictures_or_their_paths(tmp_path: Path) -> None:
         assert photos.read(first) == PHOTOS[0]
 
 
-@pytest.fixture(scope="module")
-def hugging(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A ``datasets.Dataset`` of the shop with named classes."""
+def test_a_dataset_of_hugging_face_is_read_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
-    folder = as_folder(tmp_path_factory.mktemp("hugging"), shop())
+    as_folder(tmp_path, shop())
     kinds = {"picture": datasets.Image(), "label": datasets.ClassLabel(names=sorted(set(CLASSES)))}
     features = datasets.Features(kinds | {"price": datasets.Value("float32")})
-    rows = {"picture": [str(folder / n) for n in shop()], "label": CLASSES, "price": [1.0] * 9}
-    return datasets.Dataset.from_dict(rows, features=features)
-
-
-def test_a_dataset_of_hugging_face_is_read_as_it_is(hugging: Any, tmp_path: Path) -> None:
-    from datasets import DatasetDict
-
-    photos = collect(hugging)
-    check_is_the_shop(photos)
-    assert photos.read("0") == PHOTOS[0]
+    rows = {"picture": [str(tmp_path / n) for n in shop()], "label": CLASSES, "price": [1.0] * 9}
+    hugging = datasets.Dataset.from_dict(rows, features=features)
+    assert collect(hugging).read("0") == PHOTOS[0]
     hugging.save_to_disk(tmp_path / "saved")
-    both = DatasetDict({"train": hugging.select(range(3)), "test": hugging})  # of which the test is taken
+    # Of which the test is taken.
+    both = datasets.DatasetDict({"train": hugging.select(range(3)), "test": hugging})
     both.save_to_disk(tmp_path / "both")
-    assert collect(tmp_path / "saved").name == "saved"
-    for source in (tmp_path / "saved", both, tmp_path / "both"):
+    for source in (hugging, tmp_path / "saved", both, tmp_path / "both"):
         check_is_the_shop(collect(source))
     with pytest.raises(UserError, match="has the splits a, b, and none is called test"):
-        collect(DatasetDict({"a": hugging, "b": hugging}))
-
-
-def test_a_saved_dataset_without_its_library_says_how_to_install_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = as_folder(tmp_path / "saved", {"dataset_info.json": b"{}", "state.json": b"{}"})
+        collect(datasets.DatasetDict({"a": hugging, "b": hugging}))
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(UserError, match=r"saved is a dataset of Hugging Face.*'bgbias\[datasets\]'"):
-        collect(place)
-
-
-def coco(outlines: dict[str, list[tuple[int, Any, float]]]) -> dict[str, Any]:
-    """Photos of 48 x 36 with objects: the category's number, the outline, and the area of each."""
-    names = list(outlines)
-    return {
-        "images": [{"id": i, "file_name": n, "width": 48, "height": 36} for i, n in enumerate(names)],
-        "categories": [{"id": 7, "name": "shoe"}, {"id": 9, "name": "bag"}],
-        "annotations": [
-            {"id": 10 * i + k, "image_id": i, "category_id": kind, "segmentation": outline, "area": area}
-            for i, n in enumerate(names)
-            for k, (kind, outline, area) in enumerate(outlines[n])
-        ],
-    }
+        collect(tmp_path / "saved")
 
 
 def test_coco_says_classes_and_masks_of_the_largest_object(tmp_path: Path) -> None:
     square = [[10, 5, 20, 5, 20, 25, 10, 25]]  # columns 10 to 19, rows 5 to 24
     # Down the columns: all of the first column, then nothing.
     runs = {"size": [36, 48], "counts": [0, 36, 36 * 47]}
-    names = [f"{n}.jpg" for n in range(6)]
-    objects = {name: [(7 if n < 3 else 9, square, 200.0)] for n, name in enumerate(names)}
-    objects["0.jpg"] = [(9, square, 200.0), (7, runs, 300.0)]
-    objects["5.jpg"] = []
-    objects["gone.jpg"] = [(7, square, 200.0)]
-    place = as_folder(tmp_path / "shop", {f"images/{n}": snapshot(n) for n in [*names, "other.jpg"]})
-    (place / "shop.json").write_text(json.dumps(coco(objects)))
+    # Of each photo the category's number, the outline and the area of its objects.
+    objects: dict[str, list[tuple[int, Any, float]]] = {
+        "0.jpg": [(9, square, 200.0), (7, runs, 300.0)],
+        "1.jpg": [(7, square, 200.0)],
+        "2.jpg": [(9, square, 200.0)],
+        "3.jpg": [(9, square, 200.0)],
+        "4.jpg": [],
+        "gone.jpg": [(7, square, 200.0)],
+    }
+    described = {
+        "images": [{"id": i, "file_name": n, "width": 48, "height": 36} for i, n in enumerate(objects)],
+        "categories": [{"id": 7, "name": "shoe"}, {"id": 9, "name": "bag"}],
+        "annotations": [
+            {"id": 10 * i + k, "image_id": i, "category_id": kind, "segmentation": outline, "area": area}
+            for i, outlines in enumerate(objects.values())
+            for k, (kind, outline, area) in enumerate(outlines)
+        ],
+    }
+    names = [*list(objects)[:5], "other.jpg"]
+    place = as_folder(tmp_path / "shop", {f"images/{n}": snapshot(n) for n in names})
+    (place / "shop.json").write_text(json.dumps(described))
     for source in (place, place / "shop.json"):
         photos = collect(source)
-        assert list(classes_of(photos).values()) == ["bag"] * 2 + ["shoe"] * 3
-        assert photos.left_out.keys() >= {"images/5.jpg", "images/other.jpg"}
+        assert photos.table.frame["class_name"].tolist() == ["bag"] * 2 + ["shoe"] * 2
+        assert photos.left_out.keys() >= {"images/4.jpg", "images/other.jpg"}
         assert any(line.startswith("1 photos show several objects") for line in photos.remarks)
         first, second = (photos.truth(f"images/{n}.jpg") for n in (0, 1))
         column = pixels.decode(first or b"", "first", "L")
@@ -139,11 +120,16 @@ def test_labels_lie_beside_photos_as_webdataset_has_them(tmp_path: Path, kind: s
 @pytest.mark.parametrize(("separator", "encoding"), [(";", "utf-8-sig"), ("\t", "utf-16")])
 def test_tables_are_read_as_spreadsheets_save_them(tmp_path: Path, separator: str, encoding: str) -> None:
     as_folder(tmp_path, shop())
-    text = pd.DataFrame({"path": list(shop()), "class": [f"Schuh ä {c}" for c in CLASSES]})
-    (tmp_path / "list.csv").write_bytes(text.to_csv(index=False, sep=separator).encode(encoding))
+    columns = {"path": list(shop()), "class": [f"Schuh ä {c}" for c in CLASSES]}
+    frame = pd.DataFrame(columns | {"part": ["query", "gallery", ""] * 3})
+    (tmp_path / "list.csv").write_bytes(frame.to_csv(index=False, sep=separator).encode(encoding))
     photos = collect(tmp_path / "list.csv")
     assert (len(photos), photos.classes) == (9, 3)
-    assert classes_of(photos)["shoe 00/0.jpg"] == "Schuh ä shoe 00"
+    assert photos.table.frame["class_name"][0] == "Schuh ä shoe 00"
+    given = photos.table.given
+    assert given is not None
+    assert given.query.tolist() == [True, False, True] * 3
+    assert given.gallery.tolist() == [False, True, True] * 3
 
 
 def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) -> None:
@@ -174,23 +160,12 @@ def test_a_table_among_its_photos_says_what_they_are(tmp_path: Path, pack: Any) 
     assert collect(place, class_level=2).classes == 2
 
 
-def test_queries_and_gallery_are_parts_of_a_table(tmp_path: Path) -> None:
-    as_folder(tmp_path, shop())
-    parts = ["query", "gallery", ""] * 3
-    frame = pd.DataFrame({"path": list(shop()), "class": CLASSES, "part": parts})
-    frame.to_csv(tmp_path / "list.csv", index=False)
-    given = collect(tmp_path / "list.csv").table.given
-    assert given is not None
-    assert given.query.tolist() == [True, False, True] * 3
-    assert given.gallery.tolist() == [False, True, True] * 3
-
-
 def test_masks_of_a_folder_that_cannot_be_opened_are_not_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = as_folder(tmp_path / "shop", shop())
+    place = as_folder(tmp_path / "shop", shop(2) | {"readme.txt": b"of shoes"})
     white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
-    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in shop()})
+    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in shop(2)})
     scandir = os.scandir
 
     def closed(folder: Any) -> Any:
@@ -200,14 +175,6 @@ def test_masks_of_a_folder_that_cannot_be_opened_are_not_blamed(
 
     monkeypatch.setattr(os, "scandir", closed)
     photos = collect(place, masks=masks)
-    assert photos.classes == 2
+    # Nor is the note beside the only class that is left without a mask.
+    assert [photos.has_truth(name) for name in photos.table.ids] == [True] * 3
     assert photos.left_out["shoe 01"].startswith("a folder that cannot be opened (Permission denied)")
-
-
-def test_a_note_beside_the_only_class_has_no_mask(tmp_path: Path) -> None:
-    photos = {f"shoe/{n}.jpg": snapshot("note", n) for n in range(2)}
-    white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
-    place = as_folder(tmp_path / "shop", photos | {"readme.txt": b"of a shoe"})
-    masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in photos})
-    found = collect(place, masks=masks)
-    assert [found.has_truth(name) for name in found.table.ids] == [True, True]

@@ -11,6 +11,7 @@ import pytest
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_frame
+from bgbias.photos.sample import CLASSES, sample_classes
 from bgbias.photos.table import COLUMNS, ImageTable, read_table
 
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
@@ -22,13 +23,14 @@ def test_image_table_survives_the_disk(tmp_path: Path) -> None:
         ["NA", 1, "null", "test", "cub200|test", "007"],
         ['é,"1".jpg', 2, "", "unused", "k|s", "1e5"],
     ]
-    table = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
-    write_frame(tmp_path / "images.csv", table.frame)
+    write_frame(tmp_path / "images.csv", pd.DataFrame(rows, columns=list(COLUMNS)))
     again = read_table(tmp_path / "images.csv")
     assert again.frame.to_numpy().tolist() == rows
-    assert again.keys[1] == ("cub200|test", "007")
-    assert again.labels.tolist() == [0, 1, 2]
     assert again.split("test").ids == ["NA"]
+    with pytest.raises(UserError, match="split 'val' has no photos"):
+        again.split("val")
+    with pytest.raises(UserError, match="python -m bgbias index birds"):
+        read_table(tmp_path / "birds" / "images.csv")
 
 
 @pytest.mark.parametrize(
@@ -44,13 +46,6 @@ def test_image_table_is_checked(rows: list[list[Any]], columns: tuple[str, ...],
         ImageTable(pd.DataFrame(rows, columns=list(columns)))
 
 
-def test_empty_split_and_missing_table_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="split 'val' has no photos"):
-        ImageTable(pd.DataFrame([ROW], columns=list(COLUMNS))).split("val")
-    with pytest.raises(UserError, match="python -m bgbias index birds"):
-        read_table(tmp_path / "birds" / "images.csv")
-
-
 def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
     def number(n: int) -> bytes:
         return hashlib.sha256(f"attribution|own|test|{100 + n}".encode()).digest()[:8]
@@ -62,3 +57,62 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
         assert photos.keyed("attribution", 7).ids == expected[:7]
         assert photos.keyed("attribution", None).ids == photos.keyed("attribution", 99).ids == expected
         assert photos.keyed("crossing", 7).ids != expected[:7]
+
+
+# Samples of it.
+
+
+def listed(sizes: list[int], name: str = "own") -> ImageTable:
+    rows = [
+        (f"{c}/{n}.jpg", c, f"class {c}", "test", f"{name}|test", f"{c}/{n}.jpg")
+        for c, size in enumerate(sizes)
+        for n in range(size)
+    ]
+    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
+def sizes_of(sample: ImageTable) -> dict[int, int]:
+    return sample.frame["label"].value_counts().to_dict()
+
+
+def test_whole_classes_are_taken_where_a_hundred_fit() -> None:
+    everything = [3 + c % 4 for c in range(150)]
+    drawn, most = sample_classes(listed(everything), "audit", 500)
+    assert most is None
+    assert 490 < len(drawn) <= 500
+    assert len(sizes_of(drawn)) >= CLASSES
+    assert all(size == everything[c] for c, size in sizes_of(drawn).items())
+
+
+@pytest.mark.parametrize(
+    ("everything", "count", "most", "classes"),
+    [
+        ([30] * 150, 2000, 20, 100),  # a hundred classes, with equally many photos
+        ([10] * 150, 30, 4, 7),  # too few for a hundred: four of fewer classes
+        ([100, 4, 4], 20, 12, 3),  # small classes stay whole
+        ([5, 5, 5], 4, 2, 2),
+        ([6, 6, 6, 1, 1, 1], 9, 4, 2),  # of one photo there is nobody to find
+    ],
+)
+def test_a_class_gives_equally_many_photos_where_whole_ones_do_not_fit(
+    everything: list[int], count: int, most: int, classes: int
+) -> None:
+    drawn, found = sample_classes(listed(everything), "audit", count)
+    assert (found, len(sizes_of(drawn))) == (most, classes)
+    assert sizes_of(drawn) == {c: min(everything[c], most) for c in sizes_of(drawn)}
+    assert len(drawn) <= count
+
+
+def test_sample_follows_from_names_alone() -> None:
+    whole = listed([8] * 30)
+    drawn, _ = sample_classes(whole, "audit", 60)
+    shuffled = ImageTable(whole.frame.sample(frac=1, random_state=1).reset_index(drop=True))
+    again, _ = sample_classes(shuffled, "audit", 60)
+    assert sorted(again.ids) == sorted(drawn.ids)
+    assert drawn.ids == [i for i in whole.ids if i in set(drawn.ids)]  # in the table's order
+    for other in (sample_classes(listed([8] * 30, "other"), "audit", 60), sample_classes(whole, "else", 60)):
+        assert sorted(other[0].ids) != sorted(drawn.ids)
+    # Who is there does not change how a class's own photos are chosen.
+    alone = ImageTable(whole.frame[whole.frame["label"] == 3].reset_index(drop=True))
+    both = [set(sample_classes(t, "audit", n)[0].ids) for t, n in ((alone, 4), (whole, 120))]
+    assert both[0] == {i for i in both[1] if i.startswith("3/")}
