@@ -12,6 +12,8 @@ from miniatures import as_folder
 from bgbias.errors import UserError
 from bgbias.files import checksums
 from bgbias.files.checksums import fingerprint
+from bgbias.files.fetch import Source
+from bgbias.study.sources import identity
 
 
 @pytest.fixture
@@ -132,3 +134,9 @@ def test_what_systems_add_to_a_folder_is_no_edit_of_it(tmp_path: Path) -> None:
     added = (".DS_Store", "class/._a.jpg", "class/Thumbs.db", ".cache/a.jpg", "__MACOSX/a.jpg")
     as_folder(place, dict.fromkeys(added, b"x"))
     assert seen(place) == before
+
+
+def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(photos: Path) -> None:
+    (of_folder,) = identity((Source(place=str(photos), sha256="0" * 64),))
+    assert of_folder["listing"].place == str(photos)
+    assert identity((Source(place=f"{photos}.zip", sha256="0" * 64),)) == [{"checksum": "0" * 64}]

@@ -1,4 +1,4 @@
-"""Masks that come as files find their photos, or say why not."""
+"""Masks that come as files, and photos with masks drawn by hand, find each other, or say why not."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from miniatures import as_folder, as_zip
 from small_study import described, load, record
@@ -16,9 +17,11 @@ from bgbias.errors import UserError
 from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.masks import policy
+from bgbias.masks import pairs as mask_pairs
 from bgbias.masks.maskers.files import Params, from_coco, from_pictures
 from bgbias.nodes import index, masks
+from bgbias.photos.listing import match_masks
+from bgbias.toy.render import specimens
 
 IDS = ["birds/7.jpg", "birds/8.jpg", "cars/7.jpg"]
 COLUMNS_0_AND_1 = [[0, 0, 2, 0, 2, 4, 0, 4]]
@@ -41,11 +44,6 @@ def test_pictures_are_found_by_their_photos_path(tmp_path: Path, pack: Any) -> N
     ("names", "ids", "words"),
     [
         (["birds/7_mask.png", "birds/7.png"], IDS, r"'birds/7\.png' and 'birds/7_mask\.png' have one name"),
-        (
-            ["birds/7.png"],
-            [*IDS, "birds/7.png"],
-            r"photos 'birds/7\.jpg' and 'birds/7\.png' have one name",
-        ),
         (["7.png"], IDS, r"the mask of 'birds/7\.jpg' would be 'birds/7\.png', but there is '7\.png'"),
         ([], IDS, r"There are no masks at .*masks"),
     ],
@@ -130,7 +128,6 @@ def test_a_dataset_is_masked_from_files(tmp_path: Path) -> None:
     certified = record(study, "masks_record", **where)
     assert certified["notes"]["without_mask"] == ["03/4.png"]
     assert (certified["metrics"]["without_mask"], certified["metrics"]["mean_iou"]) == (1, 1)
-    assert policy.read_mask_table(study.files.at("mask_table", **where))["image_id"].tolist() == drawn
     # A mask drawn later is noticed, and one of another size is refused.
     before = graph.digest(study, "masks", **where)
     as_folder(tmp_path / "drawn", {"03/4.png": png(255)})
@@ -140,7 +137,68 @@ def test_a_dataset_is_masked_from_files(tmp_path: Path) -> None:
         masks.masks(study, "squares", "drawn")
 
 
+def test_masks_fit_without_the_folders_around_all_of_them_or_all_photos() -> None:
+    photos = ["shop/a/1.jpg", "shop/b/1.jpg"]
+    for drawn in (["a/1.png"], ["shop/b/1.png"], ["masks/a/1.png"], ["x/y/a/1.png", "x/y/b/1.png"]):
+        mask_of = match_masks(drawn, photos, "shop", "masks")
+        assert {f"shop/{mask.removesuffix('.png')[-3:]}": mask for mask in drawn} == mask_of
+    for drawn in (["c/1.png"], ["1.png"], ["a/1.png", "shop/c/1.png"]):
+        with pytest.raises(UserError, match="fits no photo"):
+            match_masks(drawn, photos, "shop", "masks")
+
+
 @pytest.mark.parametrize("options", [{}, {"folder": "a", "coco": "b"}])
 def test_exactly_one_place_is_given(options: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="exactly one of `folder`, `zip` and `coco`"):
         Params.model_validate(options)
+
+
+# Photos with masks drawn by hand.
+
+
+def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path) -> None:
+    photos, masks = specimens(4, 32)
+    folder, groups = tmp_path / "drawn", ["odd", "odd", "even", "even"]
+    for number, group in enumerate(groups):
+        (folder / group).mkdir(parents=True, exist_ok=True)
+        for kind, pictures in (("image", photos), ("mask", masks)):
+            path = folder / group / f"{number}_{kind}.png"
+            path.write_bytes(pixels.encode_png(pictures[number]))
+    (folder / "odd" / "0_rembg.png").write_bytes(pixels.encode_png(masks[0]))  # neither photo nor mask
+    rows = [(f"{g}/{n}_image.png", f"{g}/{n}_mask.png", g) for n, g in enumerate(groups)]
+    pd.DataFrame(rows, columns=["image", "mask", "group"]).to_csv(folder / "pairs.csv", index=False)
+    for place in (folder, folder / "pairs.csv"):
+        found = mask_pairs.read_pairs(place)
+        assert [p.group for p in found] == ["even", "even", "odd", "odd"]
+        for pair, number in zip(found, (2, 3, 0, 1), strict=True):
+            np.testing.assert_array_equal(pair.photo, photos[number])
+            np.testing.assert_array_equal(pair.mask, masks[number])
+
+
+WHITE, BLACK, NARROW = (
+    pixels.encode_png(np.full(shape, level, np.uint8))
+    for shape, level in (((4, 6), 255), ((4, 6), 0), ((4, 5), 255))
+)
+
+
+PAIR = {"7.jpg": WHITE, "7_mask.png": WHITE}
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"7.jpg": WHITE}, r"7\.jpg has no mask; draw 7_mask\.png"),
+        ({"7.jpg": WHITE, "7_mask.png": NARROW}, r"7_mask\.png is 5x4 pixels, its photo 7\.jpg 6x4"),
+        ({"7.jpg": WHITE, "7_mask.png": BLACK}, r"7_mask\.png shows no object"),
+        (PAIR | {"8_mask.png": WHITE}, r"8_mask\.png has no photo"),
+        ({}, "holds no photo with a mask; name them like this"),
+        ({"pairs.csv": b"image,truth\n7.jpg,7_mask.png\n"}, "no column 'mask'"),
+        (PAIR | {"pairs.csv": b"image,mask\n9.jpg,7_mask.png\n"}, r"line 2: no file '9\.jpg' \(image\)"),
+    ],
+)
+def test_pairs_that_cannot_be_used_are_named(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
+    as_folder(tmp_path, files)
+    with pytest.raises(UserError, match=words):
+        mask_pairs.read_pairs(tmp_path / "pairs.csv" if "pairs.csv" in files else tmp_path)
+    with pytest.raises(UserError, match="There is no folder or table"):
+        mask_pairs.read_pairs(tmp_path / "absent")

@@ -22,8 +22,6 @@ def test_area_overlap_and_iou_are_what_a_hand_counts() -> None:
     assert mask_quality.area(np.array([[0, 51], [102, 255]], np.uint8)) == pytest.approx(0.4)
     assert mask_quality.overlap(HALF_RIGHT, TRUTH) == 2 / 4
     assert mask_quality.iou(HALF_RIGHT, TRUTH) == 2 / 5
-    assert mask_quality.overlap(mask("####", "####"), TRUTH) == 1
-    assert mask_quality.iou(mask("####", "####"), TRUTH) == 1 / 2
     # 128 belongs to the object.
     assert mask_quality.overlap(np.array([[127, 128]], np.uint8), mask("##")) == 1 / 2
     nothing = mask("....")
@@ -31,12 +29,8 @@ def test_area_overlap_and_iou_are_what_a_hand_counts() -> None:
     # Nothing was found where nothing is: no merit, and no fault.
     assert np.isnan(mask_quality.iou(nothing, nothing))
     assert mask_quality.iou(mask("#..."), nothing) == 0
-
-
-def test_mass_off_the_object_is_that_of_the_soft_mask() -> None:
     soft = np.array([[200, 100, 0, 0], [60, 40, 0, 0]], np.uint8)
     assert mask_quality.off_object(soft, TRUTH) == (60 + 40) / 400
-    assert mask_quality.off_object(soft, mask("....", "....")) == 1
     assert mask_quality.off_object(mask("....", "...."), TRUTH) is None
 
 
@@ -66,13 +60,11 @@ def test_clarity_is_that_of_one_piece_without_doubt() -> None:
     assert mask_quality.clarity(mask) == 0
     mask[:10, :10] = 255
     assert mask_quality.clarity(mask) == 1
-    apart = mask.copy()
+    apart, grey = mask.copy(), mask.copy()
     apart[15:, 15:] = 255  # 25 pixels beside 100
     assert mask_quality.clarity(apart) == pytest.approx(0.8)
-    grey = mask.copy()
     grey[10:, 10:] = 51  # a fifth
     assert mask_quality.clarity(grey) == pytest.approx((100 + 100 * 0.04) / (100 + 100 * 0.2))
-    assert mask_quality.clarity(np.full((4, 4), 100, np.uint8)) == 0
     assert np.isnan(mask_quality.measure(mask, float("nan"))["clarity"])
 
 

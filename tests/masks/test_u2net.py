@@ -65,11 +65,9 @@ def test_nets_have_the_published_numbers_names_and_shapes() -> None:
     assert [sum(p.numel() for p in made.parameters()) for made in nets] == [44_009_869, 1_131_181]
     shapes = {name: tuple(tensor.shape) for name, tensor in nets[0].state_dict().items()}
     expected = {
-        "stage1.rebnconvin.conv_s1.weight": (64, 3, 3, 3),
         "stage1.rebnconv7.bn_s1.running_mean": (32,),
         "stage4.rebnconv1d.conv_s1.weight": (512, 256, 3, 3),
         "stage5d.rebnconvin.conv_s1.weight": (512, 1024, 3, 3),
-        "stage1d.rebnconv1d.conv_s1.bias": (64,),
         "side6.weight": (1, 512, 3, 3),
         "outconv.weight": (1, 6, 1, 1),
     }
@@ -117,7 +115,7 @@ def test_a_mask_is_the_stretched_fused_output_and_confidence_its_maximum(net: U2
 
 
 def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: Path) -> None:
-    photos = [photo(40, 90, 1), photo(120, 50, 2), photo(33, 33, 4), photo(1, 7, 5)]
+    photos = [photo(40, 90, 1), photo(120, 50, 2), np.zeros((20, 30, 3), np.uint8), photo(1, 7, 5)]
     make = masker(weights, batch_size=3)
     together = make(photos)
     assert [m.alpha.shape for m in together] == [p.shape[:2] for p in photos]
@@ -128,6 +126,9 @@ def test_masks_have_their_photos_sizes_and_do_not_depend_on_the_batch(weights: P
         for a, b in zip(together, others, strict=True):
             assert a.confidence == b.confidence
             np.testing.assert_array_equal(a.alpha, b.alpha)
+    constant = saliency.mask_from(np.full((32, 32), 0.25, np.float32), 20, 30)
+    assert not constant.alpha.any()
+    assert constant.confidence == 0.25
 
 
 @pytest.mark.gpu
@@ -137,15 +138,6 @@ def test_a_gpu_makes_the_same_masks(weights: Path) -> None:
     for a, b in zip(found, expected, strict=True):
         assert a.confidence == pytest.approx(b.confidence, abs=1e-4)
         assert np.abs(a.alpha.astype(int) - b.alpha).max() <= 1
-
-
-def test_black_photos_and_constant_saliency_give_finite_masks(weights: Path) -> None:
-    (black,) = masker(weights)([np.zeros((20, 30, 3), np.uint8)])
-    assert black.alpha.shape == (20, 30)
-    assert np.isfinite(saliency.network_input(np.zeros((5, 5, 3), np.uint8), 32)).all()
-    constant = saliency.mask_from(np.full((32, 32), 0.25, np.float32), 20, 30)
-    assert not constant.alpha.any()
-    assert constant.confidence == 0.25
 
 
 def test_official_checkpoints_and_half_precision_load(tmp_path: Path) -> None:
@@ -189,38 +181,14 @@ def test_onnx_files_of_other_nets_are_refused(tmp_path: Path) -> None:
         saliency.load_weights(u2netp(), path, "u2netp")
 
 
-@pytest.mark.shared
-def test_shared_onnx_and_safetensors_are_the_same_net(shared_data: Path) -> None:
-    nets = [u2netp(), u2netp()]
-    for made, suffix in zip(nets, (".safetensors", "-fp16.onnx"), strict=True):
-        saliency.load_weights(made, shared_data / "weights" / f"u2netp{suffix}", "u2netp")
-    first, second = (n.state_dict() for n in nets)
-    for name, tensor in first.items():
-        torch.testing.assert_close(second[name], tensor, atol=0, rtol=0, msg=name)
-
-
-def test_an_absent_gpu_is_an_error_not_a_silent_cpu(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert masker(weights).device == torch.device("cpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    for device, words in (
-        ("cuda", "torch sees no GPU here; use --device cpu"),
-        ("gpu", "--device gpu is unknown"),
-    ):
-        with pytest.raises(UserError, match=words):
-            masker(weights, device)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("absent.pth", None, r"params\.yaml"),
         ("u2netp_toy.safetensors", None, "make toy-masker"),
-        ("broken.pth", b"<html>not found</html>", "cannot be read"),
-        ("broken.safetensors", b"<html>not found</html>", "cannot be read"),
         ("broken.onnx", b"<html>not found</html>", "cannot be read as weights of masker 'u2netp'"),
         ("more.pth", {"extra": torch.zeros(1)}, "'extra' is not a name"),
         ("less.pth", {"side1.weight": None}, r"'side1\.weight' is missing"),
-        ("list.pth", [1, 2], "a list, not a state dict"),
         ("other.pth", {"side1.weight": torch.zeros(1, 512, 3, 3)}, "other net"),
     ],
 )
@@ -230,11 +198,9 @@ def test_weights_that_cannot_be_used_are_named(
     path = tmp_path / name
     if isinstance(content, bytes):
         path.write_bytes(content)
-    elif isinstance(content, dict):
+    elif content is not None:
         changed = net.state_dict() | content
         torch.save({k: v for k, v in changed.items() if v is not None}, path)
-    elif content is not None:
-        torch.save(content, path)
     with pytest.raises(UserError, match=rf"(?s)(?=.*{re.escape(str(path))}).*{words}"):
         saliency.load_weights(u2netp(), saliency.weights_file("u2netp", str(path)), "u2netp")
 
