@@ -16,11 +16,9 @@ from bgbias.models.derivatives import _convolve, differentiable_twice
 
 SHAPES: dict[str, dict[str, Any]] = {
     "depthwise": {"groups": 6, "padding": 1},
-    "strided": {"groups": 6, "padding": 1, "stride": 2},
     "strided and not reaching the edge": {"groups": 6, "stride": 2},
     "dilated": {"groups": 3, "padding": (2, 1), "dilation": (2, 1)},
     "two groups": {"groups": 2},
-    "one group": {"groups": 1, "padding": 1},
     "named padding": {"groups": 6, "padding": "same"},
 }
 
