@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from unittest.mock import Mock
 from urllib.error import URLError
@@ -13,7 +14,7 @@ from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, Repo
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.models.adapters import Options, load
-from bgbias.models.adapters._library import import_extra, load_source
+from bgbias.models.adapters._library import load_source
 
 PAGE = "https://huggingface.co/someone/hers"
 HUB = "could not be fetched from https://huggingface.co"
@@ -26,26 +27,20 @@ HUB = "could not be fetched from https://huggingface.co"
         ("tim:resnet50", "no 'tim' in adapters; .*Did you mean 'timm'"),
         ("timm:", "'timm:' lacks what stands behind the colon: the name of a model of timm"),
         ("weights.pth", "does not tell what network its weights are of.*timm:resnet50 --weights weights.pth"),
-        ("none/model.safetensors", "none/model.safetensors is missing"),
-        ("none.onnx", "none.onnx is missing; correct --model"),
         ("none.py:build", "none.py is missing; correct --model"),
         ("none.py", "Say which function of none.py makes the model: none.py:<function>"),
         ("timm:ResNet50", "no model of timm 'ResNet50'. Did you mean resnet50"),
         ("timm:resnet50.a9_in1k", "no tag of resnet50 'a9_in1k'. Did you mean .*a1_in1k"),
         ("timm:mixer_s16_224", "no weights of mixer_s16_224; name a file of them: --weights"),
-        ("timm:resnet18.a1_in1k", f"{HUB}/timm/resnet18.a1_in1k.*--weights"),
         ("timm:hf-hub:someone/hers", f"{HUB}/someone/hers.*--weights"),
         ("torchvision:resnet5", "no classifier of torchvision 'resnet5'. Did you mean resnet50"),
         ("torchvision:resnet50/V1", "no weights of resnet50 'V1'.*IMAGENET1K_V1 IMAGENET1K_V2"),
         ("torchvision:resnet18", "could not be fetched from https://download.pytorch.org.*--weights"),
         ("open_clip:hf-hub:someone/none", f"{HUB}/someone/none.*--weights"),
-        ("open_clip:local-dir:none", "none"),
-        ("transformers:nobody/none", f"{HUB}/nobody/none.*--weights"),
         ("transformers:./none", r"The folder ./none is missing; correct --model"),
         ("sentence-transformers:none", f"{HUB}/sentence-transformers/none"),
         ("mteb:openai/clip-vit-base-patch23", "no model of MTEB .*Did you mean openai/clip-vit-base-patch32"),
         ("mteb:intfloat/e5-small", "embeds text, no images. Those that do: python -c"),
-        ("mteb:facebook/dinov2-small", f"{HUB}/facebook/dinov2-small"),
     ],
 )
 def test_what_is_not_there_is_answered_with_what_to_type(
@@ -69,10 +64,6 @@ def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
                 load(f"{kind}:x", Options(pooling="cls"))
 
 
-def embed(pictures: list[np.ndarray]) -> list[np.ndarray]:
-    return [picture.mean((0, 1)) for picture in pictures]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -80,19 +71,17 @@ def embed(pictures: list[np.ndarray]) -> list[np.ndarray]:
         ({"size": 0}, "--size is 0"),
         ({"size": 96, "resize": 90}, "give --resize 96 or more"),
         ({"mean": (0.5,)}, r"--mean takes three numbers, one for each of R, G and B, not \(0.5,\)"),
-        ({"mean": "0.5"}, "--mean takes three numbers"),
         ({"std": (0.5, 0.5, 0)}, "--std takes numbers above 0"),
         ({"pooling": "max"}, "--pooling 'max' is unknown"),
         ({"precision": "half"}, "--precision 'half' is unknown; there are float32, bfloat16, float16"),
-        ({"precision": "bfloat16"}, "embed computes in its own precision; leave --precision bfloat16"),
+        ({"precision": "bfloat16"}, "mean computes in its own precision; leave --precision bfloat16"),
         ({"batch_size": 0}, "--batch-size is 0; it is at least 1"),
-        ({"workers": -1}, "--workers is -1; it is at least 1"),
         ({"device": "cpu"}, "chooses its device itself"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(UserError, match=said):
-        load(embed, Options(**options))  # type: ignore[arg-type]
+        load(np.mean, Options(**options))  # type: ignore[arg-type]
 
 
 # What libraries and the hub say when something is not there.
@@ -113,24 +102,19 @@ def of_the_hub(kind: type[Exception]) -> Exception:
         (
             of_the_hub(RepositoryNotFoundError),
             PAGE,
-            rf"not to be found at {PAGE} \(We couldn't load it\). Correct its name",
+            rf"not to be found at {PAGE} \(We .*\). Correct its name",
         ),
-        (
-            of_the_hub(LocalEntryNotFoundError),
-            PAGE,
-            rf"could not be fetched from {PAGE}, and there is no copy .*Name its store",
-        ),
+        (of_the_hub(LocalEntryNotFoundError), PAGE, rf"fetched from {PAGE}, and there is no copy .*Name its"),
         (ValueError("no zip"), "her.onnx", r"could not be loaded: no zip. Make or copy her.onnx again"),
         (ValueError("not found"), "models:/hers@best", r"could not be loaded: not found. Name its store."),
     ],
 )
 def test_errors_of_others_become_the_step_to_take(error: Exception, source: str, said: str) -> None:
-    with pytest.raises(UserError, match=f"^hers (is )?{said}"):
+    with pytest.raises(UserError, match=f"^hers .*{said}"):
         load_source("hers", source, Mock(side_effect=error), "Name its store.")
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert import_extra("math", "models").pi > 3
-    monkeypatch.setitem(__import__("sys").modules, "open_clip", None)
+    monkeypatch.setitem(sys.modules, "open_clip", None)
     with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open-clip\]'"):
         load("open_clip:ViT-B-32")

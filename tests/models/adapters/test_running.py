@@ -15,7 +15,6 @@ from bgbias.errors import UserError
 from bgbias.models.adapters import Options, load
 
 AMONG = "another vector among the others than alone"
-TINY = Options(size=16, device="cpu")
 
 
 def views(count: int) -> np.ndarray:
@@ -39,7 +38,6 @@ class Small:
 SHORT = (
     torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
     RuntimeError("Failed to allocate memory for requested buffer of size 1048576"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"),
     MemoryError(),
 )
 
@@ -81,25 +79,29 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_lo
 # A picture's vector is its own: models that mix the pictures of a batch are refused wherever they embed.
 
 
-class Mixing(nn.Module):
-    """Right for two pictures; of more, each gets what its neighbour should have."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        right = nn.functional.adaptive_avg_pool2d(x, 2).flatten(1)
-        return right if len(x) < 3 else right.roll(1, 0)
-
-
 def mixing(batch: list[np.ndarray]) -> np.ndarray:
-    """The same as a function."""
+    """Right for two pictures; of more, each gets what its neighbour should have."""
     right = np.array([picture.mean((0, 1)) for picture in batch])
     return right if len(batch) < 3 else np.roll(right, 1, 0)
 
 
-@pytest.mark.parametrize(("model", "options"), [(Mixing(), TINY), (mixing, Options(size=16))])
-def test_pictures_that_are_mixed_are_refused_at_any_size(model: object, options: Options) -> None:
-    for count in (64, 40, 3):
-        with pytest.raises(UserError, match=f"picture 1 of {count} {AMONG}"):
-            load(model, options).embed(views(count))
+class Mixing(nn.Module):
+    """The same as a network."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        right = x.mean((2, 3))
+        return right if len(x) < 3 else right.roll(1, 0)
+
+
+def test_pictures_that_are_mixed_are_refused_wherever_they_are_embedded() -> None:
+    for model, options in ((Mixing(), Options(size=16, device="cpu")), (mixing, Options(size=16))):
+        for count in (40, 3):
+            with pytest.raises(UserError, match=f"picture 1 of {count} {AMONG}"):
+                load(model, options).embed(views(count))
+    with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of a, b, c"):
+        embedding.vectors(load(mixing, Options(size=16)), iter(views(3)), "abc")
+    with pytest.raises(UserError, match=f"The model gives picture 1 of 8 {AMONG}"):
+        bgbias.embed(mixing, list(views(8)))
 
 
 def test_a_last_shorter_batch_and_a_late_one_are_tried() -> None:
@@ -136,10 +138,3 @@ def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> No
     load(Apart(0.05), options).embed(views(8))
     with pytest.raises(UserError, match=AMONG):
         load(Apart(0.2), options).embed(views(8))
-
-
-def test_audit_and_embed_refuse_a_function_that_mixes_photos() -> None:
-    with pytest.raises(UserError, match=f"{AMONG}.*It was shown views of a, b, c"):
-        embedding.vectors(load(mixing, Options(size=16)), iter(views(3)), "abc")
-    with pytest.raises(UserError, match=f"The model gives picture 1 of 8 {AMONG}"):
-        bgbias.embed(mixing, list(views(8)))
