@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import time
 from pathlib import Path
 from unittest.mock import Mock
 from urllib.error import URLError
 
+import huggingface_hub
 import numpy as np
 import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+from miniatures import as_folder
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -112,6 +116,37 @@ def of_the_hub(kind: type[Exception]) -> Exception:
 def test_errors_of_others_become_the_step_to_take(error: Exception, source: str, said: str) -> None:
     with pytest.raises(UserError, match=f"^hers .*{said}"):
         load_source("hers", source, Mock(side_effect=error), "Name its store.")
+
+
+def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is not tried a second time."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        place = f"http://127.0.0.1:{free.getsockname()[1]}/{{repo_id}}/{{revision}}/{{filename}}"
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", place)
+    monkeypatch.setattr(time, "sleep", Mock(side_effect=AssertionError("waited")))
+    before = list(huggingface_hub.get_session().event_hooks["request"])
+
+    def fetched() -> bytes:
+        def get() -> str:
+            return huggingface_hub.hf_hub_download("someone/hers", "model.safetensors", cache_dir=tmp_path)
+
+        return Path(load_source("hers", PAGE, get)).read_bytes()
+
+    words = rf"hers could not be fetched from {PAGE}.* \(\[Errno 111\] Connection refused\)"
+    with pytest.raises(UserError, match=words):
+        fetched()
+    commit, copy = "c" * 40, tmp_path / "models--someone--hers"
+    as_folder(copy, {"refs/main": commit.encode(), f"snapshots/{commit}/model.safetensors": b"weights"})
+    assert fetched() == b"weights"
+    assert huggingface_hub.get_session().event_hooks["request"] == before
+    # A client from before version 1.0 of the library has no hooks.
+    monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
+    assert fetched() == b"weights"
 
 
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,9 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         sys.modules.pop(name, None)
 
 
+HALF = (0.5, 0.5, 0.5)
+
+
 def convolution() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
@@ -73,29 +76,13 @@ HALF = (0.5, 0.5, 0.5)
     ("options", "look", "prepare", "said", "guessed"),
     [
         # The middle of a photo is that of the study (test_look.py).
-        (
-            {},
-            Look(224, 256),
-            usual(224),
-            "ImageNet defaults, because the model specifies none",
-            "--size, --mean, --std",
-        ),
-        (
-            {"size": 32, "mean": HALF},
-            Look(32, 36),
-            usual(32, Normalize(HALF, IMAGENET.std)),
-            "given: --size, --mean",
-            "--std",
-        ),
-        (
-            {"size": 35, "squash": True, "interpolation": "bicubic", "mean": HALF, "std": HALF},
-            Look(35, 35, True, "bicubic"),
-            Compose([Resize((35, 35), 3), ToTensor(), Normalize(HALF, HALF)]),
-            "given: --size, --squash, --interpolation, --mean, --std",
-            "",
-        ),
+        ({}, Look(224, 256), usual(224), "ImageNet defaults, because the model specifies none", "--size, --mean, --std"),
+        ({"size": 32, "mean": HALF}, Look(32, 36), usual(32, Normalize(HALF, IMAGENET.std)), "given: --size, --mean", "--std"),
+        ({"size": 35, "squash": True, "interpolation": "bicubic", "mean": HALF, "std": HALF}, Look(35, 35, True, "bicubic"),
+         Compose([Resize((35, 35), 3), ToTensor(), Normalize(HALF, HALF)]),
+         "given: --size, --squash, --interpolation, --mean, --std", ""),
     ],
-)
+)  # fmt: skip
 def test_a_network_sees_what_options_say_else_a_guess_and_its_map_is_averaged(
     code: Path, options: dict[str, Any], look: Look, prepare: Compose, said: str, guessed: str
 ) -> None:
@@ -109,6 +96,20 @@ def test_a_network_sees_what_options_say_else_a_guess_and_its_map_is_averaged(
         assert found.told == found.notes
 
 
+def test_a_network_at_hand_is_left_as_it_is_and_one_of_code_is_filled_with_weights(
+    code: Path, tmp_path: Path
+) -> None:
+    network = nn.Sequential(convolution(), nn.Dropout(0.5)).train()
+    found = load(network, Options(size=35, device="cpu"))
+    assert found.name == "Sequential"
+    assert network.training
+    assert_gradients_reach_the_picture(found)
+    other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
+    weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
+    found = load(f"{code}:network", Options(weights=weights, size=42, device="cpu"))
+    assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
+
+
 @pytest.mark.parametrize("name", ["Encoder", "made"])
 def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
     found = load(f"{code}:{name}", Options(size=32))
@@ -116,22 +117,19 @@ def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
     assert_equal(ours(found), np.array(expected, np.float32))
 
 
-def test_a_function_is_given_what_is_seen_and_prepares_it_but_for_its_size(
-    code: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_is_given_what_is_seen_and_prepares_it_but_for_its_size(code: Path) -> None:
     assert "give --size of its training" in load(f"{code}:colours").guesses[0]
     found = load(f"{code}:colours", Options(size=32, resize=40))
     assert not found.guesses
     expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
     assert_equal(ours(found), np.array(expected, np.float32))
     with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
-        load(f"{code}:colours", Options(weights=saved(convolution(), tmp_path / "w.pth")))
-    # A module in the folder that we are in.
-    monkeypatch.chdir(code.parent)
-    assert load("mine:colours").dim == 3
+        load(f"{code}:colours", Options(weights=code))
 
 
-def test_a_file_is_executed_once_until_it_is_edited_and_nothing_is_left_of_it(code: Path) -> None:
+def test_a_file_is_executed_once_until_it_is_edited_and_nothing_is_left_of_it(
+    code: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither a folder on the path nor compiled files beside it, by whose time an edit of the same second would be missed."""
     before = list(sys.path)
     load("hers/mine.py:network", Options(size=32, device="cpu"))
@@ -143,35 +141,21 @@ def test_a_file_is_executed_once_until_it_is_edited_and_nothing_is_left_of_it(co
     assert Path(f"{code}.log").read_text() == "executed executed "
     assert sys.path == before
     assert not [*code.parent.rglob("mine*.pyc"), *code.parent.rglob("beside*.pyc")]
+    # A module in the folder that we are in.
+    monkeypatch.chdir(code.parent)
+    assert load("mine:colours").dim == 3
 
 
-def test_objects_at_hand_are_taken_and_left_as_they_are() -> None:
-    network = nn.Sequential(convolution(), nn.Dropout(0.5)).train()
-    found = load(network, Options(size=35, device="cpu"))
-    assert found.name == "Sequential"
-    assert network.training
-    assert_gradients_reach_the_picture(found)
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"), [("cls", lambda tokens: tokens[:, 0]), ("mean", lambda tokens: tokens.mean(1))]
-)
-def test_tokens_are_pooled_as_is_said(how: str, expected: object) -> None:
+def test_tokens_are_pooled_as_is_said() -> None:
     class Tokens(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x[:, :, ::16, ::16].flatten(2).transpose(1, 2)
 
     with pytest.raises(UserError, match=r"tokens \[1, 4, 3\]. Say --pooling cls"):
         load(Tokens(), Options(size=32, device="cpu"))
-    found = load(Tokens(), Options(size=32, pooling=how, device="cpu"))
-    assert_equal(ours(found), theirs(usual(32), lambda x: expected(Tokens()(x))))  # type: ignore[operator]
-
-
-def test_weights_fill_a_network_that_code_builds(code: Path, tmp_path: Path) -> None:
-    other = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU())
-    weights = saved(other, tmp_path / "w.ckpt", "model.", ("state_dict",))
-    found = load(f"{code}:network", Options(weights=weights, size=42, device="cpu"))
-    assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
+    first, mean = (load(Tokens(), Options(size=32, pooling=p, device="cpu")) for p in ("cls", "mean"))
+    assert_equal(ours(first), theirs(usual(32), lambda x: Tokens()(x)[:, 0]))
+    assert_equal(ours(mean), theirs(usual(32), lambda x: Tokens()(x).mean(1)))
 
 
 FAULTY = """
@@ -194,41 +178,27 @@ NARROW = "def model(pictures):\n    return np.stack(\n        [p.reshape(7, -1) 
 @pytest.mark.parametrize(
     ("code", "said"),
     [
-        (
-            "def model(): return Network(lambda x: (x, x))",
-            r"several things \(0, 1\), where one tensor is expected",
-        ),
+        ("def model(): return Network(lambda x: (x, x))", r"several things \(0, 1\), where one tensor is expected"),
         ("def model(): return Network(lambda x: x.mean((2, 3)) / 0)", "not finite"),
-        (
-            "def model(): return Network(lambda x: x.new_ones(len(x), 4))",
-            "the same vector for different pictures",
-        ),
+        ("def model(): return Network(lambda x: x.new_ones(len(x), 4))", "the same vector for different pictures"),
         ("def model(): return Network(lambda x: x[..., None])", r"\[1, 3, 32, 32, 1\], where vectors"),
         ("def model(): return Network(lambda x: 'vectors')", "a str, where one tensor"),
-        ("def model(): return Network(lambda x: sys.exit(0))", f"{ON}SystemExit: 0"),
         # By the line of her own file, and not of torch's, in which it was noticed.
-        (
-            "def model(): return Network(nn.Linear(5, 2))",
-            f"{ON}RuntimeError: mat1 and mat2 .*, at faults.py:12 `return self.answer.x.`. If it was made for another size",
-        ),
+        ("def model(): return Network(nn.Linear(5, 2))",
+         f"{ON}RuntimeError: mat1 and mat2 .*, at faults.py:12 `return self.answer.x.`. If it was made for another size"),
         (NARROW, r"ValueError: cannot reshape .*, at faults.py:15 `\[p.reshape\(7, -1\) for "),
-        (
-            "def model(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))",
-            r"RuntimeError: mat1 and mat2 [^`]*5x2\)\. If it was made for another size, give --size",
-        ),
+        ("def model(): return nn.Sequential(nn.Flatten(), nn.Linear(5, 2))",
+         r"RuntimeError: mat1 and mat2 [^`]*5x2\)\. If it was made for another size, give --size"),
         ("def model(pictures, labels): return pictures", "model wants pictures, labels. Write a function"),
         ("def model(): pass", "returns nothing; it must return the model"),
-        (
-            "def model(): raise KeyError('weights')",
-            r"KeyError: 'weights', at faults.py:13 `def model\(\): raise",
-        ),
+        ("def model(): raise KeyError('weights')", r"KeyError: 'weights', at faults.py:13 `def model\(\): raise"),
         ("def model(): return 'timm:resnet18'", "a str; a model is a network"),
         ("def modell(): pass", "no function in faults.py: 'model'. Did you mean modell"),
         ("def model(:", r"SyntaxError.*\(faults.py, line 13\)\.$"),
         # A script would end the command, as if all were well.
         ("sys.exit(0)", r"cannot be used: SystemExit: 0, at faults.py:13 `sys.exit\(0\)`"),
     ],
-)
+)  # fmt: skip
 def test_faults_of_code_are_reported(
     code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
