@@ -26,18 +26,16 @@ def smooth(height: int, width: int) -> np.ndarray:
     return np.rint(127.5 + 127.5 * np.stack(waves, axis=2)).astype(np.uint8)
 
 
-@pytest.mark.parametrize("mode", ["RGB", "L"])
-@pytest.mark.parametrize("size", [(300, 461), (461, 300), (256, 334), (280, 280), (57, 131), (1000, 259)])
-def test_resize_and_even_crop_are_the_published_ones(size: tuple[int, int], mode: str) -> None:
+@pytest.mark.parametrize("size", [(300, 461), (461, 300), (256, 334), (57, 131), (1000, 259)])
+def test_resize_and_even_crop_are_the_published_ones(size: tuple[int, int]) -> None:
     transforms = pytest.importorskip("torchvision.transforms")
-    array = picture(*size, 3) if mode == "RGB" else picture(*size)
-    expected = np.asarray(transforms.Resize(256)(Image.fromarray(array)))
-    found = pixels.resize_short(array, 256)
-    assert found.shape == expected.shape
-    assert (found == expected).all()
-    if all(side % 2 == 0 for side in found.shape[:2]):
-        cropped = np.asarray(transforms.CenterCrop(224)(Image.fromarray(found)))
-        assert (pixels.centre_crop(found, 224) == cropped).all()
+    for array in (picture(*size, 3), picture(*size)):
+        expected = np.asarray(transforms.Resize(256)(Image.fromarray(array)))
+        found = pixels.resize_short(array, 256)
+        assert np.array_equal(found, expected)
+        if all(side % 2 == 0 for side in found.shape[:2]):
+            cropped = np.asarray(transforms.CenterCrop(224)(Image.fromarray(found)))
+            assert np.array_equal(pixels.centre_crop(found, 224), cropped)
 
 
 def test_centre_crop_with_an_odd_margin_lies_up_and_left() -> None:
@@ -77,15 +75,14 @@ def test_random_boxes_lie_inside_and_keep_scale_and_ratio() -> None:
 
 
 def test_a_box_is_the_same_part_at_every_size_and_resolution() -> None:
-    for seed in range(10):
-        box, flip = pixels.random_box(np.random.default_rng(seed), 300, 400)
-        small, large, fine = (
-            pixels.crop(smooth(*shape), box, size, flip)
-            for shape, size in (((300, 400), 224), ((300, 400), 227), ((600, 800), 224))
-        )
-        again = np.asarray(Image.fromarray(large).resize((224, 224), Image.Resampling.BILINEAR))
-        assert np.abs(again.astype(int) - small).max() <= 3
-        assert np.abs(fine.astype(int) - small).max() <= 3
+    box, flip = pixels.random_box(np.random.default_rng(0), 300, 400)
+    small, large, fine = (
+        pixels.crop(smooth(*shape), box, size, flip)
+        for shape, size in (((300, 400), 224), ((300, 400), 227), ((600, 800), 224))
+    )
+    again = np.asarray(Image.fromarray(large).resize((224, 224), Image.Resampling.BILINEAR))
+    assert np.abs(again.astype(int) - small).max() <= 3
+    assert np.abs(fine.astype(int) - small).max() <= 3
 
 
 def test_whole_box_is_the_picture_flip_mirrors_it_and_a_mask_is_cropped_alike() -> None:
@@ -110,10 +107,9 @@ def encoded(picture: Image.Image | np.ndarray, kind: str = "PNG", **options: obj
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF"])
 def test_truncated_picture_is_an_error_that_names_it(kind: str) -> None:
     data = encoded(picture(40, 50, 3), kind)
-    for kept in (0, 3, 40, 0.3, 0.9):
-        broken = data[: int(kept * len(data)) if isinstance(kept, float) else kept]
+    for kept in (0, 40, len(data) * 3 // 10, len(data) * 9 // 10):
         with pytest.raises(UserError, match=r"'7\.jpg' cannot be decoded .*; replace or remove this picture"):
-            pixels.decode(broken, "7.jpg")
+            pixels.decode(data[:kept], "7.jpg")
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
@@ -134,18 +130,16 @@ def test_scrambled_pictures_decode_or_are_named() -> None:
 
 
 def test_orientation_tag_is_ignored_and_modes_are_converted() -> None:
-    exif = Image.Exif()
+    exif, xmp = Image.Exif(), TiffImagePlugin.ImageFileDirectory_v2()
     exif[0x0112] = 6  # "rotate by 90 degrees"
-    assert pixels.decode(encoded(picture(20, 30, 3), "JPEG", exif=exif), "x").shape == (20, 30, 3)
-    assert pixels.decode(encoded(picture(20, 30), "PNG"), "x").shape == (20, 30, 3)
-    assert pixels.decode(encoded(picture(20, 30, 4), "PNG"), "x").shape == (20, 30, 3)
-    assert pixels.decode(encoded(picture(20, 30, 3), "PNG"), "x", "L").shape == (20, 30)
-
-
-def test_size_is_read_from_the_header_and_an_unknown_format_has_no_address_of_its_bytes() -> None:
-    assert pixels.size(encoded(picture(20, 30, 3), "JPEG"), "x") == (20, 30)
-    with pytest.raises(UserError, match=r"'x' cannot be decoded \(no picture of a kind that is known here\)"):
-        pixels.size(b"nothing", "x")
+    xmp.tagtype[700] = 2
+    xmp[700] = "<x:xmpmeta>words</x:xmpmeta>"
+    turned = encoded(picture(20, 30, 3), "JPEG", exif=exif)
+    textual = encoded(picture(20, 30, 3), "TIFF", tiffinfo=xmp)
+    for data in (turned, textual, encoded(picture(20, 30)), encoded(picture(20, 30, 4))):
+        assert pixels.decode(data, "x").shape == (20, 30, 3)
+    assert pixels.decode(encoded(picture(20, 30, 3)), "x", "L").shape == (20, 30)
+    assert pixels.size(turned, "x") == (20, 30)
 
 
 def ramp(brightest: float, kind: type) -> np.ndarray:
@@ -169,8 +163,8 @@ def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
 @pytest.mark.parametrize(
     ("kind", "brightest", "words"),
     [
-        *((np.uint16, level, f"levels up to {level} alone") for level in (1, 255, 300, 4095)),
-        *((kind, level, "nobody can tell which is white") for kind in (np.float32, np.int32) for level in (1, 65_535)),
+        *((np.uint16, level, f"levels up to {level} alone") for level in (1, 4095)),
+        *((kind, 1, "nobody can tell which is white") for kind in (np.float32, np.int32)),
     ],
 )  # fmt: skip
 def test_levels_that_nobody_knows_are_refused(kind: type, brightest: int, words: str) -> None:
@@ -194,24 +188,17 @@ def test_what_is_hidden_behind_transparency_does_not_come_back(mode: str) -> Non
     rgba = np.full((8, 8, 4), 40, np.uint8)
     rgba[..., 3] = np.where(np.arange(8) < 4, 0, 255)
     image = Image.fromarray(rgba)
-    if mode == "P":
+    if mode == "LA":
+        image = image.convert(mode)
+    elif mode == "P":
         image = Image.fromarray(np.tile((np.arange(8) >= 4).astype(np.uint8), (8, 1)), "P")
         image.putpalette([40, 40, 40] * 2)
         image.info["transparency"] = 0
-    data = encoded(image.convert(mode) if mode == "LA" else image)
-    seen = pixels.decode(data, "cut-out.png", "L")
+    seen = pixels.decode(encoded(image), "cut-out.png", "L")
     assert (seen[:, :4] == 255).all()
     assert (seen[:, 4:] == 40).all()
-    with pixels.open_picture(data, "cut-out.png") as opened:
+    with pixels.open_picture(encoded(image), "cut-out.png") as opened:
         assert pixels.transparent(opened)
-
-
-def test_a_textual_xmp_tag_stops_no_photo() -> None:
-    tags = TiffImagePlugin.ImageFileDirectory_v2()
-    tags.tagtype[700] = 2
-    tags[700] = "<x:xmpmeta>words</x:xmpmeta>"
-    data = encoded(Image.fromarray(picture(8, 8, 3)), "TIFF", tiffinfo=tags)
-    assert np.array_equal(pixels.decode(data, "x.tif"), picture(8, 8, 3))
 
 
 XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'

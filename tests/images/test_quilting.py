@@ -20,19 +20,18 @@ def test_a_cut_is_the_path_of_least_error(seed: int) -> None:
     assert quilting.before_cut(errors).sum(1).tolist() == best
 
 
-def colours(picture: np.ndarray) -> set[bytes]:
-    return {pixel.tobytes() for pixel in picture.reshape(-1, 3)}
-
-
-@pytest.mark.parametrize("size", [(64, 64), (50, 90)])
+@pytest.mark.parametrize("size", [(8, 9), (50, 90)])
 def test_a_texture_is_made_of_two_windows_and_nothing_else(size: tuple[int, int]) -> None:
-    drawn = np.random.default_rng(1)
-    photo = drawn.integers(0, 256, (*size, 3), dtype=np.uint8)
+    def colours(picture: np.ndarray) -> set[bytes]:
+        return {pixel.tobytes() for pixel in picture.reshape(-1, 3)}
+
+    photo = np.random.default_rng(1).integers(0, 256, (*size, 3), dtype=np.uint8)
     made = quilting.texture(photo)
     assert made.shape == photo.shape
     assert colours(made) <= colours(photo)
     share = len(colours(made)) / len(colours(photo))
-    assert share < 2.2 * (96 / 224) ** 2  # of two windows that may overlap
+    # Of two windows that may overlap; of a few pixels they are hardly larger than a block.
+    assert share < 2.2 * (96 / 224) ** 2 or size == (8, 9)
     assert np.array_equal(quilting.texture(photo), made)
     assert not np.array_equal(quilting.texture(photo[:, ::-1].copy()), made)
 
@@ -46,8 +45,3 @@ def test_a_pattern_goes_on_without_a_seam() -> None:
     whole = np.arange(70)
     wanted = ((whole[:60, None] - first[0]) % 5 == 0) & ((whole - first[1]) % 5 == 0)
     assert np.array_equal(made[..., 0] > 0, wanted)
-
-
-def test_windows_that_are_hardly_larger_than_a_block() -> None:
-    photo = np.random.default_rng(3).integers(0, 256, (8, 9, 3), dtype=np.uint8)
-    assert quilting.texture(photo).shape == photo.shape

@@ -19,20 +19,25 @@ def test_graphs_that_are_no_image_encoders_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     several = load(graph(path, outputs=("map", "image_embeds")))
     assert "output: 'image_embeds' of map, image_embeds" in several.notes
-    with pytest.raises(UserError, match=r"outputs map, other, none of which is called as vectors"):
-        load(graph(path, outputs=("map", "other")))
-    with pytest.raises(UserError, match=r"2 inputs \(pixels, words\); export the part that embeds images"):
-        load(graph(path, inputs=("pixels", "words")))
-    with pytest.raises(UserError, match=r"takes tensor\(int64\) .*, not pictures"):
-        load(graph(path, ("batch", 3, 32, 32), "INT64"))
-    with pytest.raises(UserError, match="any size; say which one it was trained with: --size 224"):
-        load(graph(path, ("batch", 3, "height", "width")))
-    with pytest.raises(UserError, match=r"--mean means nothing to .*, which takes grey levels"):
-        load(graph(path, kind="UINT8"), Options(mean=(0.5, 0.5, 0.5)))
-    with pytest.raises(UserError, match="pictures of 32 pixels and no others; leave --size 48 out"):
-        load(graph(path), Options(size=48))
-    with pytest.raises(UserError, match=r"cannot use a GPU here: --device cuda cannot be"):
-        load(graph(path), Options(device="cuda"))
+    for made, options, said in (
+        ({"outputs": ("map", "other")}, Options(), "outputs map, other, none of which is called as vectors"),
+        (
+            {"inputs": ("pixels", "words")},
+            Options(),
+            r"2 inputs \(pixels, words\); export the part that embeds",
+        ),
+        ({"kind": "INT64"}, Options(), r"takes tensor\(int64\) .*, not pictures"),
+        ({"shape": ("batch", 3, "height", "width")}, Options(), "any size; say which one .*: --size 224"),
+        (
+            {"kind": "UINT8"},
+            Options(mean=(0.5, 0.5, 0.5)),
+            "--mean means nothing to .*, which takes grey levels",
+        ),
+        ({}, Options(size=48), "pictures of 32 pixels and no others; leave --size 48 out"),
+        ({}, Options(device="cuda"), r"cannot use a GPU here: --device cuda cannot be"),
+    ):
+        with pytest.raises(UserError, match=said):
+            load(graph(path, **made), options)  # type: ignore[arg-type]
 
 
 # Files that are missing, or of another kind.
@@ -83,19 +88,14 @@ def test_what_bgbias_loads_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_a_run_of_bgbias_in_a_store_embeds_as_ever(tmp_path: Path) -> None:
     import mlflow
 
-    file = run_file(tmp_path)
-    mlflow.pyfunc.save_model(
-        str(tmp_path / "model"),
-        loader_module="bgbias.evaluation.embedder",
-        data_path=str(file),
-        pip_requirements=[],
-    )
-    address = (tmp_path / "model").as_uri()
-    found = load(f"mlflow:{address}", CPU)
-    assert found.name == f"mlflow:{address}"
+    file, module = run_file(tmp_path), "bgbias.evaluation.embedder"
+    place = tmp_path / "model"
+    mlflow.pyfunc.save_model(str(place), loader_module=module, data_path=str(file), pip_requirements=[])
+    found = load(f"mlflow:{place.as_uri()}", CPU)
+    assert found.name == f"mlflow:{place.as_uri()}"
     assert np.array_equal(ours(found), ours(load(file, CPU)))
     with pytest.raises(UserError, match="--size means nothing to run:"):
-        load(f"mlflow:{address}", SMALL)
+        load(f"mlflow:{place.as_uri()}", SMALL)
 
 
 def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,12 +107,50 @@ def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(UserError, match="holds no model"):
-        load(f"mlflow:{tmp_path}")
-    with pytest.raises(UserError, match=r"models:/none@best could not be fetched .*MLFLOW_TRACKING_URI"):
-        load("mlflow:models:/none@best")
-    mlflow.pyfunc.save_model(
-        str(tmp_path / "other"), python_model=lambda model_input: model_input, pip_requirements=[]
-    )
-    with pytest.raises(UserError, match="was saved as python_function, which is not taken here"):
-        load(f"mlflow:{tmp_path / 'other'}")
+    other = tmp_path / "other"
+    mlflow.pyfunc.save_model(str(other), python_model=lambda model_input: model_input, pip_requirements=[])
+    for place, said in (
+        (tmp_path, "holds no model"),
+        ("models:/none@best", r"models:/none@best could not be fetched .*MLFLOW_TRACKING_URI"),
+        (other, "was saved as python_function, which is not taken here"),
+    ):
+        with pytest.raises(UserError, match=said):
+            load(f"mlflow:{place}")
+
+
+# Networks as phones run them: published ones of 8 bits, whose pooled features are the embedding.
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "side", "dim", "tensor"),
+    [
+        ("mobilenet_v1_0.25_128_quant", 128, 256, "MobilenetV1/Logits/AvgPool_1a/AvgPool"),
+        ("mobilenet_v2_1.0_224_inat_bird_quant", 224, 1280, "AvgPool/AvgPool"),
+        ("tf2_mobilenet_v2_1.0_224_ptq", 224, 1280, "GlobalPool/Mean"),
+    ],
+)
+def test_the_pooled_features_are_the_embedding_unless_another_tensor_is_named(
+    name: str, side: int, dim: int, tensor: str, shared_data: Path
+) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
+    file = shared_data / "weights" / "tflite" / f"{name}.tflite"
+    found = load(file, CPU)
+    assert (found.look.size, found.dim, found.network) == (side, dim, None)
+    assert any(tensor in line for line in found.notes)
+    vectors = ours(found)
+    assert vectors.min() >= 0, "they lie behind a ReLU"
+    assert np.unique(vectors.round(4)).size > 10
+    if "bird" in name:
+        named = load(f"tflite:{file}#prediction")
+        assert named.dim == 965
+        sums = ours(named).sum(1)
+        assert 0.7 < sums.min() <= sums.max() < 1.1, "probabilities, rounded to 8 bits"
+        for spec, options, said in (
+            (f"tflite:{file}#AvgPool/AvgPol", CPU, r"no tensor in .*AvgPol'. Did you mean AvgPool/AvgPool"),
+            (file, Options(size=192), "pictures of 224 pixels and no others; leave --size 192 out"),
+            (file, Options(mean=(0.5, 0.5, 0.5)), r"--mean means nothing to .*, which takes grey levels"),
+            (file, Options(precision="bfloat16"), "computes in its own precision"),
+        ):
+            with pytest.raises(UserError, match=said):
+                load(spec, options)
