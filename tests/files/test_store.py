@@ -96,13 +96,6 @@ def test_interrupted_writing_leaves_the_old_store_alone_as_does_an_id_that_comes
     assert [p.name for p in store.path.parent.iterdir()] == ["photos.zip"]
 
 
-def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path: Path) -> None:
-    for name in (".photos.zip.123.partial", "photos.zip", ".other.zip.123.partial"):
-        (tmp_path / name).touch()
-    atomic.remove_leftovers(tmp_path / "photos.zip")
-    assert sorted(p.name for p in tmp_path.iterdir()) == [".other.zip.123.partial", "photos.zip"]
-
-
 def test_weights_and_models_can_be_read_by_whom_other_files_can(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:

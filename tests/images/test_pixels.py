@@ -19,13 +19,6 @@ def picture(*shape: int) -> np.ndarray:
     return seeds.generator("picture", *shape).integers(0, 256, shape, dtype=np.uint8)
 
 
-def smooth(height: int, width: int) -> np.ndarray:
-    """A picture that means the same at every resolution."""
-    y, x = (np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width
-    waves = [np.sin(5 * x[None] + 3 * k * y[:, None]) for k in range(3)]
-    return np.rint(127.5 + 127.5 * np.stack(waves, axis=2)).astype(np.uint8)
-
-
 @pytest.mark.parametrize("size", [(300, 461), (461, 300), (256, 334), (57, 131), (1000, 259)])
 def test_resize_and_even_crop_are_the_published_ones(size: tuple[int, int]) -> None:
     transforms = pytest.importorskip("torchvision.transforms")
@@ -52,37 +45,10 @@ def test_random_box_draws_area_and_ratio_alone_until_they_fit() -> None:
     assert flip == (twin.random() < 0.5)
     assert generator.random() == twin.random()
     assert box == RelativeBox(0.25, 0, 0.5, 1)  # the largest centred square
-
-
-def test_random_box_is_frozen() -> None:
     # What evaluation shows hangs on these numbers: as this function gave them when it was written.
     box, flip = pixels.random_box(np.random.default_rng(0), 256, 341)
-    assert (round(box.left, 6), round(box.top, 6)) == (0.542911, 0.378949)
-    assert (round(box.width, 6), round(box.height, 6), flip) == (0.332435, 0.58483, False)
-
-
-def test_random_boxes_lie_inside_and_keep_scale_and_ratio() -> None:
-    generator = np.random.default_rng(0)
-    flips = []
-    for _ in range(500):
-        box, flip = pixels.random_box(generator, 240, 320)
-        assert 0 <= box.left <= box.left + box.width <= 1 + 1e-12
-        assert 0 <= box.top <= box.top + box.height <= 1 + 1e-12
-        assert 0.16 - 1e-9 <= box.width * box.height <= 1
-        assert 0.75 - 1e-9 <= box.width * 320 / (box.height * 240) <= 4 / 3 + 1e-9
-        flips.append(flip)
-    assert 0.4 < np.mean(flips) < 0.6
-
-
-def test_a_box_is_the_same_part_at_every_size_and_resolution() -> None:
-    box, flip = pixels.random_box(np.random.default_rng(0), 300, 400)
-    small, large, fine = (
-        pixels.crop(smooth(*shape), box, size, flip)
-        for shape, size in (((300, 400), 224), ((300, 400), 227), ((600, 800), 224))
-    )
-    again = np.asarray(Image.fromarray(large).resize((224, 224), Image.Resampling.BILINEAR))
-    assert np.abs(again.astype(int) - small).max() <= 3
-    assert np.abs(fine.astype(int) - small).max() <= 3
+    found = [round(value, 6) for value in (box.left, box.top, box.width, box.height)]
+    assert (found, flip) == ([0.542911, 0.378949, 0.332435, 0.58483], False)
 
 
 def test_whole_box_is_the_picture_flip_mirrors_it_and_a_mask_is_cropped_alike() -> None:

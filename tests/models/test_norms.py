@@ -74,15 +74,6 @@ def test_gradients_are_those_of_networks_of_their_own() -> None:
         torch.testing.assert_close(norm.running_var, twin.trunk[1].running_var)
 
 
-def test_gains_are_trained_where_those_of_the_model_are() -> None:
-    net = network()
-    norms = AuxiliaryNorms(net, NAMES)
-    assert len(norms.list_trained()) == 4
-    net.trunk[1].weight.requires_grad_(False)
-    assert [id(p) for p in norms.list_trained()] == [id(s[0].bias) for s in norms.sets]
-    assert not norms.sets[1][0].weight.requires_grad
-
-
 def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
     net, path, shown = network(), tmp_path / "model.safetensors", photos("pixels", 4)
     save(net, path)

@@ -121,20 +121,3 @@ def test_a_last_shorter_batch_and_a_late_one_are_tried() -> None:
     short.embed(views(8))
     with pytest.raises(UserError, match=f"of 5 {AMONG}"):
         short.embed(views(5))
-
-
-def test_rounding_to_fewer_bits_is_not_taken_for_pictures_that_are_mixed() -> None:
-    """Another number of pictures is added up in another order; a network that mixes them is refused all the same."""
-
-    class Apart(nn.Module):
-        def __init__(self, share: float) -> None:
-            super().__init__()
-            self.share = share
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return x.mean((2, 3)) * (1 + self.share * (len(x) > 2))
-
-    options = Options(size=16, device="cpu", precision="bfloat16")
-    load(Apart(0.05), options).embed(views(8))
-    with pytest.raises(UserError, match=AMONG):
-        load(Apart(0.2), options).embed(views(8))
