@@ -68,6 +68,7 @@ FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
                     "a network as TorchScript"),
     "ONNX": (_onnx, "an ONNX graph"),
     "Lightning": (lambda path: torch.save(LIGHTNING, path), "a checkpoint of PyTorch Lightning"),
+    "list": (lambda path: torch.save([1, 2], path), "a list, not a state dict"),
     "no tensor": (lambda path: torch.save({"epoch": 3}, path), "'epoch' is no tensor"),
     "page": (lambda path: path.write_text("<!DOCTYPE html><html></html>"), "a page of HTML"),
     "pointer": (lambda path: path.write_text("version https://git-lfs.github.com/spec/v1"), "git lfs pull"),

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from miniatures import as_folder, as_zip
 from small_study import described, load, record
@@ -33,27 +32,22 @@ def png(level: int) -> bytes:
 
 @pytest.mark.parametrize("pack", [as_folder, as_zip])
 def test_pictures_are_found_by_their_photos_path(tmp_path: Path, pack: Any) -> None:
-    place = pack(
-        tmp_path / "masks", {"birds/7_mask.png": png(10), "cars/7.png": png(20), "dogs/1.png": png(30)}
-    )
-    given = from_pictures(place, IDS)
+    files = {"birds/7_mask.png": png(10), "cars/7.png": png(20), "dogs/1.png": png(30)}
+    given = from_pictures(pack(tmp_path / "masks", files), IDS)
     assert [None if (mask := given(i)) is None else int(mask.max()) for i in IDS] == [10, None, 20]
 
 
 @pytest.mark.parametrize(
-    ("names", "ids", "words"),
+    ("names", "words"),
     [
-        (["birds/7_mask.png", "birds/7.png"], IDS, r"'birds/7\.png' and 'birds/7_mask\.png' have one name"),
-        (["7.png"], IDS, r"the mask of 'birds/7\.jpg' would be 'birds/7\.png', but there is '7\.png'"),
-        ([], IDS, r"There are no masks at .*masks"),
+        (["birds/7_mask.png", "birds/7.png"], r"'birds/7\.png' and 'birds/7_mask\.png' have one name"),
+        (["7.png"], r"the mask of 'birds/7\.jpg' would be 'birds/7\.png', but there is '7\.png'"),
+        ([], r"There are no masks at .*masks"),
     ],
 )
-def test_pictures_of_no_photo_or_of_several_are_refused(
-    tmp_path: Path, names: list[str], ids: list[str], words: str
-) -> None:
-    place = as_folder(tmp_path / "masks", {name: png(1) for name in names})
+def test_pictures_of_no_photo_or_of_several_are_refused(tmp_path: Path, names: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
-        from_pictures(place, ids)
+        from_pictures(as_folder(tmp_path / "masks", {name: png(1) for name in names}), IDS)
 
 
 def outlined(name: str, *outlines: Any, number: int = 1) -> dict[str, Any]:
@@ -70,19 +64,13 @@ def write(folder: Path, content: Any) -> Path:
     return path
 
 
-def test_outlines_of_a_photo_are_united(tmp_path: Path) -> None:
+def test_outlines_of_a_photo_are_united_and_names_may_be_the_end_of_one_photos_path(tmp_path: Path) -> None:
     left, right = np.zeros((2, 4, 6), np.uint8)
     left[:, :2] = right[1:3, 4:] = 1
     # Column by column: 17 pixels before the right part, then 2, a gap of 2, and 2 again, 1 after it.
-    path = write(
-        tmp_path, outlined("birds/7.jpg", COLUMNS_0_AND_1, {"size": [4, 6], "counts": [17, 2, 2, 2, 1]})
-    )
-    np.testing.assert_array_equal(from_coco(path, IDS)("birds/7.jpg"), 255 * (left | right))
-
-
-def test_file_names_may_be_the_end_of_a_photos_path_but_of_one_only(tmp_path: Path) -> None:
-    given = from_coco(write(tmp_path, outlined("8.jpg", COLUMNS_0_AND_1)), IDS)
-    assert given("birds/8.jpg") is not None
+    runs = {"size": [4, 6], "counts": [17, 2, 2, 2, 1]}
+    given = from_coco(write(tmp_path, outlined("8.jpg", COLUMNS_0_AND_1, runs)), IDS)
+    np.testing.assert_array_equal(given("birds/8.jpg"), 255 * (left | right))
     assert given("birds/7.jpg") is None
     path = write(tmp_path, outlined("7.jpg", COLUMNS_0_AND_1))
     with pytest.raises(UserError, match=r"'7\.jpg' fits the photos 'birds/7\.jpg' and 'cars/7\.jpg'"):
@@ -109,9 +97,8 @@ IMAGES = [outlined(name, number=n)["images"][0] for n, name in enumerate(["8.jpg
     ],
 )
 def test_files_that_cannot_be_meant_are_refused(tmp_path: Path, content: Any, words: str) -> None:
-    path = write(tmp_path, content)
     with pytest.raises(UserError, match=words):
-        from_coco(path, IDS)("birds/8.jpg")
+        from_coco(write(tmp_path, content), IDS)("birds/8.jpg")
 
 
 @pytest.mark.usefixtures("small_plugins")
@@ -158,15 +145,14 @@ def test_exactly_one_place_is_given(options: dict[str, str]) -> None:
 
 def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path) -> None:
     photos, masks = specimens(4, 32)
-    folder, groups = tmp_path / "drawn", ["odd", "odd", "even", "even"]
-    for number, group in enumerate(groups):
-        (folder / group).mkdir(parents=True, exist_ok=True)
-        for kind, pictures in (("image", photos), ("mask", masks)):
-            path = folder / group / f"{number}_{kind}.png"
-            path.write_bytes(pixels.encode_png(pictures[number]))
-    (folder / "odd" / "0_rembg.png").write_bytes(pixels.encode_png(masks[0]))  # neither photo nor mask
-    rows = [(f"{g}/{n}_image.png", f"{g}/{n}_mask.png", g) for n, g in enumerate(groups)]
-    pd.DataFrame(rows, columns=["image", "mask", "group"]).to_csv(folder / "pairs.csv", index=False)
+    groups = ["odd", "odd", "even", "even"]
+    files = {"odd/0_rembg.png": pixels.encode_png(masks[0])}  # neither photo nor mask
+    for n, group in enumerate(groups):
+        files[f"{group}/{n}_image.png"] = pixels.encode_png(photos[n])
+        files[f"{group}/{n}_mask.png"] = pixels.encode_png(masks[n])
+    rows = [f"{g}/{n}_image.png,{g}/{n}_mask.png,{g}" for n, g in enumerate(groups)]
+    files["pairs.csv"] = "\n".join(["image,mask,group", *rows]).encode()
+    folder = as_folder(tmp_path / "drawn", files)
     for place in (folder, folder / "pairs.csv"):
         found = mask_pairs.read_pairs(place)
         assert [p.group for p in found] == ["even", "even", "odd", "odd"]

@@ -44,13 +44,12 @@ def expected(
     """A photo's mask and confidence, pixel by pixel, in double precision."""
     square = np.asarray(Image.fromarray(picture).resize((SIDE, SIDE), Image.Resampling.LANCZOS), float)
     saliency = np.empty((SIDE, SIDE))
-    for row in range(SIDE):
-        for column in range(SIDE):
-            logit = float(BIAS)
-            for colour in range(3):
-                value = square[row, column, colour] / square.max()
-                logit += float(WEIGHTS[colour]) * (value - mean[colour]) / std[colour]
-            saliency[row, column] = 1 / (1 + np.exp(-logit))
+    for row, column in np.ndindex(SIDE, SIDE):
+        logit = float(BIAS)
+        for colour in range(3):
+            value = square[row, column, colour] / square.max()
+            logit += float(WEIGHTS[colour]) * (value - mean[colour]) / std[colour]
+        saliency[row, column] = 1 / (1 + np.exp(-logit))
     confidence = saliency.max()
     if stretched:
         saliency = (saliency - saliency.min()) / (saliency.max() - saliency.min())
@@ -122,14 +121,14 @@ def test_a_graph_whose_masks_make_no_sense_is_refused(
 
 
 def test_a_graph_is_judged_once_by_its_first_masks_over_calls(tmp_path: Path) -> None:
-    photos = [np.full((40, 40, 3), n, np.uint8) for n in range(4)] + [red_disc(n) for n in range(8)]
+    plain, discs = np.full((40, 40, 3), 9, np.uint8), [red_disc(n) for n in range(8)]
     make = masker("onnx", graph(tmp_path / "net.onnx"))
-    assert len(make(photos)) == 12  # it finds objects in half of the first ones
-    assert len(make([photos[0]] * 8)) == 8
+    make([plain] * 4 + discs)  # it finds objects in half of the first ones
+    assert len(make([plain] * 8)) == 8
     make = masker("onnx", graph(tmp_path / "net.onnx", bias=-14.0), stretch=False)
-    make(photos[4:11])
+    make(discs[:7])
     with pytest.raises(UserError, match="8 show nothing"):
-        make(photos[11:])
+        make(discs[7:])
 
 
 def test_the_confidence_tells_that_nothing_was_found(tmp_path: Path) -> None:
@@ -149,9 +148,8 @@ def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
     (mask,), (again,) = (masker("isnet", path)([photo(40, 90)]) for path in (file, kept))
     np.testing.assert_array_equal(mask.alpha, again.alpha)
     state_dicts.write_state_dict({}, kept)
-    with pytest.raises(
-        UserError, match=r"holds no ONNX graph, which masker 'isnet' is .*name an \.onnx file"
-    ):
+    words = r"holds no ONNX graph, which masker 'isnet' is .*name an \.onnx file"
+    with pytest.raises(UserError, match=words):
         masker("isnet", kept)
 
 

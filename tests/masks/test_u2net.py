@@ -173,11 +173,9 @@ def test_onnx_files_of_other_nets_are_refused(tmp_path: Path) -> None:
     weight = onnx.numpy_helper.from_array(np.zeros((4, 3, 3, 3), np.float32), "7")
     node = onnx.helper.make_node("Conv", ["x", "7"], ["y"])
     ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in ("x", "y")]
-    graph = onnx.helper.make_graph([node], "other", ends[:1], ends[1:], [weight])
-    onnx.save(onnx.helper.make_model(graph), path)
-    with pytest.raises(
-        UserError, match=r"other\.onnx does not hold weights of masker 'u2netp'.* 1 convolutions where 112"
-    ):
+    onnx.save(onnx.helper.make_model(onnx.helper.make_graph([node], "other", *zip(ends), [weight])), path)
+    words = r"other\.onnx does not hold weights of masker 'u2netp'.* 1 convolutions where 112"
+    with pytest.raises(UserError, match=words):
         saliency.load_weights(u2netp(), path, "u2netp")
 
 

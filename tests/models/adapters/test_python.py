@@ -75,7 +75,7 @@ HALF = (0.5, 0.5, 0.5)
 @pytest.mark.parametrize(
     ("options", "look", "prepare", "said", "guessed"),
     [
-        # The middle of a photo is that of the study (test_look.py).
+        # The middle of a photo is that of the study (test_contract.py).
         ({}, Look(224, 256), usual(224), "ImageNet defaults, because the model specifies none", "--size, --mean, --std"),
         ({"size": 32, "mean": HALF}, Look(32, 36), usual(32, Normalize(HALF, IMAGENET.std)), "given: --size, --mean", "--std"),
         ({"size": 35, "squash": True, "interpolation": "bicubic", "mean": HALF, "std": HALF}, Look(35, 35, True, "bicubic"),

@@ -1,4 +1,4 @@
-"""Masks are understood however a program wrote them: levels, zeros and ones, palettes, cut-outs."""
+"""Masks are understood however a program wrote them, and mixing by them is exact: nothing but the formula happens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import ExifTags, Image
 
+from bgbias import seeds
 from bgbias.errors import UserError
 from bgbias.images import drawn_masks, pixels
+from bgbias.images.composite import CutOut, blend, blend_batch
+from bgbias.models.preprocess import Preprocess
 
 OBJECT = np.zeros((6, 8), np.uint8)
 OBJECT[2:5, 3:7] = 1
@@ -120,3 +124,73 @@ def test_no_hand_drawn_mask_is_judged_wrongly_whichever_way_its_photo_is_turned(
                 answers.append(drawn_masks.is_drawn_upright(image, mask))
     assert not any(answers)
     assert answers.count(False) >= 0.9 * len(answers)
+
+
+# Mixing pictures.
+
+
+RNG = seeds.generator("composite")
+PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
+MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
+
+
+def test_a_full_mask_shows_the_photo_and_an_empty_one_the_background() -> None:
+    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
+    for level, whole, seen in ((255, PHOTO, photo), (0, BEHIND, behind)):
+        assert (CutOut(PHOTO, np.full_like(MASK, level)).before(BEHIND) == whole).all()
+        assert torch.equal(blend(photo, torch.tensor(level / 255), behind), seen)
+
+
+def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
+    """Against exact integers: twice the error is at most one of 255 parts of a grey level each. And against Pillow."""
+    levels = np.arange(256, dtype=np.uint8)
+    photo, behind = (np.repeat(p[..., None], 3, axis=2) for p in np.meshgrid(levels, levels[::5]))
+    wide = photo.astype(np.int64), behind.astype(np.int64)
+    for m in range(256):
+        mask = np.full(photo.shape[:2], m, np.uint8)
+        found = CutOut(photo, mask).before(behind)
+        exact = m * wide[0] + (255 - m) * wide[1]
+        assert found.dtype == np.uint8
+        assert (2 * np.abs(255 * found.astype(np.int64) - exact) <= 255).all()
+    pillows = Image.composite(*map(Image.fromarray, (PHOTO, BEHIND, MASK)))
+    assert (CutOut(PHOTO, MASK).before(BEHIND) == np.asarray(pillows)).all()
+
+
+def test_batches_are_mixed_photo_by_photo_without_a_difference() -> None:
+    photos, behind = (torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)) for _ in range(2))
+    photos, behind = photos.permute(0, 3, 1, 2), behind.permute(0, 3, 1, 2)
+    masks = torch.from_numpy(RNG.integers(0, 256, (5, 1, 9, 11), dtype=np.uint8)).float() / 255
+    mixed = blend_batch(photos, masks, behind)
+    assert torch.equal(mixed, blend(photos.float(), masks, behind.float()))
+    assert mixed.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_mixing_before_or_after_normalisation_is_the_same() -> None:
+    # Golden G2b: x = 200, b = 50, M = .25, mean 104 gives -16.5 both ways.
+    x, b, m = (np.float64(v) for v in (200, 50, 0.25))
+    assert blend(x, m, b) - 104 == blend(x - 104, m, b - 104) == -16.5
+
+
+CAFFE = Preprocess(1.0, (104.0, 117.0, 128.0), (1.0, 1.0, 1.0), "bgr")
+MEANS, STDS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+IMAGENET = Preprocess(1 / 255, MEANS, STDS)
+
+
+def test_preprocessing_is_scale_then_mean_then_std() -> None:
+    # Golden G2a: RGB (10, 20, 30) becomes BGR minus the means (104, 117, 128).
+    pixel = torch.tensor([10.0, 20.0, 30.0]).view(1, 3, 1, 1)
+    assert CAFFE(pixel).flatten().tolist() == [-74, -97, -118]
+    assert CAFFE(pixel.to(torch.uint8)).flatten().tolist() == [-74, -97, -118]
+    x = torch.from_numpy(PHOTO).permute(2, 0, 1)[None].double()
+    means, stds = (torch.tensor(v, dtype=torch.float64).view(1, 3, 1, 1) for v in (MEANS, STDS))
+    assert torch.allclose(IMAGENET(x), (x / 255 - means) / stds, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("preprocess", [CAFFE, IMAGENET])
+def test_photos_are_normalised_one_by_one_or_together_without_a_difference(preprocess: Preprocess) -> None:
+    photos = torch.from_numpy(RNG.integers(0, 256, (5, 9, 11, 3), dtype=np.uint8)).permute(0, 3, 1, 2)
+    one_by_one = preprocess(photos)
+    together = preprocess(photos.float().requires_grad_()).detach()
+    assert torch.equal(one_by_one, together)
+    assert torch.equal(preprocess(photos.float()), together)
+    assert one_by_one.is_contiguous(memory_format=torch.channels_last)
