@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from unittest.mock import Mock
 from urllib.error import URLError
 
@@ -13,7 +15,6 @@ import huggingface_hub
 import numpy as np
 import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
-from miniatures import as_folder
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -118,15 +119,30 @@ def test_errors_of_others_become_the_step_to_take(error: Exception, source: str,
         load_source("hers", source, Mock(side_effect=error), "Name its store.")
 
 
+class Hub(BaseHTTPRequestHandler):
+    """One file, whatever is asked for."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200)
+        for name, value in (("X-Repo-Commit", "c" * 40), ("ETag", '"1"'), ("Content-Length", "7")):
+            self.send_header(name, value)
+        self.end_headers()
+
+    def do_GET(self) -> None:
+        self.do_HEAD()
+        self.wfile.write(b"weights")
+
+
 def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it is not tried a second time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
-        place = f"http://127.0.0.1:{free.getsockname()[1]}/{{repo_id}}/{{revision}}/{{filename}}"
+        port = int(free.getsockname()[1])
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
+    place = f"http://127.0.0.1:{port}/{{repo_id}}/{{revision}}/{{filename}}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", place)
     monkeypatch.setattr(time, "sleep", Mock(side_effect=AssertionError("waited")))
     before = list(huggingface_hub.get_session().event_hooks["request"])
@@ -140,8 +156,10 @@ def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(
     words = rf"hers could not be fetched from {PAGE}.* \(\[Errno 111\] Connection refused\)"
     with pytest.raises(UserError, match=words):
         fetched()
-    commit, copy = "c" * 40, tmp_path / "models--someone--hers"
-    as_folder(copy, {"refs/main": commit.encode(), f"snapshots/{commit}/model.safetensors": b"weights"})
+    with HTTPServer(("127.0.0.1", port), Hub) as hub:
+        Thread(target=hub.serve_forever, args=(0.01,), daemon=True).start()
+        assert fetched() == b"weights"
+        hub.shutdown()
     assert fetched() == b"weights"
     assert huggingface_hub.get_session().event_hooks["request"] == before
     # A client from before version 1.0 of the library has no hooks.
