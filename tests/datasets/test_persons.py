@@ -8,20 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import h5py
+import miniatures
 import numpy as np
 import pytest
-from miniatures import (
-    CUHK,
-    CUHK_PERSONS,
-    as_folder,
-    as_zip,
-    box,
-    cuhk_files,
-    cuhk_list,
-    cuhk_name,
-    cuhk_release,
-    market_files,
-)
+from miniatures import CUHK, as_folder, as_zip, box, cuhk_files, cuhk_list, cuhk_name
 
 from bgbias.datasets import cuhk03, market1501
 from bgbias.errors import UserError
@@ -43,11 +33,11 @@ def cuhk(archive: Path, protocol_list: Path | None = None, **options: Any) -> di
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
-    return cuhk_release(tmp_path / "cuhk-03.mat")
+    return miniatures.cuhk_release(tmp_path / "cuhk-03.mat")
 
 
 def test_market_says_who_is_asked_among_whom(tmp_path: Path) -> None:
-    archive = as_zip(tmp_path / "market.zip", market_files())
+    archive = as_zip(tmp_path / "market.zip", miniatures.market_files())
     found = market(archive)
     assert {i.class_name for i in found.values() if i.split == "val"} == {"0010", "0011"}
     test = [i for i in found.values() if i.split == "test"]
@@ -57,13 +47,10 @@ def test_market_says_who_is_asked_among_whom(tmp_path: Path) -> None:
     assert (distractor.query, distractor.gallery, distractor.camera) == (False, True, "3")
     assert all(i.query and i.gallery for i in found.values() if i.split != "test")
     assert not any("-1_" in name for name in found)  # junk
-    labels = {i.class_name: i.label for i in found.values()}
-    assert sorted(labels.values()) == list(range(7)) == [labels[p] for p in sorted(labels)]
     # Whole persons in squares, unless the photos shall stay as they are.
     name = "query/0001_c1s1_1_00.jpg"
-    assert found[name].key_set == "market1501|test"
     assert pixels.decode(found[name].data, name).shape == (8, 8, 3)
-    assert market(archive, square=False)[name].data == market_files()[f"Market-1501-v15.09.15/{name}"]
+    assert pixels.decode(market(archive, square=False)[name].data, name).shape == (8, 4, 3)
 
 
 def test_new_protocol_by_its_configuration(tmp_path: Path) -> None:
@@ -89,9 +76,8 @@ def test_new_protocol_by_its_configuration(tmp_path: Path) -> None:
 def test_new_protocol_in_folders_like_markets(tmp_path: Path) -> None:
     folders = ["bounding_box_train"] * 6 + ["query", "bounding_box_test"] * 2 + ["bounding_box_test"]
     files = {
-        f"cuhk03-np/{boxes}/{folder}/{person:04d}_c{view}_{number}.png": box(number)
-        for boxes in ("detected", "labeled")
-        for folder, person, (_, _, view, number) in zip(folders, CUHK_PERSONS, CUHK, strict=True)
+        f"cuhk03-np/labeled/{folder}/{person:04d}_c{view}_{number}.png": box(number)
+        for folder, person, (_, _, view, number) in zip(folders, miniatures.CUHK_PERSONS, CUHK, strict=True)
     }
     archive = as_zip(tmp_path / "np.zip", files)
     test = [i for i in cuhk(archive, boxes="labeled").values() if i.split == "test"]
