@@ -35,10 +35,9 @@ def check_is_the_shop(photos: PhotoCollection) -> None:
 
 def test_parquet_may_hold_the_pictures_or_their_paths(tmp_path: Path) -> None:
     as_folder(tmp_path, shop())
-    pictures = [{"bytes": data, "path": f"{n}.jpg"} for n, data in enumerate(PHOTOS)]
     for cells, first in (
         (PHOTOS, "1"),  # the row
-        (pictures, "1"),
+        ([{"bytes": data, "path": f"{n}.jpg"} for n, data in enumerate(PHOTOS)], "1"),
         ([{"bytes": None, "path": name} for name in shop()], "shoe 00/0.jpg"),
     ):
         pd.DataFrame({"image": cells, "label": CLASSES}).to_parquet(tmp_path / "shop.parquet")
@@ -136,16 +135,16 @@ def test_tables_are_read_as_spreadsheets_save_them(tmp_path: Path, separator: st
 
 def test_columns_may_be_named_and_those_of_classes_are_listed(tmp_path: Path) -> None:
     as_folder(tmp_path, shop())
-    frame = pd.DataFrame({"picture": list(shop()), "product": CLASSES, "price": range(9)})
-    frame.to_csv(tmp_path / "list.csv", index=False)
-    photos = collect(tmp_path / "list.csv", columns=NamedColumns(image="picture"))
+    place = tmp_path / "list.csv"
+    pd.DataFrame({"picture": list(shop()), "product": CLASSES, "price": range(9)}).to_csv(place, index=False)
+    photos = collect(place, columns=NamedColumns(image="picture"))
     assert not photos.labelled
     assert "nobody says which photo is of which class; --label-column takes one of: product" in photos.remarks
-    check_is_the_shop(collect(tmp_path / "list.csv", columns=NamedColumns("picture", "product")))
+    check_is_the_shop(collect(place, columns=NamedColumns("picture", "product")))
     with pytest.raises(UserError, match=r"has no column 'brand'; its columns are: picture, product, price"):
-        collect(tmp_path / "list.csv", columns=NamedColumns("picture", "brand"))
+        collect(place, columns=NamedColumns("picture", "brand"))
     with pytest.raises(UserError, match="Name it by --image-column"):
-        collect(tmp_path / "list.csv")
+        collect(place)
 
 
 @pytest.mark.parametrize("pack", [as_folder, as_tar])

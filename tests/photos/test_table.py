@@ -11,7 +11,7 @@ import pytest
 
 from bgbias.errors import UserError
 from bgbias.files.atomic import write_frame
-from bgbias.photos.sample import CLASSES, sample_classes
+from bgbias.photos.sample import sample_classes
 from bgbias.photos.table import COLUMNS, ImageTable, read_table
 
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
@@ -51,9 +51,9 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
         return hashlib.sha256(f"attribution|own|test|{100 + n}".encode()).digest()[:8]
 
     expected = [f"{n}.png" for n in sorted(range(20), key=number)]
-    for order in (range(20), reversed(range(20))):
-        rows = [[f"{n}.png", n % 3, "class", "test", "own|test", str(100 + n)] for n in order]
-        photos = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    rows = [[f"{n}.png", n % 3, "class", "test", "own|test", str(100 + n)] for n in range(20)]
+    for order in (rows, rows[::-1]):
+        photos = ImageTable(pd.DataFrame(order, columns=list(COLUMNS)))
         assert photos.keyed("attribution", 7).ids == expected[:7]
         assert photos.keyed("attribution", None).ids == photos.keyed("attribution", 99).ids == expected
         assert photos.keyed("crossing", 7).ids != expected[:7]
@@ -71,22 +71,10 @@ def listed(sizes: list[int], name: str = "own") -> ImageTable:
     return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
-def sizes_of(sample: ImageTable) -> dict[int, int]:
-    return sample.frame["label"].value_counts().to_dict()
-
-
-def test_whole_classes_are_taken_where_a_hundred_fit() -> None:
-    everything = [3 + c % 4 for c in range(150)]
-    drawn, most = sample_classes(listed(everything), "audit", 500)
-    assert most is None
-    assert 490 < len(drawn) <= 500
-    assert len(sizes_of(drawn)) >= CLASSES
-    assert all(size == everything[c] for c, size in sizes_of(drawn).items())
-
-
 @pytest.mark.parametrize(
     ("everything", "count", "most", "classes"),
     [
+        ([3 + c % 4 for c in range(150)], 500, None, 111),  # whole classes, where a hundred fit
         ([30] * 150, 2000, 20, 100),  # a hundred classes, with equally many photos
         ([10] * 150, 30, 4, 7),  # too few for a hundred: four of fewer classes
         ([100, 4, 4], 20, 12, 3),  # small classes stay whole
@@ -94,12 +82,13 @@ def test_whole_classes_are_taken_where_a_hundred_fit() -> None:
         ([6, 6, 6, 1, 1, 1], 9, 4, 2),  # of one photo there is nobody to find
     ],
 )
-def test_a_class_gives_equally_many_photos_where_whole_ones_do_not_fit(
-    everything: list[int], count: int, most: int, classes: int
+def test_whole_classes_are_taken_where_a_hundred_fit_else_equally_many_photos_of_each(
+    everything: list[int], count: int, most: int | None, classes: int
 ) -> None:
     drawn, found = sample_classes(listed(everything), "audit", count)
-    assert (found, len(sizes_of(drawn))) == (most, classes)
-    assert sizes_of(drawn) == {c: min(everything[c], most) for c in sizes_of(drawn)}
+    sizes = drawn.frame["label"].value_counts().to_dict()
+    assert (found, len(sizes)) == (most, classes)
+    assert sizes == {c: min(everything[c], most or 500) for c in sizes}
     assert len(drawn) <= count
 
 
