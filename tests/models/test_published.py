@@ -115,53 +115,12 @@ def test_a_size_of_photos_that_weights_are_not_for_may_be_to_blame() -> None:
 # BN-Inception.
 
 
-# The published prototxt, path by path: input channels, then layer and channels of each convolution.
-STEM = "3: conv1_7x7_s2 64; 64: conv2_3x3_reduce 64, conv2_3x3 192"
-PUBLISHED = {
-    "3a": "192: 1x1 64; 3x3_reduce 64, 3x3 64; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96; pool_proj 32",
-    "3b": "256: 1x1 64; 3x3_reduce 64, 3x3 96; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96; pool_proj 64",
-    "3c": "320: 3x3_reduce 128, 3x3 160; double_3x3_reduce 64, double_3x3_1 96, double_3x3_2 96",
-    "4a": "576: 1x1 224; 3x3_reduce 64, 3x3 96; double_3x3_reduce 96, double_3x3_1 128, double_3x3_2 128; pool_proj 128",
-    "4b": "576: 1x1 192; 3x3_reduce 96, 3x3 128; double_3x3_reduce 96, double_3x3_1 128, double_3x3_2 128; pool_proj 128",
-    "4c": "576: 1x1 160; 3x3_reduce 128, 3x3 160; double_3x3_reduce 128, double_3x3_1 160, double_3x3_2 160; pool_proj 128",
-    "4d": "608: 1x1 96; 3x3_reduce 128, 3x3 192; double_3x3_reduce 160, double_3x3_1 192, double_3x3_2 192; pool_proj 128",
-    "4e": "608: 3x3_reduce 128, 3x3 192; double_3x3_reduce 192, double_3x3_1 256, double_3x3_2 256",
-    "5a": "1056: 1x1 352; 3x3_reduce 192, 3x3 320; double_3x3_reduce 160, double_3x3_1 224, double_3x3_2 224; pool_proj 128",
-    "5b": "1024: 1x1 352; 3x3_reduce 192, 3x3 320; double_3x3_reduce 192, double_3x3_1 224, double_3x3_2 224; pool_proj 128",
-}  # fmt: skip
+BLOCKS = ("3a", "3b", "3c", "4a", "4b", "4c", "4d", "4e", "5a", "5b")
 HALVING = ("3c", "4e")
 
 
-def published_shapes() -> dict[str, tuple[int, ...]]:
-    """The checkpoint's keys and shapes, in its order; it has no counters of batches."""
-    shapes: dict[str, tuple[int, ...]] = {}
-
-    def add(name: str, channels_in: int, channels: int) -> None:
-        pointwise = name.endswith(("1x1", "_reduce", "_proj"))
-        kernel = 1 if pointwise else 7 if "7x7" in name else 3
-        shapes[f"{name}.weight"] = (channels, channels_in, kernel, kernel)
-        shapes[f"{name}.bias"] = (channels,)
-        for part in ("weight", "bias", "running_mean", "running_var"):
-            shapes[f"{name}_bn.{part}"] = (channels,)
-
-    def add_path(width: int, path: str, prefix: str) -> None:
-        for layer in path.split(","):
-            name, channels = layer.split()
-            add(prefix + name, width, int(channels))
-            width = int(channels)
-
-    for part in STEM.split(";"):
-        width, _, path = part.partition(":")
-        add_path(int(width), path, "")
-    for block, line in PUBLISHED.items():
-        width, _, paths = line.partition(":")
-        for path in paths.split(";"):
-            add_path(int(width), path, f"inception_{block}_")
-    return shapes | {"last_linear.weight": (1000, 1024), "last_linear.bias": (1000,)}
-
-
 def written_out(state: dict[str, Tensor], x: Tensor) -> Tensor:
-    """The network as a chain of function calls, from the description above."""
+    """The published prototxt as a chain of function calls, by the names of its layers."""
 
     def convolve(name: str, x: Tensor, stride: int = 1) -> Tensor:
         weight, norm = state[f"{name}.weight"], f"{name}_bn"
@@ -174,7 +133,7 @@ def written_out(state: dict[str, Tensor], x: Tensor) -> Tensor:
 
     x = halve(convolve("conv1_7x7_s2", x, 2))
     x = halve(convolve("conv2_3x3", convolve("conv2_3x3_reduce", x)))
-    for block in PUBLISHED:
+    for block in BLOCKS:
         name, stride = f"inception_{block}", 2 if block in HALVING else 1
         triple = convolve(f"{name}_3x3", convolve(f"{name}_3x3_reduce", x), stride)
         double = convolve(f"{name}_double_3x3_1", convolve(f"{name}_double_3x3_reduce", x))
@@ -196,16 +155,21 @@ def test_photos_arrive_as_caffe_wants_them() -> None:
 
 
 def test_a_file_of_the_published_form_becomes_the_published_network(tmp_path: Path) -> None:
-    """Caffe's converted vectors are rows [1, C]; the classifier is left out. Layers hang together as described above."""
+    """Caffe's converted vectors are rows [1, C]; the classifier is left out."""
     generator = seeds.torch_generator("published")
     state = {}
-    for name, shape in published_shapes().items():
-        values = torch.rand(shape, generator=generator)
-        state[name] = values - 0.5 if len(shape) == 4 else values + 0.5
+    for name, tensor in make("bn_inception").trunk.state_dict().items():
+        if "num_batches" not in name:
+            values = torch.rand(tensor.shape, generator=generator)
+            state[name] = values - 0.5 if tensor.ndim == 4 else values + 0.5
+    learned = [tensor.numel() for name, tensor in state.items() if "running" not in name]
+    assert sum(learned) + 1000 * 1025 == 11_295_240
+    some = {"inception_4e_double_3x3_1": (256, 192, 3, 3), "inception_5b_pool_proj": (128, 1024, 1, 1)}
+    assert {name: tuple(state[f"{name}.weight"].shape) for name in some} == some
     rows = {name: tensor[None] if "_bn." in name else tensor for name, tensor in state.items()}
+    rows |= {"last_linear.weight": torch.zeros(1000, 1024), "last_linear.bias": torch.zeros(1000)}
     torch.save(rows, tmp_path / "bn_inception-52deb4733.pth")
     network = make("bn_inception", weights=tmp_path / "bn_inception-52deb4733.pth").trunk.eval()
-    assert [k for k in network.state_dict() if "num_batches" not in k] == list(state)[:-2]
     x = 50 * torch.randn(2, 3, 99, 99, generator=seeds.torch_generator("x"))  # a size at which pools round
     with torch.no_grad():
         torch.testing.assert_close(network(x), written_out(state, x))

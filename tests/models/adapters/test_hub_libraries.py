@@ -66,9 +66,19 @@ def test_pooling_and_size_can_be_chosen(vit: Path) -> None:
     assert_equal(ours(larger), tokens(larger, vit, interpolate_pos_encoding=True)[:, 0].numpy())
 
 
-def test_a_folder_without_a_processor_says_what_was_assumed_and_a_checkpoint_that_lacks_layers_is_refused(
-    vit: Path,
-) -> None:
+def test_a_folder_that_lacks_its_processor_or_a_layer_or_does_more_than_crop_says_so(vit: Path) -> None:
+    from transformers import EfficientNetImageProcessor, ViltImageProcessor
+
+    for processor, words in (
+        (
+            EfficientNetImageProcessor(size={"height": 32, "width": 32}),
+            "does more to photos than both sides 32",
+        ),
+        (ViltImageProcessor(size={"shortest_edge": 32}), "photos of any shape"),
+    ):
+        processor.save_pretrained(vit)
+        with pytest.raises(UserError, match=words):
+            load(f"transformers:{vit}", CPU)
     (vit / "preprocessor_config.json").unlink()
     found = load(f"transformers:{vit}", CPU)
     assert found.look.size == 32
@@ -77,17 +87,6 @@ def test_a_folder_without_a_processor_says_what_was_assumed_and_a_checkpoint_tha
     config = (vit / "config.json").read_text()
     (vit / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
     with pytest.raises(UserError, match=r"lacks 16 of its network's tensors .*, which would be random"):
-        load(f"transformers:{vit}", CPU)
-
-
-def test_a_processor_that_does_more_than_a_look_is_refused(vit: Path) -> None:
-    from transformers import EfficientNetImageProcessor, ViltImageProcessor
-
-    EfficientNetImageProcessor(size={"height": 32, "width": 32}, include_top=True).save_pretrained(vit)
-    with pytest.raises(UserError, match="does more to photos than both sides 32"):
-        load(f"transformers:{vit}", CPU)
-    ViltImageProcessor(size={"shortest_edge": 32}).save_pretrained(vit)
-    with pytest.raises(UserError, match="photos of any shape"):
         load(f"transformers:{vit}", CPU)
 
 
@@ -113,18 +112,6 @@ def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
         load(SentenceTransformer(modules=[BoW(["mug", "house"])]), CPU)
 
 
-def test_an_encoder_is_found_by_its_name_in_mtebs_registry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from mteb.models.model_implementations.clip_models import CLIPModel
-
-    model = CLIPModel(str(clip_folder(tmp_path)), revision=None, device="cpu")
-    monkeypatch.setattr("mteb.get_model", lambda name, device: model)
-    found = load("mteb:openai/clip-vit-base-patch32", CPU)
-    assert np.array_equal(ours(found), ours(load(model)))
-    assert (found.look.size, found.look.resize) == (32, 36)
-
-
 class Colours:
     """An encoder of somebody's own, by MTEB's protocol alone."""
 
@@ -136,7 +123,9 @@ class Colours:
         return np.array([np.asarray(p).mean((0, 1)) for batch in inputs for p in batch["image"]])
 
 
-def test_an_encoder_by_the_protocol_is_taken_at_hand() -> None:
-    found = load(Colours(), Options(size=32, resize=40))
-    expected = [found.look(photo).mean((0, 1)) for photo in photos()]
-    assert_equal(ours(found), np.array(expected, np.float32))
+def test_an_encoder_by_the_protocol_is_taken_at_hand_and_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mteb.get_model", lambda name, device: Colours())
+    for encoder in (Colours(), "mteb:openai/clip-vit-base-patch32"):
+        found = load(encoder, Options(size=32, resize=40))
+        expected = [found.look(photo).mean((0, 1)) for photo in photos()]
+        assert_equal(ours(found), np.array(expected, np.float32))
