@@ -48,6 +48,8 @@ def test_pictures_are_found_by_their_photos_path(tmp_path: Path, pack: Any) -> N
 def test_pictures_of_no_photo_or_of_several_are_refused(tmp_path: Path, names: list[str], words: str) -> None:
     with pytest.raises(UserError, match=words):
         from_pictures(as_folder(tmp_path / "masks", {name: png(1) for name in names}), IDS)
+    with pytest.raises(ValueError, match="exactly one of `folder`, `zip` and `coco`"):
+        Params(folder="a", coco="b")
 
 
 def outlined(name: str, *outlines: Any, number: int = 1) -> dict[str, Any]:
@@ -132,12 +134,6 @@ def test_masks_fit_without_the_folders_around_all_of_them_or_all_photos() -> Non
     for drawn in (["c/1.png"], ["1.png"], ["a/1.png", "shop/c/1.png"]):
         with pytest.raises(UserError, match="fits no photo"):
             match_masks(drawn, photos, "shop", "masks")
-
-
-@pytest.mark.parametrize("options", [{}, {"folder": "a", "coco": "b"}])
-def test_exactly_one_place_is_given(options: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="exactly one of `folder`, `zip` and `coco`"):
-        Params.model_validate(options)
 
 
 # Photos with masks drawn by hand.

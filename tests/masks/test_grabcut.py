@@ -50,6 +50,8 @@ def test_what_is_certain_stays() -> None:
     found = segment(picture, seen, 0.5, 0.4, 5)
     assert found[:, :12].all()
     assert not found[:, 52:].any()
+    for value in (0.0, 0.6):  # a map without two sides is its own answer
+        assert (segment(picture, np.full((64, 64), value), **HOW) == (value > 0)).all()
 
 
 def test_the_same_is_found_whatever_ran_before() -> None:
@@ -60,21 +62,12 @@ def test_the_same_is_found_whatever_ran_before() -> None:
     assert np.array_equal(segment(noise, blob(30, 36, 9), **HOW), first)
 
 
-def test_a_map_without_two_sides_is_its_own_answer() -> None:
-    picture, _ = photo()
-    for value in (0.0, 0.6):
-        assert (segment(picture, np.full((64, 64), value), **HOW) == (value > 0)).all()
-
-
-def test_brightest_places_are_a_share_of_all_and_never_of_nothing() -> None:
+def test_brightest_places_are_a_share_of_all_and_darkest_of_what_is_not_likely() -> None:
     seen = np.arange(100.0).reshape(10, 10)
     assert brightest(seen, 0.25).sum() == 25
     assert seen[brightest(seen, 0.25)].min() == 75
-    assert brightest(np.where(seen < 90, 0, seen), 0.25).sum() == 10
-
-
-def test_darkest_places_are_a_share_of_what_is_not_likely_and_the_farthest_of_equals() -> None:
-    """Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side."""
+    assert brightest(np.where(seen < 90, 0, seen), 0.25).sum() == 10  # never of nothing
+    # Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side.
     seen = np.maximum(blob(32, 10, 8) - 0.3, 0)
     likely = brightest(seen, 0.05)
     for share in (0.1, 0.33, 1.0):

@@ -126,7 +126,7 @@ def test_folds_spread_every_group_and_hold_each_photo_out_once() -> None:
         cross_validation.folds(pairs[:5], 4)
 
 
-def test_a_gain_is_taken_only_where_it_is_more_than_chance() -> None:
+def test_a_gain_is_taken_only_where_it_is_more_than_chance_and_no_group_loses() -> None:
     noise = np.tile([0.01, -0.01], 15)
     one = np.where(np.arange(30) == 3, 0.9, 0.0)  # a single cabinet, found at last
     assert cross_validation.choice(np.stack([noise, one, -one]), (0.2, 0.5, 1.0)) == 0
@@ -134,9 +134,6 @@ def test_a_gain_is_taken_only_where_it_is_more_than_chance() -> None:
     assert cross_validation.choice(np.zeros((2, 30)), (0.5, 1.0)) == 0  # nothing moved
     # Told to choose all the same, it takes the best that there is.
     assert cross_validation.choice(np.stack([noise, -noise - 0.01]), (0.2, 0.5), always=True) == 0.2
-
-
-def test_a_gain_of_all_does_not_outweigh_a_loss_of_a_group() -> None:
     rows = pd.DataFrame({"group": ["a"] * 9 + ["b"] * 9, "before": 0.5})
     rows["change"] = np.tile([0.01, 0.02, 0.03], 6)
     assert cross_validation.gains(rows.assign(after=rows["before"] + rows["change"]))
@@ -249,14 +246,11 @@ def test_commands_that_cannot_work_are_refused(tmp_path: Path, pairs: list[MaskP
 # The toy dataset's net, and the weights that the project keeps.
 
 
-def test_deep_supervision_adds_the_cross_entropy_of_every_output() -> None:
+def test_losses_by_hand() -> None:
     truth = torch.tensor([1.0, 0.0]).view(1, 1, 1, 2)
     sure, unsure = torch.tensor([2.0, -2.0]).view(1, 1, 1, 2), torch.zeros(1, 1, 1, 2)
     loss = training.deep_supervision([sure, unsure], truth)
     assert loss.item() == pytest.approx(math.log(1 + math.exp(-2)) + math.log(2))
-
-
-def test_soft_iou_counts_every_photo_the_same() -> None:
     # Probabilities 0 and 1 up to rounding. Of 2 true and 2 found pixels one is shared: 1 of 3; then all of 4 of 4.
     logits = 50 * torch.tensor([[1.0, 1, -1, -1], [1, 1, 1, 1]]).view(2, 1, 1, 4)
     truth = torch.tensor([[1.0, 0, 1, 0], [1, 1, 1, 1]]).view(2, 1, 1, 4)

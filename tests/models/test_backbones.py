@@ -200,22 +200,19 @@ def test_head_norm_is_not_frozen_where_the_trunks_are_and_is_saved_with_the_mode
 # TensorFlow's padding.
 
 
-def test_same_padding_is_right_and_below() -> None:
+def test_strided_convolutions_are_padded_right_and_below_as_tensorflow_does() -> None:
     conv = SamePaddedConv2d(1, 1, 3, stride=2, bias=False)
     conv.weight.data.fill_(0)
     conv.weight.data[0, 0, 2, 2] = 1  # looks at the lower right of its window
     picture = torch.arange(16.0).view(1, 1, 4, 4)
     # Windows start at 0 and 2; the last ones reach one row and one column beyond the picture, into zeros.
     assert conv(picture)[0, 0].tolist() == [[10.0, 0.0], [0.0, 0.0]]
-
-
-def test_only_strided_convolutions_are_padded_as_tensorflow_does() -> None:
     trunk = backbones.build("mobilenet_v2_tf", params("mobilenet_v2_tf"))
     convolutions = [m for m in trunk.modules() if isinstance(m, nn.Conv2d)]
     strided = [m for m in convolutions if m.stride == (2, 2)]
     assert len(strided) == 5  # 224 to 7
-    assert all(isinstance(m, SamePaddedConv2d) and m.padding == (0, 0) for m in strided)
-    assert not any(isinstance(m, SamePaddedConv2d) for m in convolutions if m.stride == (1, 1))
+    assert [m for m in convolutions if isinstance(m, SamePaddedConv2d)] == strided
+    assert all(m.padding == (0, 0) for m in strided)
 
 
 # Several batch norms: copies that learn from their own photos alone, and a model file that has but the first.

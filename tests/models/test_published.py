@@ -22,14 +22,15 @@ def build(name: str, **options: object) -> nn.Module:
     return backbones.build(f"timm:{name}", params(f"timm:{name}", **options)).eval()
 
 
-def test_facts_are_those_of_the_pretrained_configuration() -> None:
-    name = "vit_tiny_patch16_224"
+def test_facts_are_those_of_the_pretrained_configuration_and_nearly_known_without_it() -> None:
+    name, chosen = "vit_tiny_patch16_224", plugin.Params(weights=None, img_size=224)
     facts = plugin.facts(name, plugin.Params(weights=None))
     config = timm.data.resolve_model_data_config(timm.create_model(name))
     assert facts.input_size == config["input_size"][1] == 224
     assert facts.resize == 248  # 224 / .9, rounded down, as timm's own transform does
     assert facts.preprocess.mean == config["mean"] == (0.5, 0.5, 0.5)
     assert facts.channels == 192
+    assert plugin.likely_resize(name, chosen) == pytest.approx(plugin.facts(name, chosen).resize, rel=0.12)
 
 
 def test_places_of_a_map_whose_channels_lie_last_are_places_of_the_photo() -> None:
@@ -43,12 +44,6 @@ def test_places_of_a_map_whose_channels_lie_last_are_places_of_the_photo() -> No
     assert divmod(int(difference.argmax()), 4) == (0, 3)
 
 
-def test_short_side_of_a_forecast_is_near_the_networks_own() -> None:
-    chosen = plugin.Params(weights=None, img_size=224)
-    name = "vit_small_patch14_dinov2"
-    assert plugin.likely_resize(name, chosen) == pytest.approx(plugin.facts(name, chosen).resize, rel=0.12)
-
-
 @pytest.mark.parametrize("name", ["test_vit", "vit_small_patch14_reg4_dinov2"])
 def test_tokens_are_those_that_timm_itself_arranges(name: str) -> None:
     network = build(name, img_size=112)
@@ -58,18 +53,16 @@ def test_tokens_are_those_that_timm_itself_arranges(name: str) -> None:
         torch.testing.assert_close(network(x), expected)
 
 
-def test_norm_that_follows_pooling_is_applied_to_each_token() -> None:
+def test_a_norm_that_follows_pooling_is_applied_to_each_token_and_a_network_without_a_map_is_refused() -> (
+    None
+):
     network = build("vit_relpos_small_patch16_224", img_size=32)
     assert isinstance(network.net.fc_norm, nn.LayerNorm)
     with torch.no_grad():
         found = network(torch.randn(1, 3, 32, 32))
     torch.testing.assert_close(found.mean(dim=1), torch.zeros(1, 2, 2), atol=1e-5, rtol=0)
-
-
-def test_network_without_a_map_is_refused() -> None:
-    network = build("coat_tiny")
     with pytest.raises(UserError, match="CoaT of timm gives no feature map"), torch.no_grad():
-        network(torch.zeros(1, 3, 224, 224))
+        build("coat_tiny")(torch.zeros(1, 3, 224, 224))
 
 
 # Weights.
