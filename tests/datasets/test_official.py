@@ -1,4 +1,4 @@
-"""Every dataset in its official layout: photos, classes, splits, keys, refusals. Cars196 and persons have files of their own."""
+"""Every dataset in its official layout: photos, classes, splits, keys, refusals. Of persons and cars more in test_layouts.py."""
 
 from __future__ import annotations
 
