@@ -105,28 +105,20 @@ def test_trouble_that_stays_is_given_up_in_words(
     assert part.exists() == ("stalls" in trouble)
 
 
-def test_a_file_that_was_replaced_meanwhile_comes_whole(
+def test_a_file_that_was_replaced_meanwhile_or_is_too_long_comes_whole(
     server: Server, part: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloading, "PAUSES", ())
     server.breaks = [100_000]
     with pytest.raises(NotHad, match=r"100\.0 kB are kept"):
         download(server.url, part, "birds")
+    monkeypatch.setattr(downloading, "PAUSES", (0.0,))
     server.content, server.version = seeds.generator("another").bytes(len(CONTENT)), '"2"'
-    download(server.url, part, "birds")
-    assert part.read_bytes() == server.content
-
-
-@pytest.mark.parametrize(
-    ("before", "asked"), [(CONTENT, ["bytes=300000-"]), (CONTENT + b"more", ["bytes=300004-", None])]
-)
-def test_what_is_complete_is_kept_and_what_is_too_long_is_dropped(
-    server: Server, part: Path, before: bytes, asked: list[str | None]
-) -> None:
-    part.write_bytes(before)
-    download(server.url, part, "birds")
-    assert part.read_bytes() == CONTENT
-    assert server.asked == asked
+    for more, asked in ((b"", "bytes=100000-"), (b"", "bytes=300000-"), (b"more", None)):
+        part.write_bytes(part.read_bytes() + more)
+        download(server.url, part, "birds")
+        assert part.read_bytes() == server.content
+        assert server.asked[-1] == asked
 
 
 # Sources.
@@ -223,31 +215,26 @@ def test_of_a_folder_what_is_needed_is_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("linked", [True, False])
-def test_a_file_that_a_person_fetched_comes_before_every_place(
+def test_a_file_that_a_person_fetched_comes_before_every_place_and_is_not_replaced_if_it_is_wrong(
     server: Server, tmp_path: Path, desk: Desk, monkeypatch: pytest.MonkeyPatch, linked: bool
 ) -> None:
     if not linked:
         monkeypatch.setattr(os, "link", Mock(side_effect=OSError("Invalid cross-device link")))
-    own = desk.downloads / "birds.tgz"
+    own, target = desk.downloads / "birds.tgz", tmp_path / "raw" / "photos"
+    source = Source(place=server.url, file="birds.tgz", md5=MD5, size=len(CONTENT))
+    for wrong, said in (
+        (CONTENT[:-1], "299999 bytes, expected 300000"),
+        (CONTENT[:-1] + b"?", "wrong checksum"),
+    ):
+        own.write_bytes(wrong)
+        with pytest.raises(UserError, match=rf"downloads/birds\.tgz: {said}"):
+            fetch((source,), target, "birds", part="photos", desk=desk)
+        assert not target.exists()
     own.write_bytes(CONTENT)
-    source, target = Source(place=server.url, file="birds.tgz", md5=MD5), tmp_path / "raw" / "photos"
     assert fetch((source,), target, "birds", part="photos", desk=desk).place == str(own)
     assert target.read_bytes() == CONTENT
     assert server.asked == []
     assert target.samefile(own) == linked  # a gigabyte is not written twice
-
-
-@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT[:-1] + b"?"])
-def test_a_wrong_file_among_the_downloads_is_named_and_not_replaced_by_another_place(
-    server: Server, tmp_path: Path, desk: Desk, content: bytes
-) -> None:
-    (desk.downloads / "birds.tgz").write_bytes(content)
-    source = Source(place=server.url, file="birds.tgz", md5=MD5, size=len(CONTENT))
-    words = r"downloads/birds\.tgz: (wrong checksum|299999 bytes, expected 300000)"
-    with pytest.raises(UserError, match=words):
-        fetch((source,), tmp_path / "photos", "birds", part="photos", desk=desk)
-    assert not (tmp_path / "photos").exists()
-    assert server.asked == []
 
 
 def test_a_checksum_that_nobody_published_is_pinned_on_first_use(

@@ -34,18 +34,7 @@ def test_area_overlap_and_iou_are_what_a_hand_counts() -> None:
     assert mask_quality.off_object(mask("....", "...."), TRUTH) is None
 
 
-@pytest.mark.parametrize(
-    ("share", "empty", "full"),
-    [(0, True, False), (0.01, False, False), (0.95, False, False), (0.96, False, True)],
-)
-def test_flags_masks_that_found_nothing_or_everything(share: float, empty: bool, full: bool) -> None:
-    alpha = np.zeros((10, 10), np.uint8)
-    alpha.flat[: round(100 * share)] = 255
-    quality = mask_quality.measure(alpha, 0.5)
-    assert (quality["empty"], quality["full"]) == (empty, full)
-
-
-def test_compares_only_where_the_truth_is_known() -> None:
+def test_compares_only_where_the_truth_is_known_and_flags_what_found_nothing_or_everything() -> None:
     row = {"area": 3 / 8, "confidence": 0.5, "clarity": 1.0, "empty": False, "full": False}
     unknown = {"overlap": None, "iou": None, "off_object": None}
     known = {"overlap": 2 / 4, "iou": 2 / 5, "off_object": 1 / 3}
@@ -53,6 +42,11 @@ def test_compares_only_where_the_truth_is_known() -> None:
     assert mask_quality.measure(HALF_RIGHT, 0.5, TRUTH) == row | known
     with pytest.raises(UserError, match=r"birds/1\.jpg: the true mask is 4x2 pixels, the photo 3x2"):
         mask_quality.measure(mask("...", "..."), 0.5, TRUTH, "birds/1.jpg")
+    for percent, empty, full in ((0, True, False), (1, False, False), (95, False, False), (96, False, True)):
+        alpha = np.zeros((10, 10), np.uint8)
+        alpha.flat[:percent] = 255
+        quality = mask_quality.measure(alpha, 0.5)
+        assert (quality["empty"], quality["full"]) == (empty, full)
 
 
 def test_clarity_is_that_of_one_piece_without_doubt() -> None:
