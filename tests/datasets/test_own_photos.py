@@ -273,20 +273,10 @@ def test_classes_are_split_by_a_seed_or_in_their_order() -> None:
     assert split() != split(shuffle=1)
     fixed = split(shuffle=None, train_classes=3, val_classes=2)
     assert [fixed[c] for c in names] == ["train"] * 3 + ["val"] * 2 + ["test"] * 7
-
-
-@pytest.mark.parametrize(
-    ("options", "together", "words"),
-    [
-        ({"train_classes": 3}, [], "mine has 4 classes, too few for 3 to train, 1 to validate"),
-        ({"train_classes": 2}, ["ab", "bc", "cd"], "mine has 4 classes, too few"),
-    ],
-)
-def test_too_few_classes_or_bundles_for_three_splits_are_refused(
-    options: dict[str, int], together: list[str], words: str
-) -> None:
-    with pytest.raises(UserError, match=rf"{words}(.|\n)*datasets\.mine\.options\.train_classes"):
-        assign("abcd", ClassSplit(**options), "mine", together)
+    for train, together in ((3, []), (2, ["ab", "bc", "cd"])):  # too few classes, or bundles of them
+        words = rf"mine has 4 classes, too few for {train} (.|\n)*datasets\.mine\.options\.train_classes"
+        with pytest.raises(UserError, match=words):
+            assign("abcd", ClassSplit(train_classes=train), "mine", together)
 
 
 def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classes(tmp_path: Path) -> None:

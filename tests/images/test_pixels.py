@@ -29,11 +29,9 @@ def test_resize_and_even_crop_are_the_published_ones(size: tuple[int, int]) -> N
         if all(side % 2 == 0 for side in found.shape[:2]):
             cropped = np.asarray(transforms.CenterCrop(224)(Image.fromarray(found)))
             assert np.array_equal(pixels.centre_crop(found, 224), cropped)
-
-
-def test_centre_crop_with_an_odd_margin_lies_up_and_left() -> None:
-    array = np.arange(5 * 7).reshape(5, 7)
-    assert pixels.centre_crop(array, 4).tolist() == array[0:4, 1:5].tolist()
+    # With an odd margin it lies up and left.
+    odd = np.arange(5 * 7).reshape(5, 7)
+    assert pixels.centre_crop(odd, 4).tolist() == odd[0:4, 1:5].tolist()
 
 
 def test_random_box_draws_area_and_ratio_alone_until_they_fit() -> None:
@@ -126,20 +124,17 @@ def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
             pixels.decode(cv2.imencode(".png", dark)[1].tobytes(), "x.png")
 
 
-@pytest.mark.parametrize(
-    ("kind", "brightest", "words"),
-    [
-        *((np.uint16, level, f"levels up to {level} alone") for level in (1, 4095)),
-        *((kind, 1, "nobody can tell which is white") for kind in (np.float32, np.int32)),
-    ],
-)  # fmt: skip
-def test_levels_that_nobody_knows_are_refused(kind: type, brightest: int, words: str) -> None:
-    with pytest.raises(UserError, match=rf"'x\.tif' cannot be decoded .*{words}") as caught:
-        pixels.decode(encoded(ramp(brightest, kind), "TIFF"), "x.tif")
-    assert isinstance(caught.value.__cause__, pixels.UnknownLevelsError)
-
-
-def test_a_turned_picture_of_unknown_levels_stays_as_it_is_and_is_refused_later() -> None:
+def test_levels_that_nobody_knows_are_refused() -> None:
+    for kind, brightest, words in (
+        (np.uint16, 1, "levels up to 1 alone"),
+        (np.uint16, 4095, "levels up to 4095 alone"),
+        (np.float32, 1, "nobody can tell which is white"),
+        (np.int32, 1, "nobody can tell which is white"),
+    ):
+        with pytest.raises(UserError, match=rf"'x\.tif' cannot be decoded .*{words}") as caught:
+            pixels.decode(encoded(ramp(brightest, kind), "TIFF"), "x.tif")
+        assert isinstance(caught.value.__cause__, pixels.UnknownLevelsError)
+    # One that is turned stays as it is.
     exif = Image.Exif()
     exif[0x0112] = 6
     data = encoded(ramp(4000, np.uint16), exif=exif)

@@ -24,6 +24,7 @@ from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel, load, save
 from bgbias.models.norms import AuxiliaryNorms, batch_norms, is_folded, known_to_lack, unfold
 
+pytestmark = pytest.mark.usefixtures("small_plugins")
 every_backbone = pytest.mark.parametrize("name", BACKBONES)
 
 
@@ -217,8 +218,6 @@ def test_strided_convolutions_are_padded_right_and_below_as_tensorflow_does() ->
 
 # Several batch norms: copies that learn from their own photos alone, and a model file that has but the first.
 
-
-pytestmark = pytest.mark.usefixtures("small_plugins")
 
 NAMES = ("stax", "mtax:2")
 WITH = ("mobilenet_v2_tf", "bn_inception", "timm:mobilenetv3_small_050")

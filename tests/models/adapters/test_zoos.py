@@ -204,23 +204,19 @@ def test_wrappings_are_taken_off(
     assert len(said) == 1 + len(nested) + bool(prefix)
 
 
-def test_safetensors_are_read_too_and_what_is_left_over_is_told(tmp_path: Path) -> None:
-    trained, fresh = network(), network()
-    whole = {f"encoder.{k}": v for k, v in trained.state_dict().items()} | {"head.weight": torch.zeros(2, 4)}
+def test_what_is_left_over_and_which_of_several_networks_is_taken_is_told(tmp_path: Path) -> None:
+    student, teacher, fresh = network(), network(), network()
+    online = {f"online.{k}": v for k, v in student.state_dict().items()}
+    whole = online | {"head.weight": torch.zeros(2, 4)}
     save_file(whole, tmp_path / "w.safetensors")
     said = fill(fresh, tmp_path / "w.safetensors", "mine")
-    assert same(trained, fresh)
+    assert same(student, fresh)
     assert said[-1] == "weights: 1 tensors of the file are not used (head.weight)"
-
-
-def test_of_several_networks_in_a_checkpoint_the_one_taken_is_told(tmp_path: Path) -> None:
-    student, teacher, fresh = network(), network(), network()
     torch.save({"student": student.state_dict(), "teacher": teacher.state_dict()}, tmp_path / "w.pth")
     said = fill(fresh, tmp_path / "w.pth", "mine")
     assert same(teacher, fresh)
     assert "weights: 'teacher' of the checkpoint (not student)" in said
-    flat = {f"online.{k}": v for k, v in student.state_dict().items()}
-    torch.save(flat | {f"momentum.{k}": v for k, v in teacher.state_dict().items()}, tmp_path / "w.pth")
+    torch.save(online | {f"momentum.{k}": v for k, v in teacher.state_dict().items()}, tmp_path / "w.pth")
     said = fill(fresh, tmp_path / "w.pth", "mine")
     assert same(student, fresh)
     assert "weights: 'online.' taken off the names (not momentum.)" in said
