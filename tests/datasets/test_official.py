@@ -206,13 +206,17 @@ def test_birds_are_as_listed_and_keep_their_keys_whatever_classes_are_taken(tmp_
     assert all(i.key_item == found[n].key_item for n, i in some.items())
 
 
-def test_a_key_counts_within_the_official_split() -> None:
+def test_a_key_counts_within_the_official_split(tmp_path: Path) -> None:
     # docs/methods.md, section 1: classes 0-74, 75-99 and 100-199; the last test photo is number 5923 (golden G2c).
     label = {f"{c}/{n}": c for c in range(200) for n in range(30)}
     places = _official.places((p, _official.split_of(n, cub200.OFFICIAL_SPLIT)) for p, n in label.items())
     last = {"74/29": ("train", 75 * 30 - 1), "199/29": ("test", 100 * 30 - 1)}
     first = {"75/0": ("val", 0), "100/0": ("test", 0)}
     assert {n: places[n] for n in (first | last)} == first | last
+    found = items("sop", as_zip(tmp_path / "sop.zip", miniatures.sop_files()))
+    said = {n: (i.label, i.class_name, i.split, i.key_set, i.key_item) for n, i in found.items()}
+    assert said["chair_final/3_5.JPG"] == (2, "chair 3", "val", "sop|val", "1")
+    assert said["chair_final/5_9.JPG"] == (4, "chair 5", "test", "sop|test", "3")
 
 
 def test_segmentations_lie_inside_the_archive_or_come_as_one_of_their_own(tmp_path: Path) -> None:
@@ -254,13 +258,6 @@ def test_files_are_chosen_by_name(kind: str, options: dict[str, Any], names: lis
     module = plugins.load("datasets", kind)
     parts = module.parts(module.Params.model_validate(options))
     assert [source.called for source, *_ in parts.values()] == names
-
-
-def test_products_have_the_place_that_their_list_gives_them(tmp_path: Path) -> None:
-    found = items("sop", as_zip(tmp_path / "sop.zip", miniatures.sop_files()))
-    said = {n: (i.label, i.class_name, i.split, i.key_set, i.key_item) for n, i in found.items()}
-    assert said["chair_final/3_5.JPG"] == (2, "chair 3", "val", "sop|val", "1")
-    assert said["chair_final/5_9.JPG"] == (4, "chair 5", "test", "sop|test", "3")
 
 
 def test_photos_of_stl10_are_the_right_way_up_and_without_labels_only_train(tmp_path: Path) -> None:

@@ -178,7 +178,9 @@ def mask_squares(folder: Path, raw: dict[str, Any], **changed: Any) -> Study:
     return study
 
 
-def test_photos_without_mask_and_empty_masks_are_counted(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_photos_without_mask_and_empty_masks_are_counted_and_an_error_if_they_leave_no_query(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
     missing, empty = ["12/0.png", "12/1.png"], ["13/2.png", "00/1.png"]
     study = mask_squares(tmp_path, raw, without_mask=missing, empty_mask=empty)
     certified = record(study, "masks_record", **TRUE)
@@ -191,11 +193,6 @@ def test_photos_without_mask_and_empty_masks_are_counted(tmp_path: Path, raw: di
     assert table.index[table["iou"].isna()].tolist() == sorted(empty)
     # True masks belong to the dataset, and are not kept by photo: equal photos may well have different ones.
     assert not (Path(study.paths.work) / "mask_cache").exists()
-
-
-def test_masks_that_leave_no_query_are_an_error_before_anything_is_trained(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
     empty = [f"{c:02d}/{n}.png" for c in range(12, 16) for n in range(5)][6:]
     words = r"(?s)of 16 photos of 4 classes \(1 of one photo\) 14 have .* and 2 none.*`mask_policy`"
     with pytest.raises(UserError, match=words):

@@ -175,16 +175,3 @@ def test_files_that_are_missing_or_no_graphs_are_named(tmp_path: Path) -> None:
     assert masker("isnet", file).device == "cpu"
     with pytest.raises(UserError, match="Unknown device 'gpu'"):
         masker("isnet", file, "gpu")
-
-
-@pytest.mark.shared
-def test_a_published_graph_masks_as_the_same_network_does_in_torch(shared_data: Path) -> None:
-    """U²-Net-p, which rembg runs by the same recipe."""
-    files = [next((shared_data / "hand_masks" / d).glob("*_image.jpeg")) for d in ("cub200", "sop")]
-    photos = [np.array(Image.open(file).convert("RGB")) for file in files]
-    found = masker("onnx", shared_data / "weights/u2netp-fp16.onnx")(photos)
-    module = plugins.load("maskers", "u2netp")
-    weights = str(shared_data / "weights/u2netp.safetensors")
-    for ours, theirs in zip(found, module.build(module.Params(weights=weights), "cpu")(photos), strict=True):
-        assert ours.confidence == pytest.approx(theirs.confidence, abs=1e-3)
-        assert np.abs(ours.alpha.astype(int) - theirs.alpha).mean() < 1

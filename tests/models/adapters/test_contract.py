@@ -17,23 +17,12 @@ from bgbias.images import pixels
 from bgbias.models.adapters import Adapted
 from bgbias.models.look import Look
 
-# A photo's unit vector along four fixed directions, when these numbers were written. Only a deliberate correction changes them.
+# A photo's unit vector along four fixed directions, when these numbers were written: of ours, and where the library itself
+# resizes beside Pillow. Only a deliberate correction changes them.
 GOLDEN = {
-    "timm": [0.201179, 0.342065, -0.468943, -0.757038],
-    "torchvision": [2.373399, 0.200867, 0.639947, -0.135288],
-    "open_clip": [2.239553, 0.151143, 0.507192, -0.573608],
-    "clip": [-0.776218, -0.922992, 0.139292, 1.244005],
-    "vit": [-2.346408, 0.201025, 0.867211, 1.371825],
-    "convnext": [-2.105109, 0.77729, -1.055924, 0.537127],
     "sentence_transformers": [-0.776218, -0.922991, 0.139293, 1.244005],
     "mteb": [-0.776218, -0.922991, 0.139293, 1.244005],
-    "onnx": [-0.551536, -0.304632, -0.198543, -2.01371],
-    "torchscript": [1.156499, -0.295738, -0.464569, -1.419679],
-    "exported": [1.156499, -0.295738, -0.464569, -1.419679],
-    "mlflow": [1.156499, -0.295738, -0.464569, -1.419679],
     "run": [-0.630187, 0.388067, -0.437306, -0.502416],
-    "network": [1.156499, -0.295738, -0.464569, -1.419679],
-    "function": [0.52075, 1.556056, 0.529493, -0.631854],
 }
 
 
@@ -62,7 +51,7 @@ def test_photos_are_embedded_as_the_library_does_it_and_as_ever(case: tuple[str,
     if name in GOLDEN:
         np.testing.assert_allclose(fingerprint(model), GOLDEN[name], atol=1e-4)
         moved = np.abs(fingerprint(model, shift=1) - GOLDEN[name]).max()
-        assert moved > 1e-3 or name == "function", "one column of pixels is noticed"
+        assert moved > 1e-3, "one column of pixels is noticed"
 
 
 def test_gradients_reach_the_picture_where_there_are_any(case: tuple[str, Case]) -> None:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from adapter_cases import IMAGENET, usual
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos, saved, theirs
+from miniatures import as_folder
 from PIL import Image
 from torch import nn
 from torchvision.transforms import Compose, Normalize, Resize, ToTensor
@@ -44,24 +45,16 @@ CODE = """
             return [torch.tensor(numbers).float() for numbers in small]
 
     made = Encoder()
-
-    _private = None
 """
 
 
 @pytest.fixture
 def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "hers").mkdir()
-    (tmp_path / "hers" / "mine.py").write_text(dedent(CODE))
-    (tmp_path / "hers" / "beside.py").write_text("WIDTH = 8")
-    (tmp_path / "hers" / "late.py").write_text("scale = 2.0")
+    files = {"mine.py": dedent(CODE).encode(), "beside.py": b"WIDTH = 8", "late.py": b"scale = 2.0"}
     monkeypatch.chdir(tmp_path)
-    yield tmp_path / "hers" / "mine.py"  # type: ignore[misc]
+    yield as_folder(tmp_path / "hers", files) / "mine.py"  # type: ignore[misc]
     for name in ("beside", "late", "mine", "hers.mine"):
         sys.modules.pop(name, None)
-
-
-HALF = (0.5, 0.5, 0.5)
 
 
 def convolution() -> nn.Module:
@@ -110,21 +103,19 @@ def test_a_network_at_hand_is_left_as_it_is_and_one_of_code_is_filled_with_weigh
     assert_equal(ours(found), theirs(usual(42), lambda x: other(x).mean((2, 3))))
 
 
-@pytest.mark.parametrize("name", ["Encoder", "made"])
-def test_encode_is_given_pictures_of_pillow(code: Path, name: str) -> None:
-    found = load(f"{code}:{name}", Options(size=32))
-    expected = [list(Image.fromarray(found.look(p)).resize((2, 2)).tobytes()) for p in photos()]
-    assert_equal(ours(found), np.array(expected, np.float32))
-
-
-def test_a_function_is_given_what_is_seen_and_prepares_it_but_for_its_size(code: Path) -> None:
+def test_a_function_and_encode_are_given_what_is_seen_and_prepare_it_but_for_its_size(code: Path) -> None:
     assert "give --size of its training" in load(f"{code}:colours").guesses[0]
     found = load(f"{code}:colours", Options(size=32, resize=40))
     assert not found.guesses
-    expected = [2 * found.look(photo).mean((0, 1)) for photo in photos()]
-    assert_equal(ours(found), np.array(expected, np.float32))
+    views = [found.look(photo) for photo in photos()]
+    assert_equal(ours(found), np.array([2 * view.mean((0, 1)) for view in views], np.float32))
     with pytest.raises(UserError, match=r"--weights means nothing to .*colours"):
         load(f"{code}:colours", Options(weights=code))
+    # Encoders are given pictures of Pillow.
+    small = [list(Image.fromarray(view).resize((2, 2)).tobytes()) for view in views]
+    for name in ("Encoder", "made"):
+        found = load(f"{code}:{name}", Options(size=32, resize=40))
+        assert_equal(ours(found), np.array(small, np.float32))
 
 
 def test_a_file_is_executed_once_until_it_is_edited_and_nothing_is_left_of_it(
