@@ -89,7 +89,7 @@ def test_new_protocol_in_folders_like_markets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"protocol": "classic"}, {"protocol": "classic", "split": 1}, {}])
-def test_the_release_holds_what_a_toolbox_makes_of_it(
+def test_the_release_holds_what_toolboxes_make(
     tmp_path: Path, release: Path, options: dict[str, Any]
 ) -> None:
     listed = tmp_path / "list.mat"
@@ -105,9 +105,7 @@ def test_the_release_holds_what_a_toolbox_makes_of_it(
         assert len(own) == len(CUHK)
 
 
-def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(
-    tmp_path: Path, release: Path
-) -> None:
+def test_the_release_brings_its_list_from_beside_it_or_its_authors(tmp_path: Path, release: Path) -> None:
     name = "cuhk03_new_protocol_config_labeled.mat"
     (by_network,) = cuhk03.parts(cuhk03.Params(boxes="labeled"))["protocol"]
     assert str(by_network.place).endswith(f"/evaluation/data/CUHK03/{name}")
@@ -122,9 +120,7 @@ def test_the_release_brings_its_list_from_beside_it_or_from_its_authors(
         cuhk(release.rename(tmp_path / "photos"), source=str(tmp_path / "photos"))
 
 
-def test_a_release_or_a_list_that_is_damaged_or_another_file_is_refused(
-    tmp_path: Path, release: Path
-) -> None:
+def test_a_release_or_a_list_that_is_damaged_or_another_is_refused(tmp_path: Path, release: Path) -> None:
     listed = tmp_path / "list.mat"
     for content in (b"no list", cuhk_list()[:-10]):
         listed.write_bytes(content)
@@ -180,9 +176,7 @@ def layouts(folder: Path) -> Iterator[dict[str, Path]]:
     yield {"photos": as_zip(folder / "classes.zip", miniatures.cars_by_class())}
 
 
-def test_cars_are_the_same_in_every_layout_by_class_and_content(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cars_are_the_same_in_every_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cars = items({"photos": as_tar(tmp_path / "cars.tgz", miniatures.cars_joint())})
     for layout in layouts(tmp_path):
         assert items(layout) == cars

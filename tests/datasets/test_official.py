@@ -95,9 +95,7 @@ def test_every_photo_comes_with_its_class_its_split_and_a_key_of_its_own(kind: s
 
 
 @pytest.mark.parametrize("kind", COUNTED)
-def test_counts_are_the_official_ones_and_forecasts_are_of_them(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_counts_and_forecasts_are_the_official_ones(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     # docs/methods.md, section 1.
     assert sop.FIRST_VAL_CLASS == 8_489
@@ -158,9 +156,7 @@ REFUSED: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "words"), REFUSED)
-def test_another_layout_and_what_is_incomplete_are_refused_with_what_is_wrong(
-    kind: str, change: Change, words: str, tmp_path: Path
-) -> None:
+def test_what_is_no_whole_layout_is_refused(kind: str, change: Change, words: str, tmp_path: Path) -> None:
     files = changed(OFFICIAL[kind].files(), change)
     with pytest.raises(UserError, match=words):
         items(kind, as_tar(tmp_path / "archive", files))
@@ -179,9 +175,7 @@ def test_another_layout_and_what_is_incomplete_are_refused_with_what_is_wrong(
         ("market1501", {"val_persons": 3}, r"mine has 4 training persons, too few for 3 .* datasets\.mine\.options\.val_p"),
     ],
 )  # fmt: skip
-def test_options_that_a_dataset_cannot_follow_are_refused(
-    kind: str, options: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_unfit_options_are_refused(kind: str, options: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises((UserError, ValueError), match=words):
         items(kind, as_tar(tmp_path / "archive", OFFICIAL[kind].files()), **options)
 

@@ -49,9 +49,7 @@ def items(folder: Path, frame: pd.DataFrame, parquet: bool = False, **options: A
 
 
 @pytest.mark.parametrize("parquet", [False, True])
-def test_table_says_label_split_mask_and_who_is_asked_among_whom(
-    tmp_path: Path, rows: pd.DataFrame, parquet: bool
-) -> None:
+def test_a_table_says_labels_masks_and_queries(tmp_path: Path, rows: pd.DataFrame, parquet: bool) -> None:
     # Cells of Parquet need be no text, and are told by rows that count from one.
     rows["label"] = rows["label"].str[-2:].astype(int)
     rows["query"] = ["true", "False", "1"] * 10
@@ -175,7 +173,7 @@ def test_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
         table.read_rows(tmp_path / "shop.pq", "shop.pq")
 
 
-def test_labels_in_two_splits_unused_photos_and_test_photos_alone_may_be_asked_for(
+def test_shared_labels_unused_photos_and_test_photos_alone_are_taken(
     tmp_path: Path, rows: pd.DataFrame
 ) -> None:
     alone = items(tmp_path, rows[OF_TEST])
@@ -188,9 +186,7 @@ def test_labels_in_two_splits_unused_photos_and_test_photos_alone_may_be_asked_f
     assert (found["photos/0_1.jpg"], found["photos/0_2.jpg"]) == ("train", "test")
 
 
-def test_only_what_rows_name_is_packed_and_an_edit_of_a_label_packs_nothing_again(
-    tmp_path: Path, rows: pd.DataFrame
-) -> None:
+def test_only_what_rows_name_is_packed_whatever_their_labels(tmp_path: Path, rows: pd.DataFrame) -> None:
     (tmp_path / "photos" / "other.jpg").write_bytes(b"not named")
     params, wanted = table.Params(source=str(tmp_path / "table.csv")), {*rows["image"], *rows["mask"]} - {""}
     for frame, names in (
@@ -224,9 +220,7 @@ def folder_items(source: Path, **options: Any) -> list[Item]:
     return list(folder.items(params, parts, "mine"))
 
 
-def test_a_folder_gives_a_class_for_each_folder_whatever_lies_around_all(
-    classes: Path, tmp_path: Path
-) -> None:
+def test_a_folder_gives_a_class_for_each_folder(classes: Path, tmp_path: Path) -> None:
     masks = as_zip(tmp_path / "masks", {"class 00/0.png": b"first", "class 07/2.png": b"second"})
     found = folder_items(classes, masks=str(masks))
     assert len(found) == 11 * 3 + 1
@@ -253,7 +247,7 @@ def test_a_folder_gives_a_class_for_each_folder_whatever_lies_around_all(
         ("loose.jpg", [], r"mine: 'loose\.jpg' lies in no folder"),
     ],
 )
-def test_photos_and_masks_that_do_not_fit_are_named(
+def test_masks_must_fit_photos(
     classes: Path, tmp_path: Path, photo: str, masks: list[str], words: str
 ) -> None:
     if photo:

@@ -45,9 +45,7 @@ def check_all_are_known(photos: Path) -> None:
     assert checksums.sha256_of(files, database(photos)) == truth
 
 
-def test_every_file_is_read_once_until_it_is_edited_or_all_is_forgotten(
-    photos: Path, read: list[bytes]
-) -> None:
+def test_files_are_read_once_until_edited_or_forgotten(photos: Path, read: list[bytes]) -> None:
     check_all_are_known(photos)
     assert len(read) == 8
     read.clear()
@@ -72,9 +70,7 @@ def test_what_changed_a_moment_ago_is_not_remembered(photos: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"no database", None])
-def test_damage_of_the_database_costs_time_alone(
-    photos: Path, read: list[bytes], damage: bytes | None
-) -> None:
+def test_damage_of_the_database_costs_time(photos: Path, read: list[bytes], damage: bytes | None) -> None:
     check_all_are_known(photos)
     whole = database(photos).read_bytes()
     database(photos).write_bytes(whole[:4096] + bytes(len(whole) - 4096) if damage is None else damage)

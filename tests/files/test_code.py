@@ -171,7 +171,7 @@ def test_a_loss_is_in_its_own_code_alone_and_a_method_brings_its_neck() -> None:
     assert "+" not in code.libraries("bgbias.training.loop")["torch"]
 
 
-def test_what_is_remembered_of_code_is_what_reading_it_again_gives(
+def test_remembered_code_is_what_reading_it_again_gives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code, "MEMORY", tmp_path / "code.json")

@@ -105,7 +105,7 @@ def test_trouble_that_stays_is_given_up_in_words(
     assert part.exists() == ("stalls" in trouble)
 
 
-def test_a_file_that_was_replaced_meanwhile_or_is_too_long_comes_whole(
+def test_a_replaced_or_long_file_comes_whole(
     server: Server, part: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloading, "PAUSES", ())
@@ -142,9 +142,7 @@ def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[
         assert names(target.parent) == ["archive"]
 
 
-def test_a_download_that_broke_off_is_kept_for_the_same_place_alone(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_download_is_kept(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloading, "PAUSES", ())
     target, source = tmp_path / "archive", Source(place=server.url)
     mirror = Source(place=server.url + "?mirror")
@@ -160,7 +158,7 @@ def test_a_download_that_broke_off_is_kept_for_the_same_place_alone(
     assert names(tmp_path) == ["archive"]  # what was begun elsewhere is cleared away
 
 
-def test_a_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
+def test_mirrors_are_tried_in_turn(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with serving(CONTENT[:-1] + b"?") as wrong:
@@ -178,9 +176,7 @@ def test_a_mirror_of_the_same_file_is_tried_after_a_wrong_one_and_both_are_told(
         assert names(tmp_path) == ["archive"]
 
 
-def test_the_first_place_that_works_is_used_else_all_are_listed_with_a_way_out(
-    server: Server, tmp_path: Path
-) -> None:
+def test_the_first_place_that_works_is_used_else_all_are_listed(server: Server, tmp_path: Path) -> None:
     missing = Source(place=f"{server.url}/none", md5="f" * 32)
     closed, absent = Source(place="http://127.0.0.1:9/archive"), Source(place=str(tmp_path / "absent.tgz"))
     sources = (missing, closed, absent, Source(place="ftp://example.org/a.zip"))
@@ -237,9 +233,7 @@ def test_a_file_that_a_person_fetched_comes_before_every_place_and_is_not_replac
     assert target.samefile(own) == linked  # a gigabyte is not written twice
 
 
-def test_a_checksum_that_nobody_published_is_pinned_on_first_use(
-    server: Server, tmp_path: Path, desk: Desk
-) -> None:
+def test_an_unpublished_checksum_is_pinned_on_first_use(server: Server, tmp_path: Path, desk: Desk) -> None:
     def take(**source: Any) -> bytes:
         fetch((Source(**source),), tmp_path / "photos", "birds", part="photos", desk=desk)
         return (tmp_path / "photos").read_bytes()

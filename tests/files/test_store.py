@@ -76,9 +76,7 @@ def test_unknown_id_missing_and_damaged_stores_are_named(store: ImageStore, tmp_
         ImageStore(store.path)
 
 
-def test_interrupted_writing_leaves_the_old_store_alone_as_does_an_id_that_comes_twice(
-    store: ImageStore,
-) -> None:
+def test_interrupted_writing_and_an_id_twice_leave_the_old_store_alone(store: ImageStore) -> None:
     before = store.path.read_bytes()
     with pytest.raises(UserError, match=r"Two pictures are called 'a\.jpg'"):
         write(store.path, [("a.jpg", b"1"), ("a.jpg", b"2")])

@@ -157,9 +157,7 @@ def test_batch_size_changes_nothing_and_other_options_and_weights_everything(min
     assert studied.key != find("red", weights, "cpu").key
 
 
-def test_interrupted_masks_go_on_where_they_stopped(
-    mine: Mine, red: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupted_masks_go_on(mine: Mine, red: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "AT_ONCE", 5)
     red.interrupt_after.append(2)
     with pytest.raises(KeyboardInterrupt):
@@ -178,9 +176,7 @@ def mask_squares(folder: Path, raw: dict[str, Any], **changed: Any) -> Study:
     return study
 
 
-def test_photos_without_mask_and_empty_masks_are_counted_and_an_error_if_they_leave_no_query(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_missing_and_empty_masks_are_counted_or_leave_no_query(tmp_path: Path, raw: dict[str, Any]) -> None:
     missing, empty = ["12/0.png", "12/1.png"], ["13/2.png", "00/1.png"]
     study = mask_squares(tmp_path, raw, without_mask=missing, empty_mask=empty)
     certified = record(study, "masks_record", **TRUE)
@@ -209,9 +205,7 @@ def test_maskers_that_cannot_be_meant_name_the_key(mine: Mine) -> None:
         masks.masks(mine.study, "mine", "ground_truth")
 
 
-def test_thresholded_masks_are_black_and_white_where_they_are_used_alone(
-    tmp_path: Path, raw: dict[str, Any], red: ModuleType
-) -> None:
+def test_thresholded_masks_are_black_and_white(tmp_path: Path, raw: dict[str, Any], red: ModuleType) -> None:
     raw["maskers"]["red"] = {"kind": "red"}
     raw["datasets"]["squares"] |= {"masker": "red"}
     study = load(tmp_path, raw)

@@ -67,9 +67,7 @@ def assert_is(mask: Mask, wanted: tuple[np.ndarray, float]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_masks_are_those_of_the_documented_recipe_whatever_the_photos_sizes(
-    kind: str, tmp_path: Path
-) -> None:
+def test_masks_are_those_of_the_documented_recipe_at_any_size(kind: str, tmp_path: Path) -> None:
     sigmoid, mean, std = KINDS[kind]
     photos = [photo(*size) for size in SIZES]
     make = masker(kind, graph(tmp_path / "net.onnx", sigmoid=sigmoid))

@@ -85,9 +85,7 @@ def flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in tensors])
 
 
-def test_blend_says_how_far_the_result_of_a_seed_is_from_a_start_that_is_left_alone(
-    small: U2Net, tuned: TunedNet, pairs: list[MaskPair]
-) -> None:
+def test_blends_lie_between_start_and_result(small: U2Net, tuned: TunedNet, pairs: list[MaskPair]) -> None:
     before = {name: tensor.clone() for name, tensor in small.state_dict().items()}
     again, other = (training.fine_tune(pairs, small, r) for r in (SMALL, replace(SMALL, seed=1)))
     assert all(torch.equal(tensor, before[name]) for name, tensor in small.state_dict().items())
@@ -100,9 +98,7 @@ def test_blend_says_how_far_the_result_of_a_seed_is_from_a_start_that_is_left_al
     torch.testing.assert_close(half, (published + new) / 2, atol=1e-3, rtol=2e-3)
 
 
-def test_saved_weights_are_the_net_that_was_judged(
-    tuned: TunedNet, pairs: list[MaskPair], tmp_path: Path
-) -> None:
+def test_saved_weights_are_the_judged_net(tuned: TunedNet, pairs: list[MaskPair], tmp_path: Path) -> None:
     net, out, loaded = tuned.at(1.0), tmp_path / "mine.safetensors", U2Net(FEW)
     training.save_unfolded(net, out)
     saliency.load_weights(loaded, out, "u2netp")
@@ -164,9 +160,7 @@ def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
     assert re.search(r"\n  one: 0\.\d{3} -> 0\.\d{3}, .\d\.\d{3} \(one photo\): no more than chance\n", text)
 
 
-def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
-    start: U2Net, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fold_is_judged_by_what_never_saw_it(start: U2Net, monkeypatch: pytest.MonkeyPatch) -> None:
     """A net stands for the names that it was trained on; each change of IoU is another number, which tells what was read."""
     count, nothing = 5, np.zeros((1, 1), np.uint8)
     pairs = [MaskPair(str(n), "all", nothing, nothing) for n in range(12)]
@@ -205,7 +199,7 @@ def test_a_fold_is_judged_by_nets_and_by_a_choice_that_never_saw_it(
     assert judgement.after == [(everybody - names[f], p.name) for p, f in zip(pairs, fold, strict=True)]
 
 
-def test_commands_leave_a_good_masker_alone(
+def test_a_good_masker_is_left(
     tmp_path: Path, pairs: list[MaskPair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masks, names = [pair.mask for pair in pairs], [pair.name for pair in pairs]

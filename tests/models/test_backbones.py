@@ -152,9 +152,7 @@ def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_p
 # A batch norm that folding would spoil, and one before the embedding layer, as DCML's released code has it.
 
 
-def test_batch_norm_that_is_not_next_to_its_convolution_is_not_folded(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_norm_that_is_not_next_to_its_convolution_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Siblings in another order than they are computed in: folding would change the embedding."""
 
     class Crossed(nn.Module):

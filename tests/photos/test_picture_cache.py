@@ -93,9 +93,7 @@ def test_who_start_at_once_prepare_once(store: Path, tmp_path: Path, monkeypatch
     assert sorted(decoded) == sorted(ImageStore(store).ids)
 
 
-def test_disk_without_the_room_is_told_before_anything_is_written(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_first(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     words = (
@@ -117,9 +115,7 @@ def test_damaged_or_deleted_file_is_prepared_anew(store: Path, tmp_path: Path, e
         np.testing.assert_array_equal(picture_cache.pictures(store, 32, tmp_path)[0], kept)
 
 
-def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_nothing(
-    store: Path, tmp_path: Path
-) -> None:
+def test_damaged_pixels_are_told_and_cost_the_others_nothing(store: Path, tmp_path: Path) -> None:
     first, second, *_ = picture_cache.pictures(store, 32, tmp_path)
     path = next(tmp_path.glob("*.npy"))
     content = bytearray(path.read_bytes())
@@ -132,18 +128,14 @@ def test_damaged_pixels_are_told_when_their_picture_is_read_and_cost_the_others_
         found.get("class 1/1.png")
 
 
-def test_disk_without_file_locks_is_refused_with_a_way_out(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_needs_file_locks(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
     monkeypatch.setattr(fcntl, "flock", Mock(side_effect=error))
     with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
         picture_cache.pictures(store, 32, tmp_path / "prepared")
 
 
-def test_what_was_interrupted_is_gone_on_with(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_interrupted_goes_on(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     picture_cache.pictures(store, 32, tmp_path / "whole")
     of_the_killed = {f".photos-{side}-0123.npy.elsewhere-1.partial": b"" for side in (32, 64)}
     left = as_folder(tmp_path / "killed", of_the_killed)

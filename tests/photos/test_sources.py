@@ -161,9 +161,7 @@ def test_a_table_among_its_photos_says_what_they_are(tmp_path: Path, pack: Any) 
     assert collect(place, class_level=2).classes == 2
 
 
-def test_masks_of_a_folder_that_cannot_be_opened_are_not_blamed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_masks_of_a_closed_folder_are_not_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = as_folder(tmp_path / "shop", shop(2) | {"readme.txt": b"of shoes"})
     white = pixels.encode_png(np.full((36, 48), 255, np.uint8))
     masks = as_folder(tmp_path / "masks", {n.replace(".jpg", ".png"): white for n in shop(2)})

@@ -177,9 +177,7 @@ def test_folds_that_would_overlap_or_share_classes_are_refused() -> None:
         folds.validating(range(8), range(7, 9), 1)
 
 
-def test_the_datasets_own_split_is_planned_as_if_there_were_no_folds(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_the_own_split_is_planned_as_if_there_were_no_folds(tmp_path: Path, raw: dict[str, Any]) -> None:
     with_folds = load(tmp_path, raw)
     raw["grids"]["small"]["cells"][0].pop("folds")
     without = load(tmp_path, raw)
@@ -230,9 +228,7 @@ def embedded(rng: np.random.Generator) -> Embeddings:
     return Embeddings([*"abcde"], np.arange(5), usable, {view: drawn(5) for view in VIEWS})
 
 
-def test_models_side_by_side_are_as_similar_as_in_the_mean_of_them(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_models_side_by_side_are_as_similar_as_in_their_mean(tmp_path: Path, raw: dict[str, Any]) -> None:
     """However long a model's embeddings were."""
     rng, study = np.random.default_rng(3), load(tmp_path, raw)
     parts = [embedded(rng) for _ in range(4)]

@@ -133,9 +133,7 @@ class Hub(BaseHTTPRequestHandler):
         self.wfile.write(b"weights")
 
 
-def test_what_a_hub_gave_once_is_taken_while_it_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_is_silent_leaves_its_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And it is not tried a second time."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = int(free.getsockname()[1])

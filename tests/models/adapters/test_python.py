@@ -89,9 +89,7 @@ def test_a_network_sees_what_options_say_else_a_guess_and_its_map_is_averaged(
         assert found.told == found.notes
 
 
-def test_a_network_at_hand_is_left_as_it_is_and_one_of_code_is_filled_with_weights(
-    code: Path, tmp_path: Path
-) -> None:
+def test_networks_at_hand_are_left_as_they_are_and_those_of_code_filled(code: Path, tmp_path: Path) -> None:
     network = nn.Sequential(convolution(), nn.Dropout(0.5)).train()
     found = load(network, Options(size=35, device="cpu"))
     assert found.name == "Sequential"
@@ -118,9 +116,7 @@ def test_a_function_and_encode_are_given_what_is_seen_and_prepare_it_but_for_its
         assert_equal(ours(found), np.array(small, np.float32))
 
 
-def test_a_file_is_executed_once_until_it_is_edited_and_nothing_is_left_of_it(
-    code: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_executed_once_until_it_is_edited(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither a folder on the path nor compiled files beside it, by whose time an edit of the same second would be missed."""
     before = list(sys.path)
     load("hers/mine.py:network", Options(size=32, device="cpu"))
@@ -190,9 +186,7 @@ NARROW = "def model(pictures):\n    return np.stack(\n        [p.reshape(7, -1) 
         ("sys.exit(0)", r"cannot be used: SystemExit: 0, at faults.py:13 `sys.exit\(0\)`"),
     ],
 )  # fmt: skip
-def test_faults_of_code_are_reported(
-    code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_are_reported(code: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("faults.py").write_text(FAULTY + code)
     with pytest.raises(UserError, match=said):

@@ -47,7 +47,7 @@ SHORT = (
 
 
 @pytest.mark.parametrize("error", SHORT)
-def test_fewer_pictures_go_through_a_model_at_once_where_memory_is_short(
+def test_fewer_pictures_pass_where_memory_is_short(
     error: Exception, capfd: pytest.CaptureFixture[str]
 ) -> None:
     small = Small(20, error)

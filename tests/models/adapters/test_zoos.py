@@ -64,9 +64,7 @@ def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
         ("torchvision:squeezenet1_1", {}, "ends in no linear layer"),
     ],
 )
-def test_an_option_that_a_network_cannot_follow_is_named(
-    name: str, option: dict[str, Any], said: str, tmp_path: Path
-) -> None:
+def test_options_of_no_use_are_named(name: str, option: dict[str, Any], said: str, tmp_path: Path) -> None:
     zoo, _, model = name.partition(":")
     made = models.get_model(model) if zoo == "torchvision" else timm.create_model(model)
     with pytest.raises(UserError, match=said):
@@ -141,9 +139,7 @@ def test_an_activation_that_weights_do_not_tell_is_a_guess(open_clip: Any, tower
     assert_equal(ours(found), encode_by_open_clip(larger))
 
 
-def test_weights_that_are_known_to_want_quickgelu_are_not_computed_with_gelu(
-    open_clip: Any, tmp_path: Path
-) -> None:
+def test_weights_that_want_quickgelu_are_not_computed_with_gelu(open_clip: Any, tmp_path: Path) -> None:
     """By OpenAI's entries, which only their files have, by the file's name, or by timm's own page of published ones."""
     entries = ("input_resolution", "context_length", "vocab_size")
     theirs, named = tmp_path / "w.pt", tmp_path / "small-quickgelu-laion.pt"
@@ -194,9 +190,7 @@ def same(one: nn.Module, other: nn.Module) -> bool:
         ("", ("model", "state_dict"), ["'model' of", "'state_dict' of"]),
     ],
 )
-def test_wrappings_are_taken_off(
-    prefix: str, nested: tuple[str, ...], told: list[str], tmp_path: Path
-) -> None:
+def test_wrappings_come_off(prefix: str, nested: tuple[str, ...], told: list[str], tmp_path: Path) -> None:
     trained, fresh = network(), network()
     said = fill(fresh, saved(trained, tmp_path / "w.pth", prefix, nested), "mine")
     assert same(trained, fresh)
