@@ -200,9 +200,6 @@ def test_only_what_rows_name_is_packed_whatever_their_labels(tmp_path: Path, row
     assert {name for name, _ in members(tmp_path / "fetched photos", lambda name: True)} == wanted
 
 
-# A folder.
-
-
 @pytest.fixture
 def classes(tmp_path: Path) -> Path:
     """A user's folder: twelve classes, one of them with a single photo."""

@@ -149,9 +149,6 @@ def test_lists_tables_and_settings_find_files_in_the_other_form(tmp_path: Path) 
     assert [i.image_id for i in table.items(params, parts, "shop")] == ["Käse.jpg"]
 
 
-# Folders.
-
-
 def test_linked_folders_are_entered_and_loops_are_not(tmp_path: Path) -> None:
     other = as_folder(tmp_path / "other", {"deep/1.jpg": b"1"})
     mine = as_folder(tmp_path / "mine", {"a/2.jpg": b"2"})

@@ -47,9 +47,6 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-# Downloads.
-
-
 def make_trouble(server: Server, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
     vars(server).update(trouble)
@@ -119,9 +116,6 @@ def test_a_replaced_or_long_file_comes_whole(
         download(server.url, part, "birds")
         assert part.read_bytes() == server.content
         assert server.asked[-1] == asked
-
-
-# Sources.
 
 
 @pytest.mark.parametrize("sums", [{"sha256": SHA256}, {"sha256": SHA256[:8]}, {"md5": MD5}])
@@ -205,9 +199,6 @@ def test_of_a_folder_what_is_needed_is_packed(tmp_path: Path) -> None:
         assert [name for name, _ in members(target, lambda name: True)] == packed
     with pytest.raises(UserError, match=r"holds none of the 1 files that the table names, e\.g\. '3\.jpg'"):
         fetch((Source(place=str(folder), names=frozenset({"3.jpg"})),), target, "mine")
-
-
-# What people fetched by hand, and checksums that nobody published.
 
 
 @pytest.mark.parametrize("linked", [True, False])

@@ -149,9 +149,6 @@ def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_p
         assert torch.equal(loaded(photos(name)), model(photos(name)))
 
 
-# A batch norm that folding would spoil, and one before the embedding layer, as DCML's released code has it.
-
-
 def test_a_norm_that_is_not_next_to_its_convolution_is_not_folded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Siblings in another order than they are computed in: folding would change the embedding."""
 
@@ -194,9 +191,6 @@ def test_head_norm_is_not_frozen_where_the_trunks_are_and_is_saved_with_the_mode
     loaded, x = models.load(tmp_path / "model.safetensors"), photos("tiny_batch_norm")
     assert torch.equal(loaded(x), model(x))
     torch.testing.assert_close(for_inference(loaded)(x), model(x), rtol=0, atol=1e-5)
-
-
-# TensorFlow's padding.
 
 
 def test_strided_convolutions_are_padded_right_and_below_as_tensorflow_does() -> None:

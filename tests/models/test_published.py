@@ -65,9 +65,6 @@ def test_a_norm_that_follows_pooling_is_applied_to_each_token_and_a_network_with
         build("coat_tiny")(torch.zeros(1, 3, 224, 224))
 
 
-# Weights.
-
-
 def test_published_weights_fit_another_size_of_photos(tmp_path: Path) -> None:
     """What depends on the size is resampled by timm's own rule, everything else is taken as it is."""
     torch.manual_seed(0)

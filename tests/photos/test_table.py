@@ -71,9 +71,6 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
         assert photos.keyed("crossing", 7).ids != expected[:7]
 
 
-# Samples of it.
-
-
 def listed(sizes: list[int], name: str = "own") -> ImageTable:
     rows = [
         (f"{c}/{n}.jpg", c, f"class {c}", "test", f"{name}|test", f"{c}/{n}.jpg")

@@ -40,9 +40,6 @@ def test_graphs_that_are_no_image_encoders_are_reported(tmp_path: Path) -> None:
             load(graph(path, **made), options)  # type: ignore[arg-type]
 
 
-# Files that are missing, or of another kind.
-
-
 @pytest.mark.parametrize("kind", ["onnx", "tflite", "exported", "torchscript", "run"])
 def test_a_file_that_is_missing_or_none_of_its_kind_is_named(kind: str, tmp_path: Path) -> None:
     if kind == "tflite":
@@ -67,9 +64,6 @@ def test_a_network_that_was_saved_for_other_pictures_is_reported(tmp_path: Path)
         load(exported(tmp_path, pictures=2), CPU)
     with pytest.raises(UserError, match="32 pixels and no others; leave --size 64 out"):
         load(exported(tmp_path), Options(size=64))
-
-
-# Runs of bgbias, and models that MLflow keeps.
 
 
 def test_what_bgbias_loads_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -116,9 +110,6 @@ def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pyt
     ):
         with pytest.raises(UserError, match=said):
             load(f"mlflow:{place}")
-
-
-# Networks as phones run them: published ones of 8 bits, whose pooled features are the embedding.
 
 
 @pytest.mark.shared

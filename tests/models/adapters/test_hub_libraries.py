@@ -90,9 +90,6 @@ def test_a_folder_that_lacks_its_processor_or_a_layer_or_does_more_than_crop_say
         load(f"transformers:{vit}", CPU)
 
 
-# sentence-transformers and MTEB.
-
-
 def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
     """The processor would enlarge and crop it once more; to its owner it is as it was."""
     from sentence_transformers import SentenceTransformer

@@ -89,9 +89,6 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], said: st
         load(np.mean, Options(**options))  # type: ignore[arg-type]
 
 
-# What libraries and the hub say when something is not there.
-
-
 def of_the_hub(kind: type[Exception]) -> Exception:
     """An error of the hub's, as transformers hands it on: behind an OSError of its own."""
     answer = Mock(headers={}, request=None)

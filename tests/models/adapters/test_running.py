@@ -80,9 +80,6 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_lo
         load(exact, Options(precision="bfloat16"))
 
 
-# A picture's vector is its own: models that mix the pictures of a batch are refused wherever they embed.
-
-
 def mixing(batch: list[np.ndarray]) -> np.ndarray:
     """Right for two pictures; of more, each gets what its neighbour should have."""
     right = np.array([picture.mean((0, 1)) for picture in batch])
