@@ -65,21 +65,14 @@ def make_trouble(server: Server, trouble: dict[str, Any], monkeypatch: pytest.Mo
     ],
 )
 def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
-    server: Server,
-    part: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    trouble: dict[str, Any],
-    asked: list[str | None],
-) -> None:
+    server: Server, part: Path, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, Any], asked: list[str | None]
+) -> None:  # fmt: skip
     make_trouble(server, trouble, monkeypatch)
     # Redirects are followed, and resumed.
     download(f"{server.root}/moved", part, "birds")
     assert part.read_bytes() == CONTENT
     assert server.asked == asked
     assert names(part.parent) == ["part"]
-    said = "birds: nothing came for 0.3 s; trying again" if "stalls" in trouble else "; trying again in 0 s"
-    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

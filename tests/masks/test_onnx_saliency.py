@@ -95,15 +95,12 @@ def test_a_graph_of_ones_own_is_run_as_its_options_say(tmp_path: Path) -> None:
     assert halved.confidence == pytest.approx(mask.confidence / 2, abs=1e-5)
 
 
-def red_disc(number: int) -> np.ndarray:
-    """What the stand-in's weights find: red on green."""
-    away = np.hypot(*np.mgrid[-20:20, -20 - number : 20 - number])
-    return np.where((away < 10)[..., None], [200, 20, 20], [20, 200, 20]).astype(np.uint8)
-
-
 def test_a_graph_whose_masks_make_no_sense_is_refused_once_over_calls(tmp_path: Path) -> None:
-    """What makes no sense, test_quality.py says."""
-    plain, discs = np.full((40, 40, 3), 9, np.uint8), [red_disc(n) for n in range(8)]
+    """What makes no sense, test_quality.py says. The stand-in's weights find red on green."""
+    plain, discs = np.full((40, 40, 3), 9, np.uint8), []
+    for n in range(8):
+        away = np.hypot(*np.mgrid[-20:20, -20 - n : 20 - n])
+        discs.append(np.where((away < 10)[..., None], [200, 20, 20], [20, 200, 20]).astype(np.uint8))
     make = masker("onnx", graph(tmp_path / "net.onnx"))
     make([plain] * 4 + discs)  # it finds objects in half of the first ones
     assert len(make([plain] * 8)) == 8
