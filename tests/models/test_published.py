@@ -77,16 +77,13 @@ def test_published_weights_fit_another_size_of_photos(tmp_path: Path) -> None:
     assert len(loaded) > 50
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_weights_that_are_not_published_for_this_network_are_refused() -> None:
+    for name, said in (
         ("mixer_s16_224", "timm has no weights of mixer_s16_224"),
         ("vit_base_patch32_clip_224.openai", "QuickGELU, .*timm:vit_base_patch32_clip_quickgelu_224.openai"),
-    ],
-)
-def test_weights_that_are_not_published_for_this_network_are_refused(name: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        plugin.published(name, plugin.Params(weights="published"))
+    ):
+        with pytest.raises(UserError, match=said):
+            plugin.published(name, plugin.Params(weights="published"))
 
 
 def test_a_size_of_photos_that_weights_are_not_for_may_be_to_blame() -> None:

@@ -45,17 +45,14 @@ def test_image_table_survives_the_disk(tmp_path: Path) -> None:
         read_table(tmp_path / "birds" / "images.csv")
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "words"),
-    [
+def test_image_table_is_checked() -> None:
+    for rows, columns, words in (
         ([ROW, ROW], COLUMNS, r"'a/1\.jpg' is listed twice"),
         ([[*ROW[:3], "dev", *ROW[4:]]], COLUMNS, "Unknown split 'dev'"),
         ([ROW[:5]], COLUMNS[:5], "has the columns image_id, label"),
-    ],
-)
-def test_image_table_is_checked(rows: list[list[Any]], columns: tuple[str, ...], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        ImageTable(pd.DataFrame(rows, columns=list(columns)))
+    ):
+        with pytest.raises(UserError, match=words):
+            ImageTable(pd.DataFrame(rows, columns=list(columns)))
 
 
 def test_photos_come_in_the_order_of_their_keys_numbers() -> None:

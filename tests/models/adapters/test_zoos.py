@@ -55,20 +55,16 @@ def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
     assert "activation: GELU" in found.notes
 
 
-@pytest.mark.parametrize(
-    ("name", "option", "said"),
-    [
-        ("timm:levit_128s", {"size": 256}, "or the --size that it was trained for"),
-        ("timm:test_vit.r160_in1k", {"size": 4}, "cannot be fitted to .*or the --size that it was trained"),
-        ("timm:test_resnet.r160_in1k", {"pooling": "cls"}, "cannot be built with global_pool token"),
-        ("torchvision:squeezenet1_1", {}, "ends in no linear layer"),
-    ],
-)
-def test_options_of_no_use_are_named(name: str, option: dict[str, Any], said: str, tmp_path: Path) -> None:
-    zoo, _, model = name.partition(":")
-    made = models.get_model(model) if zoo == "torchvision" else timm.create_model(model)
-    with pytest.raises(UserError, match=said):
-        load(name, by(saved(made, tmp_path / "w.pth"), **option))
+def test_options_of_no_use_are_named(tmp_path: Path) -> None:
+    for zoo, name, option, said in (
+        (timm.create_model, "levit_128s", {"size": 256}, "or the --size that it was trained for"),
+        (timm.create_model, "test_vit.r160_in1k", {"size": 4}, "cannot be fitted to .*or the --size that it"),
+        (timm.create_model, "test_resnet.r160_in1k", {"pooling": "cls"}, "cannot be built with global_pool"),
+        (models.get_model, "squeezenet1_1", {}, "ends in no linear layer"),
+    ):
+        weights = saved(zoo(name), tmp_path / "w.pth")
+        with pytest.raises(UserError, match=said):
+            load(f"{'timm' if zoo is timm.create_model else 'torchvision'}:{name}", by(weights, **option))
 
 
 # OpenCLIP.
@@ -154,18 +150,15 @@ def test_weights_that_want_quickgelu_are_not_computed_with_gelu(open_clip: Any, 
         load("timm:vit_base_patch32_clip_224.openai")
 
 
-@pytest.mark.parametrize(
-    ("which", "said"),
-    [
+def test_what_open_clip_does_not_have_is_reported(open_clip: Any) -> None:
+    for which, said in (
         ("Small-9/quick", "no model of OpenCLIP 'Small-9'. Did you mean Small-8"),
         ("Small-8/quik", "no pretrained tag of Small-8 'quik'. Did you mean quick"),
         ("Small-8", r"does not say which weights: open_clip:Small-8/<tag> of \w+ \w+"),
         ("Small-8/squashed", r"could not be fetched from https://huggingface.co/someone/squashed.*--weights"),
-    ],
-)
-def test_what_open_clip_does_not_have_is_reported(open_clip: Any, which: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        load(f"open_clip:{which}")
+    ):
+        with pytest.raises(UserError, match=said):
+            load(f"open_clip:{which}")
 
 
 # Weights: whatever is wrapped around them is taken off and told.
