@@ -132,11 +132,13 @@ def test_a_gain_is_taken_only_where_it_is_more_than_chance_and_no_group_loses() 
     assert cross_validation.choice(np.stack([noise, -noise - 0.01]), (0.2, 0.5), always=True) == 0.2
     rows = pd.DataFrame({"group": ["a"] * 9 + ["b"] * 9, "before": 0.5})
     rows["change"] = np.tile([0.01, 0.02, 0.03], 6)
-    assert cross_validation.gains(rows.assign(after=rows["before"] + rows["change"]))
+    better = rows.assign(after=rows["before"] + rows["change"])
+    judged = cross_validation.Judgement([], [], [], better, (1.0,), rows["change"].to_numpy()[None])
+    assert judged.helps
     rows["change"] *= np.where(rows["group"] == "a", 5, -1)
     rows["after"] = rows["before"] + rows["change"]
     assert cross_validation.summary(rows).set_index("group").loc["all", "clear"] > 0
-    assert not cross_validation.gains(rows)
+    assert not replace(judged, rows=rows).helps
 
 
 def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
@@ -195,6 +197,7 @@ def test_a_fold_is_judged_by_what_never_saw_it(start: U2Net, monkeypatch: pytest
         for net, name in read:
             [others] = [n for n in names if name in n]
             assert net == everybody - own - others
+    assert judgement.shares.query("chosen")["blend"].tolist() == [judgement.blend]
     assert judgement.rows["fold"].tolist() == fold
     assert judgement.after == [(everybody - names[f], p.name) for p, f in zip(pairs, fold, strict=True)]
 
