@@ -1,23 +1,20 @@
-"""Attribution regularisation: golden values (docs/methods.md, section 11, G6), naive twins, any backbone."""
+"""Attribution regularisation: its formula, its slope, any backbone (docs/methods.md, section 4)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from backbone_models import BACKBONES, make, photos
 from fitting import gradients
-from torch import Tensor
 
 from bgbias import plugins, seeds
 from bgbias.attribution.smoothgrad import reference_embedding
 from bgbias.models import model as models
 from bgbias.training import loop
 from bgbias.training.methods import Batch
-from bgbias.training.methods._attribution_penalty import fraction_outside, spread_rows
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -61,59 +58,34 @@ def small_batch(side: int = 9, dtype: torch.dtype = torch.float64) -> Batch:
     return Batch(grey, LABELS, torch.arange(4), masks)
 
 
-def test_golden_sum_of_squares_and_fraction() -> None:
-    gradient, mask = torch.tensor([[[[1.0, 2.0], [0.0, -1.0]]]]), torch.tensor([[[[1.0, 0.5], [0.0, 0.0]]]])
-    made = built("attr_loss", exact_model())
-    assert made.penalty(gradient, mask).item() == 2.0
-    assert fraction_outside(gradient, mask).item() == pytest.approx(0.5)
-    # Of two photos the mean; the fraction alone does not see that one has gradients a thousand times as large.
-    both, masks = torch.cat((gradient, 1000 * gradient)), mask.expand(2, -1, -1, -1)
-    assert made.penalty(both, masks).item() == 1_000_001.0
-    assert fraction_outside(both, masks).item() == pytest.approx(0.5)
-    assert fraction_outside(0 * gradient, mask).item() == 0
-
-
-def naive_penalty(made: Any, batch: Batch, name: str) -> float:
-    """Gradients pixel by pixel as differences of two passes, sums as loops over Python numbers."""
-    step, model, total = 1e-5, made.model, 0.0
-    seen = model.preprocess(batch.images)
-    black = model(model.preprocess(torch.zeros_like(batch.images[:1])))[0]
-
-    def value(x: Tensor) -> float:
-        z = model(x)
-        return float((z @ black).sum() if name == "attr_emb" else made.base_loss(z, batch.labels))
-
-    for n in range(len(seen)):
-        outside, whole = 0.0, 0.0
-        for place in torch.cartesian_prod(*(torch.arange(size) for size in seen.shape[1:])).tolist():
-            moved = [seen.clone(), seen.clone()]
-            moved[0][n, *place] += step
-            moved[1][n, *place] -= step
-            g = (value(moved[0]) - value(moved[1])) / (2 * step)
-            m = float(batch.masks[n, 0, place[1], place[2]])  # type: ignore[index]
-            outside += ((1 - m) * g) ** 2 if name == "attr_loss" else (1 - m) * g**2
-            whole += g**2
-        total += outside if name == "attr_loss" else outside / whole
-    return total / len(seen)
-
-
 @pytest.mark.parametrize(
     ("name", "of"), [("attr_loss", "cosface"), ("attr_frac", "triplet"), ("attr_emb", "arcface")]
 )
-@torch.no_grad()
-def test_penalty_agrees_with_its_naive_twin(name: str, of: str) -> None:
+def test_penalty_is_what_gradients_make_beside_the_object(name: str, of: str) -> None:
+    """By one differentiation of the whole batch, whose photos do not see one another."""
     made, batch = built(name, exact_model().eval(), of), small_batch()
-    expected = naive_penalty(made, batch, name)
-    with torch.enable_grad():
-        found = made.loss(batch)
-    assert found["penalty"].item() == pytest.approx(expected, rel=1e-6)
-    base = made.base_loss(made.model(made.model.preprocess(batch.images)), LABELS)
-    assert found["loss"].item() == pytest.approx(base.item() + expected, rel=1e-6)
+    seen = made.model.preprocess(batch.images).requires_grad_()
+    embeddings = made.model(seen)
+    black = made.model(made.model.preprocess(torch.zeros_like(batch.images[:1])))[0].detach()
+    base = made.base_loss(embeddings, LABELS)
+    value = (embeddings @ black).sum() if name == "attr_emb" else base
+    (slope,) = torch.autograd.grad(value, seen, retain_graph=True)
+    outside, dims = 1 - batch.masks, (1, 2, 3)  # type: ignore[operator]
+    fractions = (outside * slope**2).sum(dims) / (slope**2).sum(dims)
+    expected = ((outside * slope) ** 2).sum(dims) if name == "attr_loss" else fractions
+    found = made.loss(batch)
+    assert found["penalty"].item() == pytest.approx(expected.mean().item(), rel=1e-6)
+    assert found["loss"].item() == pytest.approx((base + expected.mean()).item(), rel=1e-6)
+    assert made.penalty(0 * slope, batch.masks) == 0
 
 
 @pytest.mark.parametrize(
     ("name", "of"),
-    [*(("attr_loss", of) for of in SMOOTH), ("attr_frac", "contrastive"), ("attr_emb", "arcface")],
+    [
+        *(("attr_loss", of) for of in plugins.names("losses")),
+        ("attr_frac", "contrastive"),
+        ("attr_emb", "arcface"),
+    ],
 )
 def test_training_follows_the_penaltys_own_slope(name: str, of: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The derivative of the penalty along a random direction of all weights, against the difference of two penalties."""
@@ -134,19 +106,6 @@ def test_training_follows_the_penaltys_own_slope(name: str, of: str, monkeypatch
     assert abs(found) > 1e-7
 
 
-def test_every_loss_is_followed() -> None:
-    assert {*SMOOTH} == {*plugins.names("losses")}
-
-
-def test_fraction_of_the_embedding_is_the_same_for_both_distances() -> None:
-    method, batch = built("attr_emb", exact_model()), small_batch()
-    method.model.eval()
-    seen = method.model.preprocess(batch.images).requires_grad_()
-    far = (method.model(seen) - reference_embedding(method.model)).norm(dim=1).sum()
-    euclidean = fraction_outside(torch.autograd.grad(far, seen)[0], batch.masks)  # type: ignore[arg-type]
-    assert method.loss(batch)["penalty"].item() == pytest.approx(euclidean.item(), rel=1e-9)
-
-
 @pytest.mark.parametrize("name", METHODS)
 def test_photo_without_a_trusted_mask_has_no_penalty(name: str) -> None:
     batch = small_batch()
@@ -156,9 +115,7 @@ def test_photo_without_a_trusted_mask_has_no_penalty(name: str) -> None:
         built(name, exact_model()).loss(replace(batch, masks=None))
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in BACKBONES if name != "resnet152"]
-)  # resnet50's blocks, thrice
+@pytest.mark.parametrize("name", BACKBONES)
 def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     model = make(name).train()
     shown = photos(name, 4)
@@ -175,9 +132,8 @@ def test_any_backbone_can_be_differentiated_twice(name: str) -> None:
     assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
 
 
-@pytest.mark.parametrize("some", [None, 2])
-def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty(some: int | None) -> None:
-    batch, made = small_batch(56, torch.float32), built("attr_frac", make("tiny"), photos=some)
+def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty() -> None:
+    batch, made = small_batch(56, torch.float32), built("attr_frac", make("tiny"), photos=2)
     exact = made.loss(batch)
     with torch.autocast("cpu", torch.bfloat16):
         mixed = made.loss(batch)
@@ -205,7 +161,7 @@ def test_penalty_of_some_photos_is_the_mean_over_these(name: str) -> None:
     """Each one's gradient is that of the whole batch, also where batch norm follows the batch in training."""
     batch, model = small_batch(), exact_model().train()
     assert batch.masks is not None
-    every, some, whole = (built(name, model, photos=count) for count in (None, 2, len(LABELS)))
+    every, some = (built(name, model, photos=count) for count in (None, 2))
     found = some.loss(batch)
     gradients = every.gradients(every.photos(batch), batch.labels, range(4))
     expected = every.penalty(gradients[::2], batch.masks[::2])  # one photo of each class
@@ -214,15 +170,3 @@ def test_penalty_of_some_photos_is_the_mean_over_these(name: str) -> None:
     assert next(model.trunk.parameters()).grad.abs().sum() > 0
     model.eval()
     assert some.loss(batch)["base_loss"].item() == every.loss(batch)["base_loss"].item()
-    assert whole.loss(batch)["penalty"].item() == every.loss(batch)["penalty"].item()
-
-
-@pytest.mark.parametrize(("photos", "wanted"), [(32, 8), (33, 8), (12, 5), (4, 1), (3, 8), (6, None)])
-def test_penalised_photos_lie_evenly_in_the_batch(photos: int, wanted: int | None) -> None:
-    rows = spread_rows(photos, wanted)
-    assert len(rows) == min(photos, wanted or photos)
-    apart = np.diff([*rows, photos])
-    assert apart.min() >= 1
-    assert np.ptp(apart) <= 1
-    if (photos, wanted) == (32, 8):
-        assert [row // 4 for row in rows] == list(range(8))  # eight classes of four

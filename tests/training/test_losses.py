@@ -1,4 +1,4 @@
-"""Losses, alone and with further negatives: golden values (docs/methods.md, section 11, G4 and G8), naive twins, a contract."""
+"""Losses, alone and with further negatives: naive twins, and what holds for all of them (docs/methods.md, sections 1 and 6)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,6 @@ from bgbias.training.losses._parts import EuclideanDistance
 from bgbias.training.repulsions import Further
 
 FAMILY, REPELLED = plugins.names("losses"), plugins.names("repulsions")
-# G4: z, y and the class weights W (rows; the losses hold columns and normalise them); G8: a negative of each z. float64 values of
-# docs/methods.md, section 11.
-EMBEDDINGS = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [-0.6, 0.8]], dtype=torch.float64)
-LABELS = torch.tensor([0, 0, 1, 1])
-CLASS_WEIGHTS = torch.tensor([[1.0, 0.0], [0.0, 2.0], [-1.0, -1.0]], dtype=torch.float64)
-NEGATIVES = normalize(torch.tensor([[1, 0.2], [0.5, 0.5], [0.2, 1], [-1, 0]], dtype=torch.float64), dim=1)
 
 Settings = dict[str, Any]
 Vectors = Sequence[Sequence[float]]
@@ -35,60 +29,11 @@ def build(name: str, settings: Settings, n_classes: int = 3, dim: int = 2, seed:
     return module.build(module.Params(**settings), n_classes, dim, seeds.torch_generator("test", seed))
 
 
-def build_golden(name: str, settings: Settings) -> Any:
-    loss = build(name, settings)
-    for parameter in loss.parameters():
-        parameter.data = CLASS_WEIGHTS.T.clone()
-    return loss
-
-
 def random_batch(seed: int, classes: int = 5, size: int = 16, dim: int = 6) -> tuple[Tensor, Tensor]:
     generator = seeds.torch_generator("test batch", seed)
     embeddings = torch.randn(size, dim, generator=generator, dtype=torch.float64)
     labels = torch.randint(classes, (size,), generator=generator)
     return normalize(embeddings, dim=1), labels
-
-
-CONTRASTIVE, SOFTMAX = {"pos_margin": 0.2, "neg_margin": 0.9}, {"temperature": 0.1, "lr": 1}
-SUMS, ARC = {"alpha": 2, "beta": 40, "base": 0.5}, {"margin": 20, "scale": 10, "lr": 1}
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "value"),
-    [
-        ("contrastive", CONTRASTIVE, 0.438028),
-        ("contrastive", {"pos_margin": -0.2, "neg_margin": 0.3841}, 0.832456),
-        ("triplet", {"margin": 0.1}, 0.0),
-        ("triplet", {"margin": 0.5}, 0.238028),
-        ("multi_similarity", SUMS, 0.268971),
-        ("arcface", ARC, 0.249237),
-        ("normalized_softmax", SOFTMAX, 0.031775),
-        ("cosface", {"margin": 0.35, "scale": 10, "lr": 1}, 0.426786),
-        ("roth_arcface", {"margin": 0.5, "scale": 16}, 0.755547),
-        ("roth_arcface", {"margin": 0.5, "scale": 16, "bug": True}, 0.00999),
-        ("roth_arcface", {"margin": 0.0, "scale": 16}, 0.00999),
-    ],
-)
-def test_golden_value(name: str, settings: Settings, value: float) -> None:
-    assert build_golden(name, settings)(EMBEDDINGS, LABELS).item() == pytest.approx(value, abs=5e-7)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "alpha", "value"),
-    [
-        ("contrastive", CONTRASTIVE, 1, 0.438028 + 0.542411),
-        ("triplet", {"margin": 0.1}, 1, 0.553813),
-        ("multi_similarity", SUMS, 1, 0.606635),
-        ("normalized_softmax", SOFTMAX, 1, 0.846244),
-        ("normalized_softmax", SOFTMAX, 2, 8.760128),
-        ("arcface", ARC, 1, 1.824641),
-    ],
-)
-def test_golden_value_with_negatives(name: str, settings: Settings, alpha: float, value: float) -> None:
-    further = Further(NEGATIVES[:, None], torch.ones(4, 1, dtype=torch.bool), alpha=alpha)
-    base = build_golden(name, settings)
-    found = plugins.load("repulsions", name).loss(base, EMBEDDINGS, LABELS, further)
-    assert found.item() == pytest.approx(value, abs=1.1e-6)
 
 
 # Naive twins: docs/methods.md, sections 1 and 6, written as loops over Python numbers. ``more``: each anchor's further negatives.
@@ -200,15 +145,6 @@ def naive(
     return naive_softmax(name, z, y, settings, weights, more, kappa, alpha)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("name", FAMILY)
-def test_agrees_with_its_naive_twin(name: str, seed: int) -> None:
-    z, y = random_batch(seed)
-    loss = build(name, CUB[name], n_classes=5, dim=6, seed=seed)
-    expected = naive(name, CUB[name], loss, z, y)
-    assert loss(z, y).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
-
-
 # Gentle ones, with which every pair and negative has a say.
 MILD = CUB | {
     "contrastive": {"pos_margin": 0.2, "neg_margin": 1.4},
@@ -216,7 +152,17 @@ MILD = CUB | {
     "multi_similarity": {"alpha": 2, "beta": 10, "base": 0.5},
     "arcface": {"margin": 5, "scale": 8, "lr": 1},
     "cosface": {"margin": 0.2, "scale": 8, "lr": 1},
+    "roth_arcface": {"margin": 0.5, "scale": 8, "lr": 1, "bug": True},
 }
+
+
+@pytest.mark.parametrize("settings", [CUB, MILD], ids=["published", "mild"])
+@pytest.mark.parametrize("name", FAMILY)
+def test_agrees_with_its_naive_twin(name: str, settings: dict[str, Settings]) -> None:
+    z, y = random_batch(0)
+    loss = build(name, settings[name], n_classes=5, dim=6).double()
+    expected = naive(name, settings[name], loss, z, y)
+    assert loss(z, y).item() == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", REPELLED)
@@ -234,18 +180,6 @@ def test_further_negatives_agree_with_the_naive_twin(
     assert abs(twin - plain.item()) > 1e-3  # they do say something
     none = Further(pictures, torch.zeros_like(counts), kappa, alpha)
     assert repelled(base, z, y, none).item() == pytest.approx(plain.item(), rel=1e-12)
-
-
-@pytest.mark.parametrize("name", REPELLED)
-def test_a_negative_that_comes_nearer_costs_more(name: str) -> None:
-    z, labels = random_batch(5)
-    pictures = normalize(z + 0.3 * random_batch(6)[0], dim=1)[:, None].requires_grad_()
-    base = build(name, MILD[name], n_classes=5, dim=6).double()
-    further = Further(pictures, torch.ones(16, 1, dtype=torch.bool))
-    (slope,) = torch.autograd.grad(plugins.load("repulsions", name).loss(base, z, labels, further), pictures)
-    rise = (slope * (z[:, None] - pictures)).sum((1, 2))
-    assert (rise >= 0).all()
-    assert (rise > 1e-4).any()
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.3])
@@ -266,10 +200,13 @@ def test_arcface_goes_on_falling_beyond_180_degrees() -> None:
     # At 175 degrees from its own class, 20 more would turn back up: the second branch of the formula.
     angles = torch.tensor([150.0, 165.0, 175.0], dtype=torch.float64).deg2rad()
     z, y = torch.stack((angles.cos(), angles.sin()), 1), torch.tensor([0])
-    loss = build_golden("arcface", ARC)
+    settings = {"margin": 20, "scale": 10, "lr": 1}
+    loss = build("arcface", settings)
+    (weights,) = loss.parameters()
+    weights.data = torch.tensor([[1.0, 0.0, -1.0], [0.0, 2.0, -1.0]], dtype=torch.float64)
     each = [loss(row[None], y).item() for row in z]
     assert each == sorted(each)
-    assert each == pytest.approx([naive("arcface", ARC, loss, row[None], y) for row in z])
+    assert each == pytest.approx([naive("arcface", settings, loss, row[None], y) for row in z])
 
 
 # The contract of the family.
@@ -298,7 +235,7 @@ def test_finite_and_differentiable_and_out_of_mixed_precisions_reach(name: str) 
 def test_satisfied_batch_still_gives_a_gradient(name: str) -> None:
     """Identical positives, opposite negatives: nothing to mine, yet training goes on."""
     z = torch.tensor([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], requires_grad=True)
-    value = build(name, CUB[name])(z, LABELS)
+    value = build(name, CUB[name])(z, torch.tensor([0, 0, 1, 1]))
     value.backward()
     assert value.isfinite()
     assert z.grad is not None

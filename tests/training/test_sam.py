@@ -1,4 +1,4 @@
-"""SAM: which tuples a batch has, and a naive twin of the whole penalty (docs/methods.md, sections 7 and 11, G9c)."""
+"""SAM: which tuples a batch has, and a naive twin of the whole penalty (docs/methods.md, section 7)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from fitting import batch, gradients, in_double, method, model
+from fitting import batch, gradients, in_double, method
 from torch import Tensor
 
 from bgbias import seeds
-from bgbias.compute.device import autocast
 from bgbias.models.model import EmbeddingModel
 from bgbias.training.methods import BaseMethod, Batch
 from bgbias.training.methods import _sam as mining
@@ -35,12 +34,6 @@ def choose(labels: Tensor, embeddings: Tensor, negatives: int, generator: torch.
 # Tuples.
 
 
-def test_golden_losses() -> None:
-    masked = [torch.tensor([v], dtype=torch.float64) for v in ([1.0, 0.0], [0.6, 0.8], [0.0, 1.0])]
-    assert mining.mining_loss(masked).item() == pytest.approx(0.519786, abs=5e-7)
-    assert mining.mining_loss(masked[:2]).item() == pytest.approx(-0.894427, abs=5e-7)
-
-
 def test_equal_masked_photos_have_a_finite_gradient() -> None:
     """Both wiped out to the mean colour: the distance is 0, where a root has no slope."""
     for count in (2, 3, 4):
@@ -50,13 +43,12 @@ def test_equal_masked_photos_have_a_finite_gradient() -> None:
 
 
 @pytest.mark.parametrize("negatives", [0, 1, 2])
-@pytest.mark.parametrize("seed", range(3))
-def test_tuples_agree_with_a_search_by_loops(negatives: int, seed: int) -> None:
+def test_tuples_agree_with_a_search_by_loops(negatives: int) -> None:
     """Where nothing lies beyond the positive, any photo of a class not yet taken will do."""
-    generator = seeds.torch_generator("test mining", seed)
+    generator = seeds.torch_generator("test mining")
     z = torch.nn.functional.normalize(torch.randn(12, 3, generator=generator, dtype=torch.float64), dim=1)
     labels = torch.arange(4).repeat_interleave(3)
-    found = choose(labels, z, negatives, seeds.torch_generator("tuples", seed))
+    found = choose(labels, z, negatives, seeds.torch_generator("tuples"))
     assert found[:, 0].tolist() == list(range(12))
     for a, p, *others in found.tolist():
         assert a != p
@@ -88,14 +80,6 @@ def test_random_choices_reach_every_candidate_about_equally() -> None:
         counts[mining.with_negatives(torch.tensor([[0, 1]]), z, labels, generator)[0, 2]] += 1
     assert counts[2:].min() > 70
     assert counts[2:].sum() == 300
-
-
-def test_negative_as_far_as_the_positive_is_not_beyond_it() -> None:
-    z = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, -1.0], [-1.0, 0.0]])
-    generator = seeds.torch_generator("tie")
-    found = mining.with_negatives(torch.tensor([[0, 1]]), z, torch.tensor([0, 0, 1, 2]), generator)
-    assert found.tolist() == [[0, 1, 3]]
-    assert len(mining.satisfied(torch.tensor([[0, 1, 2]]), z)) == 0
 
 
 def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
@@ -214,21 +198,3 @@ def test_where_no_tuple_is_satisfied_the_base_loss_remains() -> None:
     assert torch.equal(found["loss"], found["base_loss"])
     assert found["mining"] == 0
     found["loss"].backward()
-
-
-@pytest.mark.parametrize(
-    ("backbone", "options", "side"),
-    [("tiny", {}, 56), ("timm:vit_tiny_patch16_224", {"weights": None, "img_size": 32}, 32)],
-)
-def test_any_backbone_with_a_feature_map_can_be_mined(
-    backbone: str, options: dict[str, Any], side: int
-) -> None:
-    net, given = model(backbone=backbone, **options), batch(side=side)
-    made = method("sam_quad", "triplet", net=net)
-    with autocast("cpu", "bf16"):
-        found = made.loss(given)
-        plain = method("plain", "triplet", net=net).loss(given)
-    found["loss"].backward()
-    assert torch.equal(found["base_loss"], plain["loss"])
-    assert found["mining"] > 0
-    assert all(p.grad is None or p.grad.isfinite().all() for p in made.model.parameters())
