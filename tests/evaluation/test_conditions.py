@@ -19,10 +19,13 @@ from torch import Tensor, nn
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import across_places, conditions, embedding, embeddings, scores
-from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.files.store import writing
 from bgbias.images import pixels
+from bgbias.images.inpainting import remove_object
 from bgbias.models.preprocess import Preprocess
 from bgbias.models.settings import How
+from bgbias.photos import picture_cache
 from bgbias.photos.places import Places
 
 SIDE, CROP = 40, 32
@@ -214,20 +217,9 @@ def test_same_pictures_for_every_batch_size_order_and_subset(photos: EvaluationP
         np.testing.assert_allclose(vectors, whole.views[view][rows], atol=1e-6)
 
 
-def test_processes_that_make_views_leave_two_cores_to_a_gpus_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "16")
-    assert [workers("cuda:1", photos) for photos in (0, 31, 64, 100, 10**5)] == [1, 1, 2, 3, 14]
-    assert workers("cpu", 10**5) == 1
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    assert workers("cuda", 10**5) == 1
-
-
 def test_what_a_condition_lacks_is_an_error(photos: EvaluationPhotos) -> None:
-    for field, condition in (("backgrounds", "random_background"), ("inpainted", "own_inpainted")):
-        bare = replace(photos, **{field: None})
-        assert len(see(bare, "clean")) == len(CLASSES)
-        with pytest.raises(ValueError, match=f"opened without {field}"):
-            see(bare, condition)
+    with pytest.raises(ValueError, match="opened without backgrounds"):
+        see(replace(photos, backgrounds=None), "random_background")
     turned = Pictures({f"{n}.png": mask(n).T for n in ALL})
     with pytest.raises(
         UserError, match=r"mask of '0\.png' is \(44, 40\), its photo \(40, 44\); remake the masks"
@@ -267,3 +259,30 @@ def test_wrong_conditions_are_refused(tmp_path: Path, changed: list[str], words:
     raw["grids"]["small"]["evaluation"] = {"conditions": changed}
     with pytest.raises(UserError, match=words):
         load(tmp_path, raw)
+
+
+def stored(folder: Path, name: str, mode: str = "RGB", **pictures: np.ndarray) -> picture_cache.Pictures:
+    with writing(folder / f"{name}.zip") as store:
+        for image_id, shown in pictures.items():
+            store.add(f"{image_id}.png", pixels.encode_png(shown))
+    return picture_cache.pictures(folder / f"{name}.zip", SIDE, folder, mode)
+
+
+def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) -> None:
+    photo = noise("picture", 0, SIDE, SIDE, 3)
+    photos, calls = stored(tmp_path, "photos", a=photo, b=photo), []
+
+    def make(photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        calls.append(int(mask.max()))
+        return photo - mask[..., None]
+
+    for name, level in (("masks", 255), ("masks", 255), ("others", 0)):
+        masks = stored(tmp_path, name, "L", a=np.full((SIDE, SIDE), level, np.uint8))
+        made = picture_cache.combined("made", tmp_path, photos, masks, make)
+        assert made.ids == ["a.png"]
+    assert calls == [255, 0]
+    np.testing.assert_array_equal(made.get("a.png"), photos.get("a.png"))
+    wide = stored(tmp_path, "wide", "L", a=np.zeros((SIDE, SIDE + 9), np.uint8))
+    with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
+        picture_cache.combined("made", tmp_path, photos, wide, make)
+    assert np.unique(remove_object(photo, np.full((SIDE, SIDE), 255, np.uint8))).tolist() == [128]

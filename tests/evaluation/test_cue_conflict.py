@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from in_memory import hash_number, split
-from rankings import embedded, order
+from rankings import embedded
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -150,18 +150,3 @@ def test_decisions_by_hand() -> None:
     assert table["shape_share"] == pytest.approx(100 * 2 / 5)
     nobody = decide(angles(180, 180, 180, 0), [2, 2, 0, 3], [0, 0, 1, 2], angles(0, 5, 90, 180))
     assert (nobody["neither"], np.isnan(nobody["shape_share"])) == (100, True)
-
-
-def test_decisions_are_those_of_a_naive_loop() -> None:
-    random = np.random.default_rng(3)
-    labels = np.repeat(np.arange(6), 5)
-    # Few directions, so that many are equally near.
-    clean, shown = (np.eye(8, dtype=np.float32)[random.integers(0, 8, 30)] for _ in range(2))
-    donors = [int(random.choice(np.flatnonzero(labels != own))) for own in labels]
-    firsts = [order(shown[n], clean, {n, donors[n]})[0] for n in range(30)]
-    table = decide(shown, donors, labels.tolist(), clean)
-    for name, expected in (("shape", labels), ("texture", labels[donors])):
-        count = (labels[firsts] == expected).sum()
-        assert count
-        assert table[name] == pytest.approx(100 * count / 30)
-    assert table["neither"] == pytest.approx(100 - table["shape"] - table["texture"])

@@ -1,11 +1,10 @@
-"""Metrics against hand-computed values, formulas in plain loops, and other libraries (docs/methods.md, sections 8, 11, 15)."""
+"""Metrics against formulas in plain loops and other libraries (docs/methods.md, sections 8 and 15)."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable
-from functools import cache
 
 import numpy as np
 import pytest
@@ -16,50 +15,10 @@ from sklearn.metrics import average_precision_score, normalized_mutual_info_scor
 
 from bgbias import plugins, seeds
 from bgbias.evaluation.embedding_metrics import nmi
-from bgbias.evaluation.retrieval import Neighbours, neighbours
+from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.whole_gallery import WholeRanking
 
 NAN = float("nan")
-
-
-def value(metric: str, n: Neighbours) -> float:
-    return float(np.nanmean(plugins.load("metrics", metric).per_query(n)))
-
-
-# Section 11, G1a-G1c: relevance of the ranks, R, then P@1, RP, MAP@R. The last: hits beyond R do not count.
-@pytest.mark.parametrize(
-    ("relevance", "relevant", "expected"),
-    [
-        ((1, 0, 1), 3, (1.0, 0.666667, 0.555556)),
-        ((0, 1, 1, 0), 4, (0.0, 0.5, 0.291667)),
-        ((1,), 1, (1.0, 1.0, 1.0)),
-        ((0, 0, 1, 1), 2, (0.0, 0.0, 0.0)),
-    ],
-)
-def test_hand_computed_rankings(
-    relevance: tuple[int, ...], relevant: int, expected: tuple[float, ...]
-) -> None:
-    hits = np.array([relevance], dtype=bool)
-    n = Neighbours(hits, np.array([relevant]), np.arange(hits.size)[None])
-    found = [value(metric, n) for metric in ("precision_at_1", "r_precision", "map_at_r")]
-    assert found == pytest.approx(expected, abs=5e-7)
-
-
-def test_seven_angles() -> None:
-    """Section 11, G1d: unit vectors at these angles; class 2 has a single photo, a miss for recall, and skipped by others."""
-    angle = np.radians([0, 10, 25, 40, 60, 75, 200])
-    embeddings = np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32)
-    labels = np.array([0, 0, 1, 0, 1, 1, 2])
-    n = neighbours(embeddings, labels, embeddings, labels)
-    expected = {
-        "precision_at_1": 0.666667,
-        "r_precision": 0.333333,
-        "map_at_r": 0.333333,
-        "recall_at_2": 0.571429,
-        "recall_at_4": 0.857143,
-    }
-    assert {metric: value(metric, n) for metric in expected} == pytest.approx(expected, abs=5e-7)
-    assert n.top(1).any(axis=1).mean() == pytest.approx(0.571429, abs=5e-7)  # R@1 over all seven
 
 
 def single_shot_cmc(persons: np.ndarray, person: int, k: int) -> float:
@@ -89,17 +48,16 @@ def by_definition(metric: str, persons: np.ndarray, person: int) -> float:
     return formulas[name]()
 
 
-@cache
-def photos(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def photos() -> tuple[np.ndarray, np.ndarray]:
     """Photos of classes of very different sizes, some of one photo."""
-    generator = np.random.default_rng(seed)
+    n, generator = 150, np.random.default_rng(0)
     labels = (n // 4 * generator.random(n) ** 3).astype(int)
     return unit(generator.normal(size=(n, 16))[labels] + generator.normal(size=(n, 16))), labels
 
 
 @pytest.mark.parametrize("metric", plugins.names("metrics"))
 def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
-    embeddings, labels = photos(150, 0)
+    embeddings, labels = photos()
     if "single_shot" in metric:  # which has to go through all galleries
         labels = np.repeat(np.arange(12), [3, 2, 1, 2, 1, 2, 1, 1, 2, 1, 1, 2])
         embeddings = embeddings[: len(labels)]
@@ -122,7 +80,7 @@ def test_agrees_with_pytorch_metric_learning() -> None:
         "r_precision": "r_precision",
         "precision_at_1": "precision_at_1",
     }
-    embeddings, labels = photos(600, 0)
+    embeddings, labels = photos()
     calculator = AccuracyCalculator(
         include=tuple(names.values()), k="max_bin_count", device=torch.device("cpu")
     )
@@ -130,7 +88,7 @@ def test_agrees_with_pytorch_metric_learning() -> None:
     n = neighbours(embeddings, labels, embeddings, labels)
     assert (n.relevant == 0).any()
     for ours, name in names.items():
-        assert value(ours, n) == pytest.approx(theirs[name], abs=1e-6)
+        assert np.nanmean(plugins.load("metrics", ours).per_query(n)) == pytest.approx(theirs[name], abs=1e-6)
 
 
 # Of all embeddings together.
@@ -149,24 +107,16 @@ def directions(labels: np.ndarray, apart: float) -> np.ndarray:
     return unit(apart * centres[labels] + random.normal(size=(len(labels), 7)))
 
 
-def test_mutual_information_by_hand_and_by_another_library() -> None:
-    classes, found = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
-    assert nmi.normalized_mutual_information(classes, found) == pytest.approx(0.478704, abs=5e-7)
+def test_mutual_information_is_that_of_another_library() -> None:
     for kinds in ((1, 1), (1, 4), (3, 9), (40, 40)):
         one, other = (seeds.generator("labellings", n).integers(n, size=120) for n in kinds)
         expected = normalized_mutual_info_score(one, other)
         assert nmi.normalized_mutual_information(one, other) == pytest.approx(expected, abs=1e-12)
 
 
-def test_golden_density() -> None:
-    vectors = np.array([[1, 0], [0, 1], [-1, 0], [-0.6, -0.8]], np.float32)
-    assert of_embeddings("pi_ratio", vectors, np.array([0, 0, 1, 1])) == pytest.approx(0.359217, abs=5e-7)
-
-
-@pytest.mark.parametrize("apart", [0.0, 5.0])
-def test_density_agrees_with_its_naive_twin(apart: float) -> None:
+def test_density_agrees_with_its_naive_twin() -> None:
     """Pair by pair; a class of one photo has no pair, and its mean counts as any other."""
-    labels, vectors = UNEVEN, directions(UNEVEN, apart)
+    labels, vectors = UNEVEN, directions(UNEVEN, 1.0)
     by_class = [[z.astype(float) for z in vectors[labels == c]] for c in range(6)]
     within = [
         np.mean([1 - a @ b for a, b in itertools.permutations(own, 2)]) for own in by_class if len(own) > 1

@@ -14,7 +14,6 @@ from bgbias.evaluation.conditions import _placed
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
 
 SIDE = 64
-BOTH = pytest.mark.parametrize("condition", ["moved", "scaled"])
 DRAWS = range(12)
 # Rows and columns [top, bottom, left, right] of an object, and what is true of it.
 WITHIN, AT_THE_LEFT, ACROSS, EVERYWHERE = (
@@ -119,17 +118,3 @@ def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
             before, after = seen(own.view), seen(_placed.view_scaled(own, draw))
             for edge in edges:
                 assert after[edge].any() == before[edge].any()
-
-
-@BOTH
-def test_draws_are_of_names_alone(condition: str) -> None:
-    """The same in another split."""
-    module = plugins.load("conditions", condition)
-    one, other = (photos([box(*WITHIN)] * 2, reds, [0, 1]) for reds in ([255, 255], [255, 130]))
-    shown, again, of_another = (
-        [module.view(split.photo(row), draw) for draw in DRAWS]
-        for split, row in ((one, 0), (other, 0), (one, 1))
-    )
-    assert np.array_equal(shown, again)
-    assert not np.array_equal(shown, of_another)
-    assert len({picture.tobytes() for picture in shown}) > len(DRAWS) / 2
