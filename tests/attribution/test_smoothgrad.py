@@ -16,12 +16,13 @@ from bgbias import plugins, seeds
 from bgbias.attribution import smoothgrad
 from bgbias.attribution.score import NoScoreError, normalise, score
 from bgbias.attribution.settings import Attribution
-from bgbias.attribution.smoothgrad import draw_noise, gradient_maps
+from bgbias.attribution.smoothgrad import gradient_maps
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.model import build_model
 
 CORNER = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
 QUICK = Attribution(samples=5)
+KEYS = [f"toy|test|{n}" for n in range(3)]
 
 
 def unit(x: Tensor) -> Tensor:
@@ -42,25 +43,9 @@ class SmoothNet(nn.Module):
         return unit(self.head(torch.tanh(self.conv(x)).mean((2, 3))))
 
 
-class Looking(nn.Module):
-    """An embedding that turns with the brightness of a region and sees nothing else."""
-
-    def __init__(self, region: Tensor) -> None:
-        super().__init__()
-        self.region = region
-
-    def forward(self, x: Tensor) -> Tensor:
-        brightness = (x * self.region).sum((1, 2, 3)) / self.region.sum()
-        return unit(torch.stack((brightness, torch.ones_like(brightness)), 1))
-
-
 def photos(count: int, size: int = 8) -> Tensor:
     generator = seeds.torch_generator("photos")
     return torch.rand(count, 3, size, size, generator=generator, dtype=torch.float64)
-
-
-def keys(count: int) -> list[str]:
-    return [f"toy|test|{i}" for i in range(count)]
 
 
 # Golden values G3 of docs/methods.md, section 11.
@@ -80,46 +65,13 @@ def test_golden_scores(values: list[list[float]], mask: Tensor, expected: float)
     assert score(torch.tensor(values), mask) == pytest.approx(expected, abs=5e-7)
 
 
-def test_golden_quantile_normalisation() -> None:
-    # v_max is 4.96: (5 - 1) of it and more is 1.
-    made = normalise(torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0]]))
-    assert made.tolist()[0] == pytest.approx([0.0, 0.252525, 0.505051, 0.757576, 1.0], abs=5e-7)
-
-
 def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
     drawn = torch.Generator().manual_seed(0)
-    for size in (*range(2, 400, 7), 227**2):
+    for size in (2, 99, 100, 101, 227**2):
         map_ = torch.randn(size, generator=drawn).abs().double()[None]
         high = torch.quantile(map_, 0.99)
         expected = ((map_ - map_.min()) / (high - map_.min())).clamp(0, 1)
         assert torch.equal(normalise(map_), expected), size
-
-
-def test_golden_pixel() -> None:
-    """One pixel, two noise samples, three channels: signed channels cancel, absolute ones do not."""
-    gradients = [torch.tensor([1.0, -1.0, 0.0]), torch.tensor([0.5, 0.5, 0.5])]
-    signed = absolute = 0.0
-    for gradient in gradients:
-        # An embedding whose cosine similarity with (1, 0) has exactly this gradient at its own argument.
-        def embed(x: Tensor, gradient: Tensor = gradient) -> Tensor:
-            along = ((x - x.detach()) * gradient.view(1, 3, 1, 1)).sum((1, 2, 3))
-            return torch.stack((along, torch.ones_like(along)), 1)
-
-        made = gradient_maps(
-            embed, torch.rand(1, 3, 1, 1), ["k"], torch.tensor([1.0, 0.0]), "cosine", Attribution(samples=1)
-        )
-        signed += made["ref"].item()
-        absolute += made["robust"].item()
-    assert signed == pytest.approx(0.5, abs=5e-7)
-    assert absolute == pytest.approx(1.166667, abs=5e-7)
-
-
-def test_golden_noise_level() -> None:
-    """A photo that spans 255 grey levels gets noise of standard deviation 0.15 * 255 = 38.25."""
-    x = torch.linspace(-128, 127, 3 * 40 * 40, dtype=torch.float64).view(3, 40, 40)
-    noise = smoothgrad.add_noise(x[None], draw_noise(torch.empty(50, *x.shape), "key")[None], 0.15) - x
-    assert noise.std().item() == pytest.approx(38.25, rel=0.01)
-    assert noise.mean().item() == pytest.approx(0, abs=0.3)
 
 
 # The whole map against docs/methods.md, section 3 written as loops, with the true distance in place of the shared
@@ -149,12 +101,12 @@ def naive_maps(
     return made
 
 
-@pytest.mark.parametrize(("distance", "passes"), [("l2", 1), ("cosine", 4), ("l2", 12), ("cosine", 100)])
+@pytest.mark.parametrize(("distance", "passes"), [("cosine", 4), ("l2", 12)])
 def test_one_backward_pass_serves_both_distances_in_batches_of_any_size(distance: str, passes: int) -> None:
     net, x, before = SmoothNet(), photos(3), torch.get_rng_state()
     reference = net(torch.zeros(1, 3, 8, 8, dtype=torch.float64))[0].detach()
-    made = gradient_maps(net, x, keys(3), reference, distance, QUICK, passes)
-    for i, key in enumerate(keys(3)):
+    made = gradient_maps(net, x, KEYS, reference, distance, QUICK, passes)
+    for i, key in enumerate(KEYS):
         ref, robust = naive_maps(net, x[i], key, reference, distance, QUICK.samples)
         np.testing.assert_allclose(made["ref"][i], ref, rtol=1e-5, atol=1e-9)
         np.testing.assert_allclose(made["robust"][i], robust, rtol=1e-5, atol=1e-9)
@@ -167,24 +119,6 @@ def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
         lambda x: reference + 0 * x.sum((1, 2, 3))[:, None], photos(1).float(), ["k"], reference, "l2", QUICK
     )
     assert made["ref"].isfinite().all()
-
-
-# What the score means.
-
-
-@pytest.mark.parametrize("distance", ["l2", "cosine"])
-def test_a_model_that_looks_at_the_object_scores_high_and_one_that_does_not_scores_low(distance: str) -> None:
-    mask = torch.zeros(16, 16, dtype=torch.float64)
-    mask[4:12, 5:11] = 1
-    fraction = mask.mean().item()
-    # "everything" weighs the object three times as much; the background's constant share is the map's zero.
-    expected = {"object": 1.0, "background": -fraction / (1 - fraction), "everything": 1.0}
-    for name, region in (("object", mask), ("background", 1 - mask), ("everything", mask + 0.5)):
-        net = Looking(region)
-        reference = net(torch.zeros(1, 3, 16, 16, dtype=torch.float64))[0]
-        made = gradient_maps(net, photos(1, 16), ["k"], reference, distance, QUICK)
-        for maps in made.values():
-            assert score(normalise(maps[0]), mask) == pytest.approx(expected[name])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which background stands behind a photo, and which part of it: by names alone (docs/methods.md, section 2)."""
+"""Which background stands behind a photo, and what generated ones are: by names alone (docs/methods.md, section 2)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 
 from bgbias import seeds
 from bgbias.backgrounds import draws
+from bgbias.backgrounds.generated import pictures
+from bgbias.backgrounds.settings import PROCEDURAL
 from bgbias.files.store import writing
 from bgbias.images import pixels
 from bgbias.photos import picture_cache
 
 HUNDRED = [(320, 427)] * 100
+SIZE = 48
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,6 @@ def test_the_published_draws(key_set: str, repeat: int, item: str, index: int) -
     assert draws.draw(key_set, repeat, item, HUNDRED[:3]).index == u % 3
 
 
-def test_draws_and_photos_differ() -> None:
-    drawn = [draws.draw("cub200|test", r, str(i), HUNDRED) for r in range(5) for i in range(40)]
-    assert len({d.box for d in drawn}) == 200
-    assert len({d.index for d in drawn}) > 70
-
-
 def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
     """A short side of 36 rounds a picture's shape otherwise than one of 640; the draw must not notice."""
     y, x = np.mgrid[0:90, 0:137]
@@ -55,3 +52,37 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
         key = ("own|test", str(item))
         seen = [pool.picture(pool.draw(key, 0), 32).astype(int) for pool in (small, large)]
         assert np.abs(seen[0] - seen[1]).max() <= 6
+
+
+# Generated pictures.
+
+
+def drawn(kind: str, role: str, count: int = 12) -> list[np.ndarray]:
+    return [picture for _, picture in pictures(kind, count, role, SIZE)]
+
+
+@pytest.mark.parametrize("kind", PROCEDURAL)
+def test_a_larger_pool_begins_with_the_smaller_one_and_roles_share_no_picture(kind: str) -> None:
+    large, small = list(pictures(kind, 12, "train", SIZE)), list(pictures(kind, 5, "train", SIZE))
+    assert [n for n, _ in large] == sorted(n for n, _ in large)
+    assert all(p.shape == (SIZE, SIZE, 3) and p.dtype == np.uint8 for _, p in large)
+    for (a, first), (b, second) in zip(small, large, strict=False):
+        assert a == b
+        assert np.array_equal(first, second)
+    every = [p.tobytes() for role in ("train", "val", "test") for p in drawn(kind, role)]
+    assert len(set(every)) == 36
+
+
+def test_colours_are_plain_and_gradients_smooth_and_textures_neither() -> None:
+    steps = {
+        kind: [np.abs(np.diff(p.astype(int), axis=1)).max() for p in drawn(kind, "test")]
+        for kind in ("colours", "gradients", "textures")
+    }
+    assert max(steps["colours"]) == 0
+    assert 0 < max(steps["gradients"]) <= 16  # 255 grey levels over 48 pixels, three colours
+    assert np.median(steps["textures"]) > 16
+    # Hues of a pool differ.
+    means = np.array([p.mean(axis=(0, 1)) for p in drawn("colours", "train")])
+    distances = np.abs(means[:, None] - means[None]).sum(axis=2)[np.triu_indices(len(means), 1)]
+    assert distances.min() > 3
+    assert np.median(distances) > 60

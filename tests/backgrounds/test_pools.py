@@ -1,7 +1,8 @@
-"""The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo."""
+"""The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo; of a list, by checksums."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -11,12 +12,15 @@ from typing import Any
 import pandas as pd
 import pytest
 from miniatures import as_zip
-from small_study import described, load
+from project import ROOT
+from small_study import POOLS, described, load
 
+from bgbias.backgrounds import pools
+from bgbias.engine.records import read as read_record
 from bgbias.errors import UserError
 from bgbias.files import checksums
 from bgbias.files.store import ImageStore
-from bgbias.nodes import backgrounds
+from bgbias.nodes import backgrounds, gather
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -108,3 +112,86 @@ def test_pools_that_cannot_be_meant_are_refused(
     with pytest.raises(UserError, match="no backgrounds 'noisy'; there are: noise"):
         backgrounds.backgrounds(study, "noisy")
     assert not study.files.at("backgrounds_record", pool="noise").exists()
+
+
+# Listed photos.
+
+
+@pytest.fixture
+def listed_raw(tmp_path: Path) -> dict[str, Any]:
+    """The small study with its three pools in one list: val and train share a group, cut into parts, and lie in a zip, where one
+    photo is another one; the test's are published in a folder.
+    """
+    made = described(tmp_path)
+    rows = ["pool,name,url,author,licence,sha256"]
+    for group, folders in {"seen": ("train", "val"), "unseen": ("test",)}.items():
+        for photo in sorted(p for folder in folders for p in (tmp_path / folder).iterdir()):
+            checksum = hashlib.sha256(photo.read_bytes()).hexdigest()
+            rows.append(f"{group},{photo.name},{tmp_path}/served/{photo.name},unknown,CC0,{checksum}")
+    (tmp_path / "list.csv").write_text("\n".join(rows))
+    seen = {f"photos/{p.name}": p.read_bytes() for f in ("train", "val") for p in (tmp_path / f).iterdir()}
+    as_zip(tmp_path / "seen.zip", seen | {"photos/train0.png": seen["photos/val1.png"]})
+    source = {"source": str(tmp_path / "list.csv"), "copies": [str(tmp_path / "seen.zip"), "nowhere.zip"]}
+    made["backgrounds"]["noise"] = {
+        "train": {**source, "group": "seen", "part": [0, 5]},
+        "val": {**source, "group": "seen", "part": [5, 8]},
+        "test": {**source, "group": "unseen"},
+    }
+    return made
+
+
+def serve(folder: Path, *names: str) -> None:
+    (folder / "served").mkdir(exist_ok=True)
+    for name in names:
+        (source,) = folder.glob(f"t[er]*/{name}")
+        added = b"another copy" if name == "train0.png" else b""
+        (folder / "served" / name).write_bytes(source.read_bytes() + added)
+
+
+def test_copies_with_the_lists_checksum_are_taken_and_the_rest_is_fetched_once(
+    tmp_path: Path, listed_raw: dict[str, Any]
+) -> None:
+    """What was fetched before a failure is not fetched again."""
+    serve(tmp_path, "train0.png", "test0.png", "test1.png")
+    study = load(tmp_path, listed_raw)
+    with pytest.raises(UserError, match=r"(?s)2 of 12 listed photos cannot be had.*'test2\.png'.*`copies`"):
+        gather.gather(study, "noise")
+    assert not study.files.at("gather_record", pool="noise").exists()
+    shutil.rmtree(tmp_path / "served")
+    serve(tmp_path, "test2.png", "test3.png")
+    gather.gather(study, "noise")
+    record = read_record(study.files.at("gather_record", pool="noise"))
+    assert record["metrics"] == {"photos": 12, "other_copies": 1}
+    gathered = ImageStore(study.files.at("gathered", pool="noise"))
+    assert gathered.read("train0.png").endswith(b"another copy")
+    assert gathered.read("val0.png") == (tmp_path / "val/val0.png").read_bytes()
+    backgrounds.backgrounds(study, "noise")
+    for role, count in POOLS.items():
+        assert pool_names(study, role) == [f"{role}{n}.png" for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("name,url\na.png,x", "no column 'licence'"),
+        ("name,url,licence,sha256\na.png,x,CC0,0\na.png,x,CC0,0", r"line 3: 'a\.png' is listed twice"),
+        ("name,url,licence,sha256\n../a.png,x,CC0,0", r"line 2: '\.\./a\.png' is not the file name"),
+        ("name,url,licence,sha256\n", "lists no photo"),
+    ],
+)
+def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "list.csv").write_text(text)
+    with pytest.raises(UserError, match=words):
+        pools.read_list(tmp_path / "list.csv")
+
+
+def test_unknown_group_is_told_with_those_there_are(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="lists no photo of pool 'tset'; it has: test, val"):
+        pools.read_list(ROOT / "data/backgrounds/sources.csv", "tset")
+
+
+def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_common() -> None:
+    val, test = (pools.read_list(ROOT / "data/backgrounds/sources.csv", pool) for pool in ("val", "test"))
+    assert (len(val), len(test)) == (100, 100)
+    assert len({p.name for p in val + test}) == len({p.sha256 for p in val + test}) == 200
+    assert all(p.url.endswith(p.name) and p.licence for p in val + test)

@@ -15,14 +15,12 @@ from bgbias import plugins
 from bgbias.backgrounds.foregrounds import look
 from bgbias.backgrounds.pools import share_out
 from bgbias.backgrounds.settings import Proposal
-from bgbias.datasets import toy
 from bgbias.errors import UserError
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.masks.policy import Mask
 from bgbias.nodes import backgrounds, propose
 from bgbias.study.params import Study
-from bgbias.toy.scenes import pool
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,21 +80,6 @@ def kept(study: Study) -> pd.Series:
     propose.propose(study, "noise", "cpu")
     table: pd.Series = pd.read_csv(study.files.at("proposal", pool="noise"), index_col="name")["kept"]
     return table
-
-
-def test_the_demos_net_rejects_toys_before_scenes_and_takes_scenes_alone(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    items = toy.items(toy.Params(train_classes=12, val_classes=1, test_classes=1, photos_per_class=1))
-    for name, item in zip(OBJECTS, items, strict=False):
-        (tmp_path / "photos" / name).write_bytes(item.data)
-    for name, (_, scene) in zip(SCENES, pool("test", len(SCENES), 64), strict=True):
-        (tmp_path / "photos" / name).write_bytes(pixels.encode_png(scene))
-    weights = str(ROOT / "data/weights/u2netp_toy.safetensors")
-    raw["maskers"]["net"] = {"kind": "u2netp", "options": {"weights": weights, "input_size": 96}}
-    found = kept(load(tmp_path, raw))
-    assert found[OBJECTS].sum() <= 1
-    assert found[SCENES].sum() >= 5
 
 
 def test_objects_are_rejected_and_the_rest_shared_out_unless_a_person_overrules_it(

@@ -13,7 +13,6 @@ from bgbias.datasets import toy
 from bgbias.photos.table import Item
 from bgbias.toy import render, scenes
 from bgbias.toy.blueprints import BLUEPRINTS, build
-from bgbias.toy.scenes import pool
 
 SMALL = {"size": 32, "train_classes": 2, "val_classes": 1, "test_classes": 2, "photos_per_class": 3}
 SPLITS = ("train", "val", "test")
@@ -97,12 +96,6 @@ def test_more_photos_and_classes_leave_the_others_alone(by_correlation: dict[flo
         assert fewer == {name: more[name] for name in fewer}
 
 
-def test_photos_of_one_scene_differ() -> None:
-    own = scenes.scene("test classes", 0)
-    first, second = (scenes.photograph(own, scenes.glance(0, "test", 0, n), 32) for n in range(2))
-    assert np.abs(first - second).mean() > 0.01
-
-
 def test_a_photo_is_its_object_over_its_shadowed_scene() -> None:
     shot = render.shoot(render.toy(0, "test", 1), render.pose(0, "test", 1, 2), 48)
     backdrop = scenes.photograph(scenes.scene("test common", 5), scenes.glance(0, "test", 1, 2), 48)
@@ -137,13 +130,6 @@ def test_items_are_numbered_and_keyed(by_correlation: dict[float, list[Item]]) -
         assert {r.key_set for r in part} == {f"toy|{split}"}
     assert sorted({r.label for r in rows}) == [0, 1, 2, 3, 4]
     assert toy.parts(toy.Params()) == {}
-
-
-def test_pools_are_named_sized_and_extend() -> None:
-    few, more = dict(pool("train", 2, 24)), dict(pool("train", 4, 24))
-    assert list(few) == ["toy_train_000", "toy_train_001"]
-    assert all(p.shape == (24, 24, 3) and p.dtype == np.uint8 for p in more.values())
-    assert all(np.array_equal(few[k], more[k]) for k in few)
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
