@@ -1,4 +1,4 @@
-"""One-shot segmentation: whose maps, against what, how it comes into and stays out of a study, and Table 4."""
+"""One-shot segmentation: whose maps, against what truth, in which episodes, how it stays out of a study, and Table 4."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import pandas as pd
 import pytest
 import torch
 from fitting import model
-from in_memory import split
-from scipy import stats
+from in_memory import split, table
+from naive_masks import naive_iou
+from scipy import ndimage
 from small_study import data_nodes, described, load, options
 
 from bgbias import seeds
@@ -28,6 +29,7 @@ from bgbias.engine import graph
 from bgbias.engine.forecast import forecast
 from bgbias.errors import UserError
 from bgbias.masks import grabcut
+from bgbias.masks.grabcut import largest_part
 from bgbias.nodes.segment import segment
 from bgbias.report import captions, formats
 from bgbias.report.tables import segmentation as table4
@@ -35,7 +37,7 @@ from bgbias.segmentation import episodes
 from bgbias.segmentation.episodes import CENTRE, SHOTS, TASKS
 from bgbias.segmentation.one_shot import attention_maps, segment_photos
 from bgbias.segmentation.settings import Segmentation
-from bgbias.segmentation.truth import TrueMasks
+from bgbias.segmentation.truth import Box, TrueBoxes, TrueMasks, box_iou, in_crop, mean_area
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 
@@ -141,9 +143,7 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
     # It reads neither masks nor backgrounds.
     raw["datasets"]["squares"]["masker"] = "other"
     other = load(tmp_path, raw | {"segmentation": {"episodes": 6}})
-    published = load(tmp_path, raw | {"segmentation": {"episodes": 6, "score": "published"}})
-    digests = [graph.digest(study, "segment", cell=CELL) for study in (asked, other, published)]
-    assert digests[0] == digests[1] != digests[2]
+    assert graph.digest(asked, "segment", cell=CELL) == graph.digest(other, "segment", cell=CELL)
     with pytest.raises(UserError, match=r"'small' asks for no segmentation; set grids\.small\.segmentation"):
         segment(without, CELL)
 
@@ -178,65 +178,141 @@ def test_boxes_of_birds_are_read_from_their_archive(tmp_path: Path, lines: bytes
         assert found == {"001.A/a.jpg": (45.8, 20.6, 248.3, 232.3), "002.B/b.jpg": (1, 2, 3, 4)}
 
 
-def values(ious: dict[tuple[str, int | str], list[float]], centre: list[float]) -> pd.DataFrame:
-    """What cells' files hold: the same values for each task, a tenth less for the map alone; a class an episode."""
-    rows = [
-        {"dataset": "cub50", "backbone": "tiny", "loss": "none" if method == "pretrained" else "triplet"}
-        | {"method": method, "seed": seed, "image_id": f"{number}.jpg", "label": number, "task": task}
-        | {"iou": iou, "map_iou": iou - 0.1}
-        for (method, seed), scores in ious.items()
-        for task in (*TASKS, CENTRE)
-        for number, iou in enumerate(centre if task == CENTRE else scores)
-    ]
-    return pd.DataFrame(rows)
-
-
-def test_table_4_by_hand() -> None:
-    ious = {
-        ("bgaugment", 0): [0.4, 0.6] * 3,
-        ("plain", 0): [0.2, 0.4] * 3,
-        ("plain", 1): [0.4, 0.6] * 3,
-        ("pretrained", 0): [0.3] * 6,
-    }
-    table = table4.table(values(ious, centre=[0.25, 0.35] * 3))
-    assert table["method"].tolist() == ["centre", "pretrained", "plain", "bgaugment"]
-    centre, _, plain, cured = (row for _, row in table.iterrows())
-    for task in TASKS:
-        expected = {task: 40.0, f"{task}_map": 30.0, f"{task}_sd_seeds": 20 / math.sqrt(2)}
-        assert plain[list(expected)].to_dict() == pytest.approx(expected)
-        # Three times .3 and .5, each of a class of its own.
-        reach = stats.t(5).ppf(0.975) * 10 / math.sqrt(5)
-        assert plain[[f"{task}_low", f"{task}_high"]].tolist() == pytest.approx([40 - reach, 40 + reach])
-        # Episode by episode .2 more than plain with the same seed: an interval without width.
-        assert cured[[f"{task}_gain{e}" for e in ("", "_low", "_high")]].tolist() == pytest.approx([20] * 3)
-        assert plain[f"{task}_over_centre"] == pytest.approx(10)
-        assert centre[task] == pytest.approx(30)
-        assert math.isnan(centre[f"{task}_over_centre"])
-        assert math.isnan(plain[f"{task}_gain"])
-        # Without noise it is better than plain beyond doubt; one method is corrected for no other.
-        assert cured[f"{task}_gain_p_holm"] == cured[f"{task}_gain_p"] < 0.001
-    assert (plain["seeds"], plain["episodes"], plain["classes"]) == (2, 6, 6)
-
-
-def test_folds_are_no_further_seeds_and_the_table_is_read_so(
+def test_folds_are_no_further_seeds_and_table_4_is_read_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A class an episode; the same for each task, and a tenth less for the map alone."""
     runs = ("0", "0-fold1", "0-fold2", "0-fold3")
-    ious = {
-        ("plain", run): [0.2 + shift, 0.4] * 3 for shift, run in zip((0, 0.1, 0.2, 0.3), runs, strict=True)
-    }
-    cured = {("bgaugment", run): [0.5, 0.4] * 3 for run in runs}
-    bare: dict[tuple[str, int | str], list[float]] = {("pretrained", "0"): [0.3] * 6}
-    table = table4.table(values(bare | ious | cured, centre=[0.25, 0.35] * 3))
+    ious = {("none", "pretrained", "0"): [0.3, 0.3]}
+    ious |= {("triplet", "plain", run): [0.2 + number / 10, 0.4] for number, run in enumerate(runs)}
+    ious |= {("triplet", "bgaugment", run): [0.5, 0.4] for run in runs}
+    rows = [
+        {"dataset": "cub50", "backbone": "tiny", "loss": loss, "method": method, "seed": run}
+        | {"image_id": f"{number}.jpg", "label": number, "task": task, "iou": iou, "map_iou": iou - 0.1}
+        for (loss, method, run), scores in ious.items()
+        for task in (*TASKS, CENTRE)
+        for number, iou in enumerate(3 * ([0.25, 0.35] if task == CENTRE else scores))
+    ]
+    means = table4.table(pd.DataFrame(rows))
     monkeypatch.setattr(table4.plan, "datasets", lambda _: ["cub50"])
     monkeypatch.setattr(table4.plan, "truth", lambda *_: "boxes")
-    caption = captions.write(
-        table4,
-        SimpleNamespace(
-            train=SimpleNamespace(selection="clean"), segmentation=SimpleNamespace(score="published")
-        ),
-        table,
-        {},
-    )
-    written = formats.write(table, tmp_path, "table4", caption)
+    asked = {"train": SimpleNamespace(selection="clean"), "segmentation": SimpleNamespace(score="published")}
+    caption = captions.write(table4, SimpleNamespace(**asked), means, {})
+    written = formats.write(means, tmp_path, "table4", caption)
     golden.check(Path(__file__).parent / "golden/table4.md", written["md"].read_text(encoding="utf-8"))
+
+
+# Where objects are, and how well a mask says so.
+
+
+@pytest.mark.parametrize(
+    ("box", "photo", "side", "size", "expected"),
+    [
+        # 200 wide, 100 high: at short side 50 it is 100 x 50, and a crop of 40 begins at column 30, row 5.
+        ((100, 40, 40, 40), (100, 200), 50, 40, (20, 15, 40, 35)),
+        # Cut off on the left, where the crop begins at column 25.
+        ((0, 0, 80, 100), (100, 200), 50, 50, (0, 0, 15, 50)),
+        # 333 x 500 at short side 256: 384 columns (384.38 rounded down), crop 227 from column 78, row 14.
+        ((250, 100, 50, 30), (333, 500), 256, 227, (114, 62.876876876876, 152.4, 85.939939939939)),
+    ],
+)
+def test_box_goes_through_resize_and_crop(
+    box: tuple[float, ...], photo: tuple[int, int], side: int, size: int, expected: tuple[float, ...]
+) -> None:
+    assert tuple(in_crop(box, photo, side, size)) == pytest.approx(expected)  # type: ignore[arg-type]
+    assert in_crop((0, 0, 20, 100), (100, 200), 50, 50).area == 0  # beside the crop
+
+
+@pytest.mark.parametrize(
+    ("box", "other", "expected"),
+    [
+        ((0, 0, 2, 2), (1, 1, 3, 3), 1 / 7),  # a quarter of each is shared
+        ((0, 0, 1, 1), (4, 4, 5, 6), 0),
+        ((0, 0, 6, 4), (1, 2, 3, 3), 2 / 24),  # one lies in the other
+    ],
+)
+def test_iou_of_boxes_by_hand(box: tuple[float, ...], other: tuple[float, ...], expected: float) -> None:
+    assert box_iou(Box(*box), Box(*other)) == pytest.approx(expected)
+
+
+def test_iou_of_masks_is_that_of_counted_pixels_and_crops_without_object_are_not_judged() -> None:
+    random = np.random.default_rng(0)
+    grey = random.integers(0, 256, (9, 11), dtype=np.uint8)
+    mask = random.random((5, 5)) < 0.4
+    truth = TrueMasks({"a": grey}, ["a"], 5)  # type: ignore[arg-type]
+    # The middle five rows and columns of nine and eleven; 128 and more is object.
+    assert truth.iou("a", mask) == pytest.approx(naive_iou(mask, grey[2:7, 3:8] >= 128))
+    corner = np.zeros((9, 9), np.uint8)
+    corner[0, 0] = 255
+    known = {"corner": corner, "middle": np.full((9, 9), 255, np.uint8), "not_asked_for": grey}
+    assert TrueMasks(known, ["corner", "middle", "unknown"], 5).ids == {"middle"}  # type: ignore[arg-type]
+
+
+def test_mask_is_judged_by_the_box_of_its_largest_part() -> None:
+    truth = TrueBoxes({"a": Box(1, 1, 5, 5)}, 8)
+    mask = np.zeros((8, 8), bool)
+    mask[1:5, 1:5] = True
+    assert truth.iou("a", mask) == 1
+    mask[7, 7] = True  # a stray pixel, far away
+    assert truth.iou("a", mask) == 1
+    assert truth.iou("a", np.zeros((8, 8), bool)) == 0
+    assert np.argwhere(truth.locate("a")).tolist() == np.argwhere(mask[:6, :6]).tolist()
+
+
+def test_size_of_objects_is_learned_from_known_ones() -> None:
+    truth = TrueBoxes({"a": Box(0, 0, 10, 10), "b": Box(5, 5, 15, 25)}, 50)
+    # An ellipse in a box takes pi/4 of it: of 100 and of 200 pixels of 2,500.
+    expected = math.pi / 4 * (100 + 200) / 2 / 2500
+    assert mean_area(truth, ["a", "b", "unknown"]) == pytest.approx(expected)
+    with pytest.raises(UserError, match="No validation photo's object is known"):
+        mean_area(truth, ["unknown"])
+
+
+def test_largest_part_is_that_of_another_library() -> None:
+    mask = np.random.default_rng(0).random((12, 15)) < 0.35
+    parts, count = ndimage.label(mask, np.ones((3, 3)))
+    areas = np.bincount(parts.ravel(), minlength=count + 1)[1:]
+    found = largest_part(mask)
+    assert found.sum() == areas.max()
+    assert len(np.unique(parts[found])) == 1
+    assert mask[found].all()
+    assert not largest_part(np.zeros((4, 4), bool)).any()
+
+
+# Episodes.
+
+
+def classes(*sizes: int) -> dict[str, int]:
+    return {f"{label}/{n}": label for label, size in enumerate(sizes) for n in range(size)}
+
+
+PHOTOS = classes(8, 9, 6, 5, 4)
+
+
+def test_every_photo_with_enough_others_is_tested_once_with_supports_of_the_right_class() -> None:
+    drawn = episodes.draw(table(PHOTOS), PHOTOS, 100)
+    for episode in drawn:
+        own = PHOTOS[episode.test]
+        assert {PHOTOS[name] for name in episode.positives} == {own}
+        (other,) = {PHOTOS[name] for name in episode.negatives}
+        assert other != own
+        assert len(set(episode.photos)) == 1 + 2 * SHOTS == len(episode.photos)
+    assert sorted(e.test for e in drawn) == [name for name, label in PHOTOS.items() if label <= 2]
+    # Five photos support, though none of them can be tested; four do neither.
+    assert {PHOTOS[name] for episode in drawn for name in episode.negatives} == {0, 1, 2, 3}
+
+
+def test_episodes_depend_on_names_alone() -> None:
+    """Photos of unknown objects support, and are not tested."""
+    drawn = episodes.draw(table(PHOTOS), PHOTOS, 100)
+    assert episodes.draw(table(dict(reversed(PHOTOS.items()))), list(PHOTOS), 100) == drawn
+    assert episodes.draw(table(PHOTOS), PHOTOS, 7) == drawn[:7]
+    assert [e.test for e in drawn] != sorted(e.test for e in drawn)
+    judged = [name for name, label in PHOTOS.items() if label == 1]
+    assert episodes.draw(table(PHOTOS), judged, 100) == [e for e in drawn if e.test in judged]
+
+
+@pytest.mark.parametrize("photos", [classes(5, 5), classes(9, 4)], ids=["nobody left", "no other class"])
+def test_too_few_photos_are_an_error(photos: dict[str, int]) -> None:
+    with pytest.raises(UserError, match="no episode to draw: it takes a test photo"):
+        episodes.draw(table(photos), photos, 3)

@@ -1,0 +1,245 @@
+"""Attribution scores: golden values, naive twins, and tables of photos (docs/methods.md, sections 3 and 7)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from fitting import model
+from in_memory import Pictures, table
+from torch import Tensor, nn
+
+from bgbias import plugins, seeds
+from bgbias.attribution import explanation, smoothgrad
+from bgbias.attribution import similarity as attention
+from bgbias.attribution.score import NoScoreError, attribute_pairs, normalise, partners, score
+from bgbias.attribution.settings import Attribution, SimilarityScore
+from bgbias.attribution.smoothgrad import gradient_maps
+from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.model import build_model
+
+CORNER = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+QUICK = Attribution(samples=5)
+KEYS = [f"toy|test|{n}" for n in range(3)]
+
+
+WEIGHTS = 0.1 * torch.randn(192, 4, generator=seeds.torch_generator("weights"), dtype=torch.float64)
+
+
+def embed(x: Tensor) -> Tensor:
+    """[B, 3, 8, 8] to vectors; any smooth function of the photo would do."""
+    return nn.functional.normalize(torch.tanh(x.flatten(1) @ WEIGHTS), dim=1)
+
+
+@pytest.mark.parametrize(
+    ("values", "mask", "expected"),
+    [
+        ([[0.7, 0.1], [0.1, 0.1]], CORNER, 0.6),
+        ([[1.0, 1.0], [1.0, 1.0]], CORNER, 0.0),
+        ([[0.0, 1.0], [1.0, 1.0]], CORNER, -0.333333),
+        ([[5.0, 0.0], [0.0, 0.0]], CORNER, 1.0),
+        ([[0.4, 0.3], [0.2, 0.1]], torch.tensor([[1.0, 0.5], [0.5, 0.0]]), 0.3),
+    ],
+)
+def test_golden_scores(values: list[list[float]], mask: Tensor, expected: float) -> None:
+    assert score(torch.tensor(values), mask) == pytest.approx(expected, abs=5e-7)
+
+
+def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
+    drawn = torch.Generator().manual_seed(0)
+    for size in (2, 99, 100, 101, 227**2):
+        map_ = torch.randn(size, generator=drawn).abs().double()[None]
+        high = torch.quantile(map_, 0.99)
+        expected = ((map_ - map_.min()) / (high - map_.min())).clamp(0, 1)
+        assert torch.equal(normalise(map_), expected), size
+
+
+# The whole map against docs/methods.md, section 3 written as loops, with the true distance in place of the shared
+# gradient.
+
+
+def naive_maps(x: Tensor, key: str, reference: Tensor, distance: str, samples: int) -> list[np.ndarray]:
+    generator = seeds.torch_generator("attribution", key)
+    draws = torch.randn(samples, *x.shape, generator=generator).to(x.dtype)
+    sigma = 0.15 * (x.max() - x.min())
+    made = [np.zeros(x.shape[1:]), np.zeros(x.shape[1:])]
+    for draw in draws:
+        for number, measure in enumerate((distance, "cosine")):
+            view = (x + sigma * draw).requires_grad_()
+            f = embed(view[None])[0]
+            d = (
+                torch.sqrt(((f - reference) ** 2).sum())
+                if measure == "l2"
+                else torch.cosine_similarity(f, reference, 0)
+            )
+            (d / samples).backward()
+            assert view.grad is not None
+            g = view.grad.numpy()
+            made[number] += np.abs(g.mean(0)) if number == 0 else np.abs(g).mean(0)
+    return made
+
+
+@pytest.mark.parametrize(("distance", "passes"), [("cosine", 4), ("l2", 12)])
+def test_one_backward_pass_serves_both_distances_in_batches_of_any_size(distance: str, passes: int) -> None:
+    x = torch.rand(3, 3, 8, 8, generator=seeds.torch_generator("photos"), dtype=torch.float64)
+    before, reference = torch.get_rng_state(), embed(torch.full((1, 3, 8, 8), 0.1, dtype=torch.float64))[0]
+    made = gradient_maps(embed, x, KEYS, reference, distance, QUICK, passes)
+    for i, key in enumerate(KEYS):
+        ref, robust = naive_maps(x[i], key, reference, distance, QUICK.samples)
+        np.testing.assert_allclose(made["ref"][i], ref, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(made["robust"][i], robust, rtol=1e-5, atol=1e-9)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
+    reference = torch.tensor([0.6, 0.8])
+    same = lambda x: reference + 0 * x.sum((1, 2, 3))[:, None]  # noqa: E731
+    made = gradient_maps(same, torch.rand(1, 3, 8, 8), ["k"], reference, "l2", QUICK)
+    assert made["ref"].isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "reason"),
+    [
+        (lambda: score(torch.ones(2, 2), torch.ones(2, 2)), "full mask"),
+        (lambda: score(torch.ones(2, 2), torch.zeros(2, 2)), "empty mask"),
+        (lambda: score(torch.zeros(2, 2), CORNER), "empty map"),
+        (lambda: normalise(torch.full((4, 4), 3.0)), "constant map"),
+        # One bright pixel of 1,600: the 0.99-quantile is the minimum, and the published formula divides by zero.
+        (lambda: normalise(torch.eye(40)[:1].T * torch.eye(40)[:1]), "constant map"),
+        (lambda: normalise(torch.tensor([[1.0, math.nan]])), "not finite"),
+    ],
+)
+def test_what_cannot_be_scored_is_said_not_nan(attempt: Callable[[], object], reason: str) -> None:
+    with pytest.raises(NoScoreError, match=reason):
+        attempt()
+
+
+# From photos to the table.
+
+
+def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() -> None:
+    backbone = plugins.load("backbones", "tiny")
+    network = build_model("tiny", backbone.Params(), 8, seeds.torch_generator("test"))
+    generator = np.random.default_rng(0)
+    ids = ["a", "b", "c", "d"]
+    pictures = Pictures({i: generator.integers(0, 256, (64, 64, 3), dtype=np.uint8) for i in ids})
+    mask = np.zeros((64, 64), np.uint8)
+    mask[20:44, 20:44] = 255
+    masks = Pictures({"a": mask, "b": np.zeros_like(mask), "c": mask})
+    photos = EvaluationPhotos(
+        table(dict.fromkeys(ids, 0)), pictures, backbone.FACTS.input_size, masks, frozenset({"a", "b"})
+    )  # type: ignore[arg-type]
+    frame, maps = smoothgrad.attribute_photos(network, photos, "l2", QUICK, keep=8)
+    assert frame["image_id"].tolist() == [i for i in ids for _ in range(2)]
+    assert frame["variant"].tolist() == ["ref", "robust"] * 4
+    assert frame["skipped"].tolist()[::2] == ["", "empty mask", "untrusted mask", "no mask"]
+    assert frame["score"].notna().tolist() == [True, True] + [False] * 6
+    assert frame["mask_fraction"][0] == pytest.approx(24 * 24 / 56**2)
+    assert np.isnan(frame["mask_fraction"].to_numpy()[-1])
+    assert maps["ids"].tolist() == ["a", "b"]
+    assert maps["ref"].shape == (2, 56, 56)
+    assert maps["ref"].dtype == np.float16
+    assert (maps["ref"].min(), maps["ref"].max()) == (0, 1)
+
+    # Where the true object is known, the robust variant goes by it, and by the mask where it is not.
+    left = np.zeros((56, 56), bool)
+    left[:, :28] = True
+    known, _ = smoothgrad.attribute_photos(network, photos, "l2", QUICK, truth={"a": left}.get)
+    assert known["mask_fraction"].tolist()[:2] == [frame["mask_fraction"][0], 0.5]
+    assert known["score"][0] == frame["score"][0]
+    assert known["score"][1] != frame["score"][1]
+    pd.testing.assert_frame_equal(known[2:], frame[2:])
+    unknown, _ = smoothgrad.attribute_photos(network, photos, "l2", QUICK, truth={"z": left}.get)
+    pd.testing.assert_frame_equal(unknown, frame)
+
+
+# By similarity.
+
+
+class Head(nn.Module):
+    """Mean over places and a linear layer."""
+
+    def __init__(self, rows: list[list[float]]) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.tensor(rows, dtype=torch.float64))
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features.mean((2, 3)) @ self.rows.T
+
+
+def closed_form(head: Head, maps: list[Tensor], same: bool, magnitude: bool) -> list[Tensor]:
+    """1/hw W^T (I - f f^T) w / |g| of one tuple (docs/methods.md, section 7); of magnitudes, 1/hw W^T (w sign g) / |g|."""
+    vectors = [head(m)[0] for m in maps]
+    units = [g / g.square().sum().sqrt() for g in vectors]
+    first, *others = ((units[0] - f).abs() for f in units[1:])
+    weight = 1 - first if same else first
+    for apart in others:
+        weight = weight * apart
+    found = []
+    for g, f in zip(vectors, units, strict=True):
+        toward = weight * g.sign() if magnitude else weight - (weight * f).sum() * f
+        found.append(head.rows.T @ toward / g.square().sum().sqrt() / maps[0][0, 0].numel())
+    return found
+
+
+@pytest.mark.parametrize(("roles", "same"), [(2, True), (2, False), (3, True), (4, True)])
+@pytest.mark.parametrize("how", ["published", "magnitude"])
+def test_importances_are_those_of_the_closed_form(roles: int, same: bool, how: SimilarityScore) -> None:
+    generator = seeds.torch_generator("test maps")
+    head = Head(torch.randn(3, 4, generator=generator).tolist())
+    maps = [torch.rand(3, 4, 3, 2, generator=generator, dtype=torch.float64) for _ in range(roles)]
+    found = attention.importances(head, maps, same, how)
+    for t in range(3):
+        expected = closed_form(head, [m[t : t + 1] for m in maps], same, how == "magnitude")
+        for importance, twin in zip(found, expected, strict=True):
+            torch.testing.assert_close(importance[t], twin)
+
+
+def gallery(labels: dict[str, int]) -> EvaluationPhotos:
+    """Photos of 36 pixels of noise; the mask of each is another rectangle; that of the last is not trusted."""
+    generator = np.random.default_rng(0)
+    photos = {i: generator.integers(0, 256, (36, 36, 3), dtype=np.uint8) for i in labels}
+    masks = {i: np.zeros((36, 36), np.uint8) for i in labels}
+    for number, mask in enumerate(masks.values()):
+        mask[number : number + 16, 4:30] = 255
+    usable = frozenset(list(labels)[:-1])
+    return EvaluationPhotos(table(labels), Pictures(photos), 32, Pictures(masks), usable)  # type: ignore[arg-type]
+
+
+LABELS = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 1, "alone": 2, "untrusted": 0}
+
+
+def test_partner_is_another_photo_of_the_class_by_names_alone() -> None:
+    found = partners(table(LABELS), LABELS)
+    assert found.keys() == LABELS.keys() - {"alone"}
+    assert all(LABELS[a] == LABELS[b] and a != b for a, b in found.items())
+    backwards = partners(table(dict(reversed(LABELS.items()))), ["b", "d"])
+    assert backwards == {name: found[name] for name in ("b", "d")}
+    of_three = [partners(table({f"{n}{i}": 0 for i in range(3)}), [f"{n}0"]) for n in "abcdefgh"]
+    assert {partner[-1] for chosen in of_three for partner in chosen.values()} == {"1", "2"}
+
+
+@pytest.mark.parametrize("how", ["magnitude", "published"])
+@pytest.mark.usefixtures("small_plugins")
+def test_scores_are_those_of_the_explanation_of_the_pair(how: SimilarityScore) -> None:
+    """The same maps, made one pair at a time by the other way to them."""
+    photos, chosen = gallery(LABELS), partners(table(LABELS), LABELS)
+    found = attribute_pairs(model().eval(), photos, table(LABELS), Attribution(similarity=how))
+    assert found["image_id"].tolist() == list(LABELS)
+    assert set(found["variant"]) == {"similarity"}
+    for name in ("a", "b", "c", "d", "e"):
+        pair = [photos.photos.get(i) for i in (name, chosen[name])]
+        one = explanation.explain(model().eval(), pair, score=how).maps[0]
+        mask = torch.from_numpy(photos.mask(name) / 255)
+        expected = score(normalise(torch.from_numpy(one)), mask)
+        row = found.set_index("image_id").loc[name]
+        assert row["score"] == pytest.approx(expected, abs=1e-3)
+        assert row["mask_fraction"] == pytest.approx(float(mask.mean()))
+    reasons = found.set_index("image_id")["skipped"]
+    assert reasons[reasons != ""].to_dict() == {"alone": "alone in its class", "untrusted": "untrusted mask"}
+    assert found["score"].isna().equals(found["skipped"] != "")
