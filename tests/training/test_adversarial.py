@@ -1,4 +1,4 @@
-"""Adversarial training: a naive twin of every loss, and what it leaves as it is (docs/methods.md, section 8)."""
+"""Adversarial training and S2SD: naive twins, and what a study makes of them (docs/methods.md, section 8)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 import torch
-from fitting import batch, fit, gradients, in_double, method, weights
+from fitting import batch, gradients, in_double, method, weights
 from small_study import data_nodes, described, history, load
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from bgbias import attacks, seeds
 from bgbias.compute.device import autocast
 from bgbias.errors import UserError
-from bgbias.models import model as models
 from bgbias.models.model import EmbeddingModel
 from bgbias.nodes.train import cost, depends, train
 from bgbias.study import methods, plan
@@ -110,11 +110,86 @@ def test_mixed_precision_loses_no_gradient(name: str) -> None:
         assert math.isclose(gradient.norm(), whole[key].norm(), rel_tol=0.2), key
 
 
-def test_frozen_parts_have_frozen_norms_of_their_own(tmp_path: Path) -> None:
-    name = "norms.sets.0.0.weight"
-    before = weights(method("mdprop"))[name]
-    assert torch.equal(fit(method("mdprop"), tmp_path, "frozen", frozen=("1",))[name], before)
-    assert not torch.equal(fit(method("mdprop"), tmp_path, "trained")[name], before)
+# S2SD.
+
+WIDTHS = (5, 7)
+
+
+def distilling(**options: Any) -> Any:
+    return method("s2sd", **{"widths": WIDTHS, **options})
+
+
+def naive_distillation(made: Any, given: Batch, late: bool) -> Tensor:
+    """Heads one by one, from one space into another."""
+    options, net = made.params, made.model
+    maps = net.trunk(given.images.double() / 127.5 - 1)
+    pooled = maps.mean((2, 3)) + maps.amax((2, 3))
+    own = normalize(net.embedder(maps.mean((2, 3))), dim=1)
+    spaces = [normalize(head(pooled), dim=1) for head in made.heads]
+    losses = [made.base_loss(space, given.labels) for space in spaces]
+    base, apart = made.base_loss(own, given.labels), [divergence(own, s, options) for s in spaces]
+    total = (base + sum(losses) / len(WIDTHS)) / 2 + options.weight * sum(apart) / len(WIDTHS)
+    if late:
+        total = total + options.weight * divergence(own, normalize(pooled, dim=1), options)
+    return total  # type: ignore[no-any-return]
+
+
+def divergence(student: Tensor, teacher: Tensor, options: Any) -> Tensor:
+    """Of the photos' similarities with each other; the teacher's are constants."""
+    p, q = ((z @ z.T / options.temperature).softmax(1) for z in (teacher.detach(), student))
+    return options.temperature**2 * (p * (p / q).log()).sum(1).mean()
+
+
+@pytest.mark.parametrize(
+    ("after", "late", "temperature"), [(0, True, 1.0), (0, True, 0.5), (1, False, 1.0), (None, False, 1.0)]
+)
+def test_distillation_agrees_with_its_naive_twin(after: int | None, late: bool, temperature: float) -> None:
+    given = batch()
+    ours, twin = (
+        in_double(distilling(temperature=temperature, features_after=after, weight=3.0)) for _ in range(2)
+    )
+    found, expected = ours.loss(given)["loss"], naive_distillation(twin, given, late)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-9)
+    found.backward()
+    expected.backward()
+    for one, other in ((ours.model, twin.model), (ours.heads, twin.heads)):
+        for (key, p), (_, q) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+            torch.testing.assert_close(p.grad, q.grad, rtol=1e-6, atol=1e-10, msg=key)
+
+
+def test_features_are_learned_after_so_many_steps() -> None:
+    made, never = distilling(features_after=2), distilling(features_after=None)
+    differ = [
+        not torch.equal(made.loss(batch(step))["loss"], never.loss(batch(step))["loss"]) for step in range(4)
+    ]
+    assert differ == [False, False, True, True]
+
+
+@pytest.mark.parametrize("inner", ["at", "mdprop"])
+def test_every_distribution_is_distilled(inner: str) -> None:
+    """The sum of what S2SD makes of each distribution's maps, which are those of the method alone."""
+    made = distilling(method=inner, options={"batch_norm": "frozen", "kappa": 0.5}, features_after=None)
+    alone, seen = method(inner, batch_norm="frozen", kappa=0.5), list[Tensor]()
+    alone.judge = lambda maps, labels: seen.append(maps) or maps.sum()
+    found = made.loss(batch())
+    alone.loss(batch())
+    expected = [made.judge_maps(maps, batch().labels) for maps in seen]
+    assert len(expected) == 2
+    torch.testing.assert_close(found["loss"], expected[0] + 0.5 * expected[1])
+    torch.testing.assert_close(found["base_loss"], expected[0])
+
+
+def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> None:
+    made, other = distilling(of="arcface"), distilling(method="at")
+    assert [tuple(p.shape) for p in made.losses.parameters()] == [(5, 4), (7, 4)]
+    assert [group.get("lr") for group in made.own_parameters(1e-3)] == [None, made.task.loss_lr]
+    made.loss(batch())["loss"].backward()
+    assert all(p.grad is not None for p in made.losses.parameters())
+    with pytest.raises(ValueError, match="needs a task"):
+        type(made)(made.model, made.base_loss, made.params)
+    for a, b in zip(made.heads.parameters(), other.heads.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert made.heads[0][0].weight.abs().max() <= 8**-0.5
 
 
 # In a study.
@@ -139,20 +214,13 @@ def raw(tmp_path: Path) -> dict[str, Any]:
     return given
 
 
-def test_a_study_trains_them_and_their_files_are_networks_like_any_other(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_a_study_trains_them(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, raw)
     data_nodes(study)
     for cell in (MDPROP, TWICE, DISTILLED):
         train(study, cell, "cpu")
     found = history(study.files.at("history", **MDPROP.wildcards))
     assert {"loss", "base_loss", "stax", "mtax_2"} <= set(found[0])
-    saved, twice = (models.load(study.files.at("model", **c.wildcards)) for c in (MDPROP, TWICE))
-    assert saved.auxiliary_norms == ("stax", "mtax:2")
-    assert not saved.freeze_batch_norm
-    assert twice.auxiliary_norms == ()
-    assert twice.state_dict().keys() == saved.state_dict().keys()
 
 
 def test_a_batch_with_fewer_classes_than_targets_is_refused_before_anything_runs(
