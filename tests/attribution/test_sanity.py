@@ -74,22 +74,6 @@ def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> No
     assert not checks.impute(values, np.ones((9, 9), bool)).any()
 
 
-@pytest.mark.parametrize("size", [32, 35])
-def test_places_go_in_the_order_of_the_map_and_then_in_the_other(size: int) -> None:
-    photo = picture(size, size, 3)
-    attribution = np.zeros((size, size))
-    attribution[: size // 2, : size // 2] = 1  # a quarter
-    views = list(checks.removals(photo, attribution, np.random.default_rng(0)))
-    assert len(views) == 2 * len(checks.FRACTIONS)
-    quarter = np.zeros((size, size), bool)
-    quarter[: size // 2 - 4, : size // 2 - 4] = True
-    most, least = views[2], views[len(checks.FRACTIONS) + 6]  # 30 % of most, 70 % of least
-    assert (most[quarter] != photo[quarter]).any(axis=-1).mean() > 0.9
-    assert np.array_equal(least[quarter], photo[quarter])
-    gone = [(view != photo).any(axis=-1).mean() for view in views[: len(checks.FRACTIONS)]]
-    np.testing.assert_allclose(gone, checks.FRACTIONS, atol=0.08)
-
-
 def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() -> None:
     """A model that sees the left half alone."""
     photo = picture(32, 32, 3)

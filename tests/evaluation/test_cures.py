@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import cv2
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from rankings import embedded, map_at_r, random_unit, unit
-from scipy.ndimage import distance_transform_edt, gaussian_filter
+from scipy.ndimage import gaussian_filter
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
@@ -68,13 +67,6 @@ def test_the_picture_is_cut_down_to_a_square_around_the_object(
     part = Image.fromarray(PHOTO).resize((SIDE, SIDE), **how)
     for name in ("cropped", "fused"):
         assert np.array_equal(apply(name, PHOTO, mask), np.asarray(part))
-
-
-def test_the_second_picture_is_the_background() -> None:
-    mask = box(10, 12, 8, 5)
-    hole = distance_transform_edt(mask <= 127) <= 7
-    filled = cv2.inpaint(PHOTO, hole.astype(np.uint8), 3, cv2.INPAINT_TELEA)
-    assert np.array_equal(apply("background_subtracted", PHOTO, mask), filled)
 
 
 @pytest.mark.parametrize(("name", "tried"), [("background_subtracted", 10), ("fused", 11)])

@@ -50,10 +50,3 @@ def test_embeddings_of_other_photos_are_not_joined() -> None:
     for other in (replace(PLAIN, ids=PLAIN.ids[::-1]), replace(PLAIN, views={(CLEAN, 0): VIEWS[CLEAN, 0]})):
         with pytest.raises(UserError, match="different photos"):
             embeddings.side_by_side([PLAIN, other])
-
-
-def test_the_file_is_that_of_the_first_version(tmp_path: Path) -> None:
-    replace(PLAIN, originals=np.arange(4)).write(tmp_path / "embeddings.npz")  # nobody is a copy
-    with np.load(tmp_path / "embeddings.npz") as file:
-        assert file.files == ["ids", "labels", "usable", "clean", "corrupted", "mixed_rand"]
-        assert (file["clean"].shape, file["corrupted"].shape) == ((4, 3), (2, 4, 3))

@@ -129,17 +129,12 @@ def test_density_agrees_with_its_naive_twin() -> None:
         assert math.isnan(of_embeddings("pi_ratio", vectors[:4], too_few))
 
 
-def test_clusters_are_the_nearest_of_as_many_centres_and_classes_that_lie_apart() -> None:
+def test_clusters_are_the_nearest_of_as_many_centres() -> None:
     vectors = directions(UNEVEN, 1.0)
     found = nmi.clusters(vectors, 6)
     assert found.dtype == np.int64
     centres = np.stack([vectors[found == c].mean(0) for c in range(6)])
     assert np.array_equal(np.square(vectors[:, None] - centres).sum(2).argmin(1), found)
-    # A class of 20 can be cut in two by an unlucky start, and two be one cluster: not all is found.
-    labels = np.repeat(np.arange(6), 20)
-    by_distance = [of_embeddings("nmi", directions(labels, apart), labels) for apart in (0.0, 1.0, 8.0)]
-    assert by_distance[0] < 0.3 < by_distance[1] < by_distance[2]
-    assert by_distance[2] > 0.85
 
 
 @pytest.mark.parametrize("metric", plugins.names("embedding_metrics"))

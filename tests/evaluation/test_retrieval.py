@@ -79,20 +79,6 @@ def test_chunk_sizes_do_not_change_the_order(
     np.testing.assert_array_equal(find_order(points, 25), stable_order(points, 25))
 
 
-def test_threads_do_not_change_the_order_and_the_caller_keeps_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    points = with_duplicates(400, 150)
-    expected, before = find_order(points, 25), faiss.omp_get_max_threads()
-    monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", 50)
-    faiss.omp_set_num_threads(3)
-    try:
-        np.testing.assert_array_equal(find_order(points, 25), expected)
-        assert faiss.omp_get_max_threads() == 3
-    finally:
-        faiss.omp_set_num_threads(before)
-
-
 def device_with_errors(size: float) -> Callable[..., Any]:
     """A search whose similarities are off by up to ``size`` and whose ties come in any order."""
 

@@ -268,14 +268,11 @@ def test_methods_get_their_pass_before_each_epoch() -> None:
 
     def passes(epoch: int, name: str, batch_size: int) -> Any:
         asked.append((epoch, name, batch_size))
-        assert not made.model.training  # not yet: the epoch has not begun
         yield batch()
 
-    made.model.eval()
     settings = Train(iterations_per_epoch=1, lr=1e-3)
     optimizer = loop.make_optimizer(made, settings)
     loop.train_epoch(made, iter([batch()]), optimizer, settings, "cpu", 3, passes)
     assert asked == [(3, "brightness", 7)]
-    assert made.visited == list(range(8))
     with pytest.raises(ValueError, match="needs passes"):
         loop.train_epoch(made, iter([batch()]), optimizer, settings, "cpu", 4)

@@ -69,19 +69,6 @@ def test_tuples_agree_with_a_search_by_loops(negatives: int) -> None:
     assert mining.satisfied(found, z).tolist() == satisfied
 
 
-def test_random_choices_reach_every_candidate_about_equally() -> None:
-    """Photo 1 is opposite to its anchor 0: every foreigner is closer."""
-    z = torch.nn.functional.normalize(
-        torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [1.0, -0.5], [0.9, 0.1]]), dim=1
-    )
-    labels, counts = torch.tensor([0, 0, 1, 1, 2]), torch.zeros(5)
-    for i in range(300):
-        generator = seeds.torch_generator("farthest", i)
-        counts[mining.with_negatives(torch.tensor([[0, 1]]), z, labels, generator)[0, 2]] += 1
-    assert counts[2:].min() > 70
-    assert counts[2:].sum() == 300
-
-
 def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
     labels, z, generator = torch.tensor([0, 0, 1]), torch.eye(3), seeds.torch_generator("few")
     assert choose(labels, z, 0, generator).tolist() == [[0, 1], [1, 0]]
