@@ -1,7 +1,5 @@
 """Attacks: naive twins, and what an attack must leave as it is (docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -104,9 +102,6 @@ def test_nothing_of_the_model_moves(training: bool) -> None:
     assert [m.training for m in net.modules()] == modes
     assert all(p.grad is None and p.requires_grad for p in net.parameters())
     assert not shown.requires_grad
-    with pytest.raises(ZeroDivisionError), attacks.evaluating(net):
-        raise ZeroDivisionError
-    assert [m.training for m in net.modules()] == modes
 
 
 @pytest.mark.parametrize(
@@ -127,21 +122,15 @@ def test_names_that_are_no_attacks_are_refused(name: str, said: str) -> None:
 LABELS = [0, 0, 1, 1, 1, 2, 3, 3]
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
-def test_targets_of_a_batch_are_of_other_classes_each(count: int) -> None:
-    labels = torch.tensor(LABELS)
-    found = attacks.targets_of_batch(labels, count, seeds.torch_generator("targets"))
-    assert found.shape == (8, count)
-    for row, chosen in zip(LABELS, labels[found].tolist(), strict=True):
-        assert len({row, *chosen}) == 1 + count
-
-
-def test_targets_of_a_batch_are_all_alike_likely() -> None:
+def test_targets_of_a_batch_are_of_other_classes_each_and_all_alike_likely() -> None:
     """The first is any photo of another class, not any class: of six photos, each in a sixth of the draws."""
-    drawn = [
-        attacks.targets_of_batch(torch.tensor(LABELS), 2, seeds.torch_generator("t", n)) for n in range(1200)
-    ]
-    first = Counter(int(d[0, 0]) for d in drawn)
+    labels, first = torch.tensor(LABELS), Counter[int]()
+    for n in range(1200):
+        found = attacks.targets_of_batch(labels, 3, seeds.torch_generator("t", n))
+        first[int(found[0, 0])] += 1
+        assert all(
+            len({*row}) == 4 for row in labels[torch.cat((torch.arange(8)[:, None], found), 1)].tolist()
+        )
     assert set(first) == set(range(2, 8))
     # Six standard deviations of a binomial count.
     assert all(abs(n - 200) < 6 * (1200 * 5 / 36) ** 0.5 for n in first.values())

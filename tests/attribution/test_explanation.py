@@ -1,7 +1,5 @@
 """Explanations: maps over the photos as the model saw them, a figure of them, and mistakes in plain words."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

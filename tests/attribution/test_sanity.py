@@ -1,7 +1,5 @@
 """What a score is worth: networks forget from the top down, places are filled from around them, a faithful map is found so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attribution scores: golden values, naive twins, and tables of photos (docs/methods.md, sections 3 and 7)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

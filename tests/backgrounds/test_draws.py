@@ -1,7 +1,5 @@
 """Which background stands behind a photo, and what generated ones are: by names alone (docs/methods.md, section 2)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

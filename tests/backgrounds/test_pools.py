@@ -1,7 +1,5 @@
 """The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo; or proposed."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import zipfile

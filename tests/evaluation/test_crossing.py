@@ -1,7 +1,5 @@
 """Objects in front of the same backgrounds: the same pictures for all, ranked and taken apart as naive twins do."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

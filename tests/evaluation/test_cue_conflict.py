@@ -1,7 +1,5 @@
 """Shape against texture: what a picture is made of, who lends its texture, and whose class is found for it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

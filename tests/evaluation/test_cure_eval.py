@@ -1,7 +1,5 @@
 """Models with cures: fitted on validation photos alone, judged with masks that are found in what the model sees."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from pathlib import Path

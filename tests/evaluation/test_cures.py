@@ -1,7 +1,5 @@
 """Cures without training, each as its definition has it (docs/methods.md, section 14)."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

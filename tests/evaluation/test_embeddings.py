@@ -1,7 +1,5 @@
 """The file of embeddings keeps all that retrieval needs of a model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Rankings without a class, or without photos on the very same background as the query: against ranking again without them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from rankings import embedded, order, unit

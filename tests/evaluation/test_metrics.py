@@ -1,7 +1,5 @@
 """Metrics against formulas in plain loops and other libraries (docs/methods.md, sections 8 and 15)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

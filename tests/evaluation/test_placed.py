@@ -1,7 +1,5 @@
 """Objects at another place or size on their own background: where they stand, how large they are, and who loses by it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

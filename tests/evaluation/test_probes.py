@@ -1,7 +1,5 @@
 """Linear and nearest-neighbour evaluation: who is fitted on whom, and what comes of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

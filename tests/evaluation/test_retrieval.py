@@ -1,7 +1,5 @@
 """Retrieval is exact, and its order depends on the embeddings alone."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 from typing import Any

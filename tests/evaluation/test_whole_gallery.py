@@ -1,7 +1,5 @@
 """Given queries, gallery and cameras: rankings are those of a naive twin, and all among all is retrieval as ever."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

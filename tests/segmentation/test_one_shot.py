@@ -1,7 +1,5 @@
 """One-shot segmentation: whose maps, against what truth, in which episodes, how it stays out of a study, and Table 4."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path
@@ -118,7 +116,6 @@ def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -
     row = frame[(frame["image_id"] == episode.test) & (frame["task"] == "one_way_1")].iloc[0]
     assert row["iou"] == pytest.approx(truth.iou(episode.test, mask))
     assert row["map_iou"] == pytest.approx(truth.iou(episode.test, grabcut.brightest(heat, area)))
-    assert len(shown["ids"]) == 2
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The toys are a measuring instrument: only scenes change with the correlation, and everything else is keyed by identity."""
 
-from __future__ import annotations
-
 import io
 import itertools
 

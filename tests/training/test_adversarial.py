@@ -1,7 +1,5 @@
 """Adversarial training and S2SD: naive twins, and what a study makes of them (docs/methods.md, section 8)."""
 
-from __future__ import annotations
-
 import math
 from copy import deepcopy
 from functools import partial

@@ -1,7 +1,5 @@
 """Attribution regularisation: its formula, its slope, any backbone (docs/methods.md, section 4)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batches hold what the loss asked for, and methods with one seed see the same photos in the same crops."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

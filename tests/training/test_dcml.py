@@ -2,8 +2,6 @@
 section 5).
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from functools import partial

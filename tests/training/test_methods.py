@@ -1,7 +1,5 @@
 """Methods: what holds for each of them, how params.yaml names them, and what they are given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

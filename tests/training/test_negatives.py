@@ -1,7 +1,5 @@
 """Negatives of no class: twins of the loss and of pictures made of windows, and what is refused (docs/methods.md, section 6)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

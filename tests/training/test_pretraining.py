@@ -1,7 +1,5 @@
 """Pretraining without labels: naive twins, torchvision's own changes of colour, and the node that does it in a study."""
 
-from __future__ import annotations
-
 import copy
 import math
 import re

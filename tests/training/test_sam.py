@@ -1,7 +1,5 @@
 """SAM: which tuples a batch has, and a naive twin of the whole penalty (docs/methods.md, section 7)."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
