@@ -1,17 +1,22 @@
-"""Retrieval is exact, and its order depends on the embeddings alone."""
+"""Retrieval is exact, and its order depends on the embeddings alone, whose file keeps all that it needs."""
 
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import faiss
 import numpy as np
 import pytest
-from rankings import order, random_unit, unit
+from rankings import embedded, order, random_unit, unit
 
 from bgbias.errors import UserError
-from bgbias.evaluation import retrieval
+from bgbias.evaluation import embeddings, retrieval
+from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.retrieval import Neighbours, neighbours
+from bgbias.photos.places import Places
+from bgbias.photos.query_gallery import QueryGallerySplit
 
 Points = tuple[np.ndarray, np.ndarray]
 
@@ -166,3 +171,42 @@ def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.Mon
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert gallery.nbytes < peak < gallery.nbytes + 8 * 8 * block
+
+
+# Files of embeddings.
+
+LABELS = np.array([0, 0, 1, 1])
+VIEWS = {
+    (CLEAN, 0): random_unit(0, 4, 3),
+    (RANDOM_BACKGROUND, 0): random_unit(1, 4, 3),
+    (RANDOM_BACKGROUND, 1): random_unit(2, 4, 3),
+    ("mixed_rand", 0): random_unit(3, 4, 3),
+}
+PLAIN = embedded(LABELS, VIEWS, usable=np.array([True, False, True, True]))
+FULL = replace(
+    PLAIN,
+    donors={("mixed_rand", 0): np.array([2, 3, 0, 1])},
+    given=QueryGallerySplit(LABELS > 0, LABELS >= 0, np.array([0, 1, 0, 1])),
+    places=Places.of(list("abab"), LABELS, [("s", str(n)) for n in range(4)]),
+    originals=np.array([0, 0, 2, 3]),
+)
+
+
+@pytest.mark.parametrize("kept", [PLAIN, FULL], ids=["plain", "all"])
+def test_files_give_back_what_was_written(kept: embeddings.Embeddings, tmp_path: Path) -> None:
+    kept.write(tmp_path / "embeddings.npz")
+    again = embeddings.read(tmp_path / "embeddings.npz")
+    assert again.ids == kept.ids
+    assert list(again.views) == list(kept.views)
+    for name, ours in vars(kept).items():
+        theirs = getattr(again, name)
+        if isinstance(ours, QueryGallerySplit | Places):
+            ours, theirs = vars(ours), vars(theirs)
+        np.testing.assert_equal(theirs, ours)
+    assert embeddings.side_by_side([again, again]).originals is again.originals
+
+
+def test_embeddings_of_other_photos_are_not_joined() -> None:
+    for other in (replace(PLAIN, ids=PLAIN.ids[::-1]), replace(PLAIN, views={(CLEAN, 0): VIEWS[CLEAN, 0]})):
+        with pytest.raises(UserError, match="different photos"):
+            embeddings.side_by_side([PLAIN, other])
