@@ -138,11 +138,8 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
     assert frame["skipped"].tolist()[::2] == ["", "empty mask", "untrusted mask", "no mask"]
     assert frame["score"].notna().tolist() == [True, True] + [False] * 6
     assert frame["mask_fraction"][0] == pytest.approx(24 * 24 / 56**2)
-    assert np.isnan(frame["mask_fraction"].to_numpy()[-1])
     assert maps["ids"].tolist() == ["a", "b"]
-    assert maps["ref"].shape == (2, 56, 56)
-    assert maps["ref"].dtype == np.float16
-    assert (maps["ref"].min(), maps["ref"].max()) == (0, 1)
+    assert (maps["ref"].shape, maps["ref"].dtype) == ((2, 56, 56), np.float16)
 
     # Where the true object is known, the robust variant goes by it, and by the mask where it is not.
     left = np.zeros((56, 56), bool)
@@ -152,27 +149,14 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
     assert known["score"][0] == frame["score"][0]
     assert known["score"][1] != frame["score"][1]
     pd.testing.assert_frame_equal(known[2:], frame[2:])
-    unknown, _ = smoothgrad.attribute_photos(network, photos, "l2", QUICK, truth={"z": left}.get)
-    pd.testing.assert_frame_equal(unknown, frame)
 
 
 # By similarity.
 
 
-class Head(nn.Module):
-    """Mean over places and a linear layer."""
-
-    def __init__(self, rows: list[list[float]]) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(torch.tensor(rows, dtype=torch.float64))
-
-    def forward(self, features: Tensor) -> Tensor:
-        return features.mean((2, 3)) @ self.rows.T
-
-
-def closed_form(head: Head, maps: list[Tensor], same: bool, magnitude: bool) -> list[Tensor]:
+def closed_form(rows: Tensor, maps: list[Tensor], same: bool, magnitude: bool) -> list[Tensor]:
     """1/hw W^T (I - f f^T) w / |g| of one tuple (docs/methods.md, section 7); of magnitudes, 1/hw W^T (w sign g) / |g|."""
-    vectors = [head(m)[0] for m in maps]
+    vectors = [rows @ m[0].mean((1, 2)) for m in maps]
     units = [g / g.square().sum().sqrt() for g in vectors]
     first, *others = ((units[0] - f).abs() for f in units[1:])
     weight = 1 - first if same else first
@@ -181,7 +165,7 @@ def closed_form(head: Head, maps: list[Tensor], same: bool, magnitude: bool) -> 
     found = []
     for g, f in zip(vectors, units, strict=True):
         toward = weight * g.sign() if magnitude else weight - (weight * f).sum() * f
-        found.append(head.rows.T @ toward / g.square().sum().sqrt() / maps[0][0, 0].numel())
+        found.append(rows.T @ toward / g.square().sum().sqrt() / maps[0][0, 0].numel())
     return found
 
 
@@ -189,11 +173,11 @@ def closed_form(head: Head, maps: list[Tensor], same: bool, magnitude: bool) -> 
 @pytest.mark.parametrize("how", ["published", "magnitude"])
 def test_importances_are_those_of_the_closed_form(roles: int, same: bool, how: SimilarityScore) -> None:
     generator = seeds.torch_generator("test maps")
-    head = Head(torch.randn(3, 4, generator=generator).tolist())
+    rows = torch.randn(3, 4, generator=generator, dtype=torch.float64)
     maps = [torch.rand(3, 4, 3, 2, generator=generator, dtype=torch.float64) for _ in range(roles)]
-    found = attention.importances(head, maps, same, how)
+    found = attention.importances(lambda a: a.mean((2, 3)) @ rows.T, maps, same, how)
     for t in range(3):
-        expected = closed_form(head, [m[t : t + 1] for m in maps], same, how == "magnitude")
+        expected = closed_form(rows, [m[t : t + 1] for m in maps], same, how == "magnitude")
         for importance, twin in zip(found, expected, strict=True):
             torch.testing.assert_close(importance[t], twin)
 

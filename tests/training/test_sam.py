@@ -8,6 +8,7 @@ import pytest
 import torch
 from fitting import batch, gradients, in_double, method
 from torch import Tensor
+from torch.nn.functional import interpolate, normalize
 
 from bgbias import seeds
 from bgbias.models.model import EmbeddingModel
@@ -44,7 +45,7 @@ def test_equal_masked_photos_have_a_finite_gradient() -> None:
 def test_tuples_agree_with_a_search_by_loops(negatives: int) -> None:
     """Where nothing lies beyond the positive, any photo of a class not yet taken will do."""
     generator = seeds.torch_generator("test mining")
-    z = torch.nn.functional.normalize(torch.randn(12, 3, generator=generator, dtype=torch.float64), dim=1)
+    z = normalize(torch.randn(12, 3, generator=generator, dtype=torch.float64), dim=1)
     labels = torch.arange(4).repeat_interleave(3)
     found = choose(labels, z, negatives, seeds.torch_generator("tuples"))
     assert found[:, 0].tolist() == list(range(12))
@@ -59,12 +60,8 @@ def test_tuples_agree_with_a_search_by_loops(negatives: int) -> None:
             if beyond:
                 assert n == min(beyond, key=lambda i: distance(z[a], z[i]))
             taken.add(int(labels[n]))
-    satisfied = [
-        row
-        for row in found.tolist()
-        if all(distance(z[row[0]], z[row[1]]) < distance(z[row[0]], z[n]) for n in row[2:])
-    ]
-    assert mining.satisfied(found, z).tolist() == satisfied
+    apart = torch.cdist(z, z)[found[:, :1], found[:, 1:]]
+    assert torch.equal(mining.satisfied(found, z), found[(apart[:, :1] < apart[:, 1:]).all(1)])
 
 
 def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
@@ -74,25 +71,14 @@ def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
     assert choose(labels, z, 2, generator).shape == (0, 4)
 
 
-# A naive twin: one photo of one tuple at a time, sums written out, in float64.
-
-
-def stretch(count: int, length: int) -> Tensor:
-    """Bilinear interpolation from ``count`` points to ``length``, as a matrix."""
-    rows = torch.zeros(length, count, dtype=torch.float64)
-    for i in range(length):
-        place = min(max((i + 0.5) * count / length - 0.5, 0), count - 1)
-        below = math.floor(place)
-        rows[i, below] += 1 - (place - below)
-        rows[i, min(below + 1, count - 1)] += place - below
-    return rows
+# A naive twin: one photo of one tuple at a time, in float64.
 
 
 def naive_penalty(net: EmbeddingModel, photos: Tensor, chosen: list[list[int]], settings: Any) -> Tensor:
     total = torch.zeros((), dtype=torch.float64)
     for rows in chosen:
         features = [net.trunk(photos[i : i + 1])[0] for i in rows]
-        vectors = [net.embedder.weight @ a.mean((1, 2)) + net.embedder.bias for a in features]
+        vectors = [net.embedder(a.mean((1, 2))) for a in features]
         units = [g / g.pow(2).sum().sqrt() for g in vectors]
         weight = 1 - (units[0] - units[1]).abs()
         for negative in units[2:]:
@@ -108,11 +94,10 @@ def naive_penalty(net: EmbeddingModel, photos: Tensor, chosen: list[list[int]], 
             importance = net.embedder.weight.T @ toward / (a.shape[1] * a.shape[2])
             if settings.first_order:
                 importance = importance.detach()
-            attention = sum((k * channel for k, channel in zip(importance, a, strict=True)), torch.zeros(()))
-            attention = attention * (attention > 0)
+            attention = (importance[:, None, None] * a).sum(0).relu()
             attention = (attention - attention.min()) / (attention.max() - attention.min() + 1e-6)
-            large = stretch(a.shape[1], photos.shape[2]) @ attention @ stretch(a.shape[2], photos.shape[3]).T
-            masked.append(photos[i] * (1 - 1 / (1 + torch.exp(-settings.a * (large - settings.b)))))
+            large = interpolate(attention[None, None], photos.shape[2:], mode="bilinear")[0]
+            masked.append(photos[i] * (1 - torch.sigmoid(settings.a * (large - settings.b))))
         found = [net(m[None])[0] for m in masked]
         apart = [(found[0] - other).pow(2).sum().sqrt() for other in found[1:]]
         if len(rows) == 2:
@@ -129,12 +114,7 @@ def tuples(made: BaseMethod, given: Batch, negatives: int) -> Tensor:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {},
-        {"first_order": True},
-        {"score": "magnitude"},
-        {"score": "magnitude", "first_order": True},
-    ],
+    [{}, {"first_order": True}, {"score": "magnitude"}, {"score": "magnitude", "first_order": True}],
 )
 @pytest.mark.parametrize("form", NEGATIVES)
 def test_mining_loss_and_its_gradient_agree_with_the_naive_twin(form: str, options: dict[str, Any]) -> None:
