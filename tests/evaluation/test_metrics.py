@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import torch
-from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from rankings import map_at_r, order, unit
 from sklearn.metrics import average_precision_score, normalized_mutual_info_score
 
@@ -70,23 +68,6 @@ def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
     np.testing.assert_allclose(found, naive, atol=1e-12)
     assert 0 < np.nanmean(found) <= 1
     assert np.isnan(found).any() != metric.startswith("recall")
-
-
-def test_agrees_with_pytorch_metric_learning() -> None:
-    names = {
-        "map_at_r": "mean_average_precision_at_r",
-        "r_precision": "r_precision",
-        "precision_at_1": "precision_at_1",
-    }
-    embeddings, labels = photos()
-    calculator = AccuracyCalculator(
-        include=tuple(names.values()), k="max_bin_count", device=torch.device("cpu")
-    )
-    theirs = calculator.get_accuracy(torch.from_numpy(embeddings), torch.from_numpy(labels))
-    n = neighbours(embeddings, labels, embeddings, labels)
-    assert (n.relevant == 0).any()
-    for ours, name in names.items():
-        assert np.nanmean(plugins.load("metrics", ours).per_query(n)) == pytest.approx(theirs[name], abs=1e-6)
 
 
 # Of all embeddings together.
