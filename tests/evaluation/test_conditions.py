@@ -148,10 +148,7 @@ def test_donors_are_those_that_names_say(photos: EvaluationPhotos, condition: st
         if n not in TRUSTED:
             assert donors[condition, draw][n] == n
             continue
-        elsewhere, of_class = (
-            condition.endswith("there"),
-            condition in ("mixed_same", "class_here", "class_there"),
-        )
+        elsewhere, of_class = condition.endswith("there"), "class" in condition or "same" in condition
         place = "ab"[other[n]] if elsewhere else PLACES[n]
         candidates = [m for m in TRUSTED if m != n and (CLASSES[m] == CLASSES[n]) == of_class]
         if condition == "mixed_next":

@@ -4,7 +4,6 @@ section 5).
 
 import itertools
 import math
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from torch import Tensor
 from bgbias import seeds
 from bgbias.training import loop
 from bgbias.training.methods import Batch
-from bgbias.training.methods._invariance import Environments, batch_weights
+from bgbias.training.methods._invariance import batch_weights
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -46,26 +45,26 @@ def expected_loss(method: Any, batch: Batch, kind: str) -> Tensor:
     shared = method.environments.logits[batch.index].softmax(1)
     own_weights, environment_weights = class_weights(method)[0], class_weights(method)[-1]
     nets = [list(net.parameters()) for net in method.nets]
-    means = [sum(matrices) / len(nets) for matrices in zip(*nets, strict=True)]
+    middle = [sum(matrices) / len(nets) for matrices in zip(*nets, strict=True)]
     terms: list[Tensor] = []
     for j in range(chosen.environments):
-        weights = shared[:, j] / sum(shared[i, j] for i in range(len(y)))
+        weights = shared[:, j] / shared[:, j].sum()
         attended = attended_by_hand(nets[j], features) if nets else features
         projected = attended.mean((2, 3)) @ model.embedder.weight.T + model.embedder.bias
         logits = logits_by_hand(environment_weights, projected, y)
-        task = torch.zeros((), dtype=torch.float64)
-        for i, k in itertools.combinations(range(len(y)), 2):
-            if kind == "dcml_paper" and y[i] == y[k]:
-                task = task + (attended[i] - attended[k]).square().sum()
-        for i in range(len(y) if kind == "dcml_code" else 0):
-            task = task + weights[i] * (projected[i] - projected[y == y[i]].mean(0).detach()).square().sum()
+        if kind == "dcml_paper":
+            apart = (attended[:, None] - attended).square().sum((2, 3, 4))
+            task = apart[(y[:, None] == y).triu(1)].sum()
+        else:
+            means = torch.stack([projected[y == label].mean(0) for label in y]).detach()
+            task = weights @ (projected - means).square().sum(1)
         terms.append(
             (weights * F.cross_entropy(logits, y, reduction="none")).sum()
             + chosen.alpha * penalty_by_dummy(logits, y, weights)
             + chosen.gamma * task
         )
     total = sum(terms) / (len(terms) if kind == "dcml_code" else 1)
-    beside = [(w, mean) for net in nets for w, mean in zip(net, means, strict=True)]
+    beside = [(w, mean) for net in nets for w, mean in zip(net, middle, strict=True)]
     if nets and kind == "dcml_code":
         # The root has no slope at 0, where one net is its own mean.
         gaps = [((w - mean).square().sum() + 1e-30).sqrt() / w.abs().sum() for w, mean in beside]
@@ -73,7 +72,7 @@ def expected_loss(method: Any, batch: Batch, kind: str) -> Tensor:
         features = attended_by_hand(list(method._empirical_net.parameters()), features)
     elif nets:
         total = total + chosen.beta * sum((w - mean).square().sum() for w, mean in beside)
-        features = attended_by_hand(means, features)
+        features = attended_by_hand(middle, features)
     projected = features.mean((2, 3)) @ model.embedder.weight.T + model.embedder.bias
     return total + F.cross_entropy(logits_by_hand(own_weights, projected, y), y)
 
@@ -106,17 +105,13 @@ def test_loss_agrees_with_its_slow_twin(kind: str, options: dict[str, Any]) -> N
         assert a.abs().sum() > 0, name
 
 
-def test_environments_share_class_weights_that_are_the_empirical_branchs_in_the_paper_alone() -> None:
-    for kind, count in zip(KINDS, (2, 1), strict=True):
-        method = built(kind)
-        weights = class_weights(method)
-        assert len(weights) == count
-        method.loss(one_batch())["loss"].backward()
-        assert all(w.grad is not None and w.grad.abs().sum() > 0 for w in weights)
-        groups = loop.make_optimizer(method, Train(lr=1e-3)).param_groups
-        (of_loss,) = (g for g in groups if any(p is weights[0] for p in g["params"]))
-        assert len(of_loss["params"]) == count
-        assert of_loss["lr"] == 0.1
+@pytest.mark.parametrize(("kind", "count"), zip(KINDS, (2, 1), strict=True))
+def test_all_class_weights_have_the_losss_rate(kind: str, count: int) -> None:
+    """Those of environments are the empirical branch's in the paper alone."""
+    weights = class_weights(made := built(kind))
+    groups = loop.make_optimizer(made, Train(lr=1e-3)).param_groups
+    (of_loss,) = (g for g in groups if any(p is weights[0] for p in g["params"]))
+    assert (len(weights), len(of_loss["params"]), of_loss["lr"]) == (count, count, 0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -125,21 +120,18 @@ def test_mixed_precision_does_not_reach_beyond_the_trunk(kind: str) -> None:
     for module in method.modules().values():
         module.float()
     features = method.model.features(method.photos(batch).float()).bfloat16()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(method.model, "features", lambda photos: features)
-        expected = method.loss(batch)
-        with torch.autocast("cpu", torch.bfloat16):
-            found = method.loss(batch)
+    method.model.features = lambda photos: features
+    expected = method.loss(batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = method.loss(batch)
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert all(value.dtype == torch.float32 for value in found.values())
 
 
 @pytest.mark.parametrize("is_alike", [True, False])
 def test_nets_start_alike_unless_told_otherwise(is_alike: bool) -> None:
-    one, other = built("dcml_code", same_start=is_alike).nets
-    assert all(
-        torch.equal(*pair) == is_alike for pair in zip(one.parameters(), other.parameters(), strict=True)
-    )
+    one, other = (net.parameters() for net in built("dcml_code", same_start=is_alike).nets)
+    assert all(torch.equal(a, b) == is_alike for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,12 +175,12 @@ def slow_objective(method: Any, logits: Tensor, batch: Batch) -> Tensor:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_learned_environments_agree_with_a_slow_twin(kind: str) -> None:
-    """Two passes of Adam, with both differentiations by machine."""
-    method = unlike(built(kind, passes=2))
+    """Four passes of Adam, of which the third has the highest mean, with both differentiations by machine."""
+    method = unlike(built(kind, passes=4, environment_lr=5.0))
     generator = seeds.torch_generator("environments", "squares", 0, 1)
     logits = torch.randn((20, 2), generator=generator).double().requires_grad_()
-    optimizer, kept, best = torch.optim.Adam([logits], lr=0.5), logits, -1.0
-    for number in range(2):
+    optimizer, kept, best = torch.optim.Adam([logits], lr=5.0), logits, -1.0
+    for number in range(4):
         values = []
         for batch in passes(f"environments {number}", 64):
             value = slow_objective(method, logits, batch)
@@ -200,24 +192,7 @@ def test_learned_environments_agree_with_a_slow_twin(kind: str) -> None:
             kept, best = logits.detach().clone(), mean
     method.start_epoch(1, passes)
     assert torch.allclose(method.environments.logits, kept, rtol=0, atol=1e-8)
-
-
-def test_the_pass_with_the_highest_mean_is_kept() -> None:
-    """Gradients that turn round after the first pass, so that the second is lower."""
-    environments, rows = Environments(2, 2), torch.tensor([0, 1])
-    first = [[torch.tensor([[4.0], [0.0]])], [torch.tensor([[0.0], [4.0]])]]
-    small = [[g / 100 for g in of] for of in first]
-    kept: list[Tensor] = []
-
-    def batches_of(gradients: Any) -> Any:
-        kept.append(environments.logits.clone())
-        yield rows, gradients
-
-    environments.draw(seeds.torch_generator("start"))
-    reached = environments.learn([partial(batches_of, each) for each in (first, small, small)], 0.5)
-    assert reached[0] > reached[1]
-    assert not torch.equal(kept[0], kept[1])
-    assert torch.equal(environments.logits, kept[1])
+    assert not torch.equal(kept, logits)
 
 
 def test_environments_are_new_every_few_epochs_and_leave_the_model_as_it_is() -> None:
