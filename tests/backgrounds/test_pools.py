@@ -178,16 +178,14 @@ def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words
         pools.read_list(tmp_path / "list.csv")
 
 
-def test_unknown_group_is_told_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="lists no photo of pool 'tset'; it has: test, val"):
-        pools.read_list(ROOT / "data/backgrounds/sources.csv", "tset")
-
-
 def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_common() -> None:
-    val, test = (pools.read_list(ROOT / "data/backgrounds/sources.csv", pool) for pool in ("val", "test"))
+    path = ROOT / "data/backgrounds/sources.csv"
+    val, test = (pools.read_list(path, pool) for pool in ("val", "test"))
     assert (len(val), len(test)) == (100, 100)
     assert len({p.name for p in val + test}) == len({p.sha256 for p in val + test}) == 200
     assert all(p.url.endswith(p.name) and p.licence for p in val + test)
+    with pytest.raises(UserError, match="lists no photo of pool 'tset'; it has: test, val"):
+        pools.read_list(path, "tset")
 
 
 # Photos without an obvious foreground, of which a person has the last word.

@@ -120,12 +120,8 @@ def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int
 
 def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
     """Classes have other numbers there: 3, 2, 1, 0 for 0, 10, 20, 30."""
-    training = Embeddings(
-        [f"train/{name}" for name in NAMES],
-        3 - LABELS // 10,
-        np.ones(len(LABELS), dtype=bool),
-        {(CLEAN, 0): clouds(8.0, seed=1)},
-    )
+    names, known = [f"train/{name}" for name in NAMES], np.ones(len(LABELS), dtype=bool)
+    training = Embeddings(names, 3 - LABELS // 10, known, {(CLEAN, 0): clouds(8.0, seed=1)})
     usable = np.arange(len(LABELS)) % 7 != 0
     asked = embedded(clouds(8.0), np.roll(clouds(8.0), -EACH, axis=0), usable)
     found = probes.of_others(asked, training, 3 - LABELS // 10)
@@ -134,16 +130,9 @@ def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
     told = means(found)
     assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
     assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
-    few = Embeddings(
-        training.ids[:EACH],
-        training.labels[:EACH],
-        training.is_query[:EACH],
-        {(CLEAN, 0): clouds(8.0)[:EACH]},
-    )
-    few.labels[0] = 2
-    with pytest.raises(
-        UserError, match=r"2 classes of the test photos have none among the \d+ training photos"
-    ):
+    labels = np.where(np.arange(EACH) == 0, 2, training.labels[:EACH])
+    few = Embeddings(names[:EACH], labels, known[:EACH], {(CLEAN, 0): clouds(8.0)[:EACH]})
+    with pytest.raises(UserError, match=r"2 classes of the test photos have none among the \d+ training"):
         probes.of_others(asked, few, 3 - LABELS // 10)
     with pytest.raises(UserError, match="Probes need training photos of two classes"):
         probes.of_others(embedded(clouds(1.0), clouds(1.0), LABELS < 0), training, LABELS)

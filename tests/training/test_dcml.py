@@ -105,7 +105,7 @@ def test_loss_agrees_with_its_slow_twin(kind: str, options: dict[str, Any]) -> N
         assert a.abs().sum() > 0, name
 
 
-@pytest.mark.parametrize(("kind", "count"), zip(KINDS, (2, 1), strict=True))
+@pytest.mark.parametrize(("kind", "count"), [(KINDS[0], 2), (KINDS[1], 1)])
 def test_all_class_weights_have_the_losss_rate(kind: str, count: int) -> None:
     """Those of environments are the empirical branch's in the paper alone."""
     weights = class_weights(made := built(kind))

@@ -6,7 +6,7 @@ import pytest
 from rankings import embedded, order, unit
 
 from bgbias import seeds
-from bgbias.evaluation import metrics, scores
+from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.exclusion import change_for_others, deep_enough, drop_shared
 from bgbias.evaluation.metrics import AP_OTHERS, OF_DONOR, OTHERS
@@ -188,14 +188,6 @@ def test_what_a_person_means_for_others_is_their_change_without_her() -> None:
         for column, change in changes.items():
             shared = found.loc[found["label"] == person, column].sum()
             assert shared == pytest.approx(change, abs=1e-9), (column, person)
-
-
-def test_everybody_asked_among_all_without_cameras_is_retrieval_as_ever() -> None:
-    vectors, labels, _ = crowd(3)
-    both, plain = (score(vectors, labels, of) for of in (QueryGallerySplit.all_among_all(PHOTOS), None))
-    for column in (*metrics.names(), OTHERS):
-        np.testing.assert_allclose(both[column], plain[column], rtol=0, atol=1e-12)
-    assert not set(metrics.names(whole=True)) & set(plain.columns)
 
 
 def test_blocks_and_kinds_of_queries_agree() -> None:
