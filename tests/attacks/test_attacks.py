@@ -159,9 +159,6 @@ def test_too_few_classes_are_told() -> None:
         attacks.targets_of_photos(np.zeros(3, int), [("toys|test", n) for n in range(3)], 1, 0)
 
 
-# Of test photos.
-
-
 @pytest.mark.parametrize("attack", ["stax", "mtax:2"])
 def test_test_photos_are_attacked_one_by_one_by_their_names(attack: str) -> None:
     """A pixel that lies beside a kink of the network may go either way, with what float32 rounds."""

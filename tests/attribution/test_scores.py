@@ -117,9 +117,6 @@ def test_what_cannot_be_scored_is_said_not_nan(attempt: Callable[[], object], re
         attempt()
 
 
-# From photos to the table.
-
-
 def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() -> None:
     backbone = plugins.load("backbones", "tiny")
     network = build_model("tiny", backbone.Params(), 8, seeds.torch_generator("test"))
@@ -149,9 +146,6 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
     assert known["score"][0] == frame["score"][0]
     assert known["score"][1] != frame["score"][1]
     pd.testing.assert_frame_equal(known[2:], frame[2:])
-
-
-# By similarity.
 
 
 def closed_form(rows: Tensor, maps: list[Tensor], same: bool, magnitude: bool) -> list[Tensor]:

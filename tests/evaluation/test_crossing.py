@@ -89,7 +89,6 @@ def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> No
         assert line.map_at_r == pytest.approx(map_at_r(hits.tolist()), nan_ok=True)
 
 
-# Shares of variance.
 def components(crossed: np.ndarray) -> tuple[float, float, float]:
     found = shares(crossed)
     return found.object, found.background, found.interaction

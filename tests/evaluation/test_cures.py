@@ -35,7 +35,6 @@ def apply(name: str, photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return made
 
 
-# Pictures.
 def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None:
     mask = picture("mask", SIDE, SIDE)
     soft = mask[..., None] / 255
@@ -89,7 +88,6 @@ def test_embeddings_of_both_pictures_are_added_with_the_weight_that_is_judged_be
     assert neutral(first, second).tobytes() == first.tobytes()
 
 
-# Feature maps and patches.
 def test_pooling_on_the_object_is_the_mean_weighted_by_the_mask() -> None:
     pool = plugins.load("cures", "object_pooling").apply
     features = torch.rand(2, 5, 4, 4, generator=torch.Generator().manual_seed(0))
@@ -155,7 +153,6 @@ def test_too_many_photos_are_refused_before_they_are_embedded() -> None:
         late_interaction.refuse_many(60_502, "sop")
 
 
-# Projections.
 def cross(seed: int, objects: int = 40, backgrounds: int = 6, dim: int = 12) -> np.ndarray:
     """Embeddings of objects in front of backgrounds that add to them and turn them."""
     random = np.random.default_rng(seed)

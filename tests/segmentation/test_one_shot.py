@@ -270,9 +270,6 @@ def test_largest_part_is_that_of_another_library() -> None:
     assert not largest_part(np.zeros((4, 4), bool)).any()
 
 
-# Episodes.
-
-
 def classes(*sizes: int) -> dict[str, int]:
     return {f"{label}/{n}": label for label, size in enumerate(sizes) for n in range(size)}
 

@@ -144,9 +144,6 @@ def test_the_model_attends_with_the_mean_of_the_nets(kind: str, tmp_path: Path) 
         assert torch.equal(trained[f"model.neck.{name}"], (of_nets[0] + of_nets[1]) / 2)
 
 
-# Environments.
-
-
 def test_photos_that_an_environment_hardly_holds_have_weights() -> None:
     hardly = batch_weights(torch.tensor([[0.0, 400.0], [0.0, 401.0], [0.0, 400.0]]))
     assert hardly.sum(0).tolist() == pytest.approx([1, 1])

@@ -36,9 +36,6 @@ def random_batch(
     return normalize(centres[labels] + spread * noise, dim=1), labels
 
 
-# Naive twins: docs/methods.md, sections 1 and 6, written out.
-
-
 def mean_of_non_zero(values: Tensor) -> Tensor:
     return values.relu().sum() / (values > 0).sum().clamp(min=1)
 
@@ -150,9 +147,6 @@ def test_further_negatives_agree_with_the_naive_twin(
     assert repelled(base, z, y, none).item() == pytest.approx(plain.item(), rel=1e-12)
 
 
-# The contract of the family.
-
-
 @pytest.mark.parametrize("name", FAMILY)
 def test_finite_and_differentiable_and_out_of_mixed_precisions_reach(name: str) -> None:
     z, y = random_batch(1, dim=128, spread=5.0)
@@ -193,9 +187,6 @@ def test_class_weights_come_from_the_generator_alone(name: str) -> None:
         assert not torch.equal(a, c)
         assert a.mean().item() == pytest.approx(0, abs=0.05)
         assert a.std().item() == pytest.approx(1, abs=0.05)
-
-
-# Distances that can be differentiated twice.
 
 
 @pytest.mark.parametrize("count", [8, 32])  # torch computes them in two ways

@@ -30,9 +30,6 @@ def choose(labels: Tensor, embeddings: Tensor, negatives: int, generator: torch.
     return chosen
 
 
-# Tuples.
-
-
 def test_equal_masked_photos_have_a_finite_gradient() -> None:
     """Both wiped out to the mean colour: the distance is 0, where a root has no slope."""
     for count in (2, 3, 4):
@@ -69,9 +66,6 @@ def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
     assert choose(labels, z, 0, generator).tolist() == [[0, 1], [1, 0]]
     assert choose(labels, z, 1, generator).tolist() == [[0, 1, 2], [1, 0, 2]]
     assert choose(labels, z, 2, generator).shape == (0, 4)
-
-
-# A naive twin: one photo of one tuple at a time, in float64.
 
 
 def naive_penalty(net: EmbeddingModel, photos: Tensor, chosen: list[list[int]], settings: Any) -> Tensor:
