@@ -176,17 +176,6 @@ def test_importances_are_those_of_the_closed_form(roles: int, same: bool, how: S
             torch.testing.assert_close(importance[t], twin)
 
 
-def gallery(labels: dict[str, int]) -> EvaluationPhotos:
-    """Photos of 36 pixels of noise; the mask of each is another rectangle; that of the last is not trusted."""
-    generator = np.random.default_rng(0)
-    photos = {i: generator.integers(0, 256, (36, 36, 3), dtype=np.uint8) for i in labels}
-    masks = {i: np.zeros((36, 36), np.uint8) for i in labels}
-    for number, mask in enumerate(masks.values()):
-        mask[number : number + 16, 4:30] = 255
-    usable = frozenset(list(labels)[:-1])
-    return EvaluationPhotos(table(labels), Pictures(photos), 32, Pictures(masks), usable)  # type: ignore[arg-type]
-
-
 LABELS = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 1, "alone": 2, "untrusted": 0}
 
 
@@ -204,7 +193,11 @@ def test_partner_is_another_photo_of_the_class_by_names_alone() -> None:
 @pytest.mark.usefixtures("small_plugins")
 def test_scores_are_those_of_the_explanation_of_the_pair(how: SimilarityScore) -> None:
     """The same maps, made one pair at a time by the other way to them."""
-    photos, chosen = gallery(LABELS), partners(table(LABELS), LABELS)
+    generator, chosen = np.random.default_rng(0), partners(table(LABELS), LABELS)
+    pictures = {i: generator.integers(0, 256, (36, 36, 3), dtype=np.uint8) for i in LABELS}
+    masks = {i: 255 * (np.indices((36, 36))[0] % 18 > n).astype(np.uint8) for n, i in enumerate(LABELS)}
+    usable = frozenset(LABELS) - {"untrusted"}
+    photos = EvaluationPhotos(table(LABELS), Pictures(pictures), 32, Pictures(masks), usable)  # type: ignore[arg-type]
     found = attribute_pairs(model().eval(), photos, table(LABELS), Attribution(similarity=how))
     assert found["image_id"].tolist() == list(LABELS)
     assert set(found["variant"]) == {"similarity"}

@@ -17,11 +17,7 @@ from bgbias.evaluation.late_interaction import PatchSets, similarity
 SIDE = 32
 
 
-def picture(name: str, *shape: int) -> np.ndarray:
-    return seeds.generator("cures", name).integers(0, 256, shape, dtype=np.uint8)
-
-
-PHOTO = picture("photo", SIDE, SIDE, 3)
+PHOTO = seeds.generator("cures", "photo").integers(0, 256, (SIDE, SIDE, 3), dtype=np.uint8)
 
 
 def box(top: int, left: int, height: int, width: int) -> np.ndarray:
@@ -36,7 +32,7 @@ def apply(name: str, photo: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None:
-    mask = picture("mask", SIDE, SIDE)
+    mask = seeds.generator("cures", "mask").integers(0, 256, (SIDE, SIDE), dtype=np.uint8)
     soft = mask[..., None] / 255
     exact = soft * PHOTO + (1 - soft) * 127.5  # often half way between two levels
     assert np.abs(apply("grey", PHOTO, mask) - exact).max() <= 0.5 + 1e-9

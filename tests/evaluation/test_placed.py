@@ -9,17 +9,13 @@ from scipy.ndimage import center_of_mass
 
 from bgbias import plugins
 from bgbias.evaluation.conditions import _placed
-from bgbias.evaluation.photos import EvaluationPhotos, Photo
+from bgbias.evaluation.photos import Photo
 
 SIDE = 64
 DRAWS = range(12)
 # Rows and columns [top, bottom, left, right] of an object, and what is true of it.
-WITHIN, AT_THE_LEFT, ACROSS, EVERYWHERE = (
-    (20, 34, 12, 40),
-    (20, 34, 0, 28),
-    (20, 34, 0, SIDE),
-    (0, SIDE, 0, SIDE),
-)
+WITHIN, AT_THE_LEFT = (20, 34, 12, 40), (20, 34, 0, 28)
+ACROSS, EVERYWHERE = (20, 34, 0, SIDE), (0, SIDE, 0, SIDE)
 
 
 def box(top: int, bottom: int, left: int, right: int) -> np.ndarray:
@@ -28,19 +24,12 @@ def box(top: int, bottom: int, left: int, right: int) -> np.ndarray:
     return mask
 
 
-def photos(masks: list[np.ndarray], colours: list[int], labels: list[int]) -> EvaluationPhotos:
-    """Objects of these reds on a blue gradient, which lies behind them as well."""
+def photo(mask: np.ndarray) -> Photo:
+    """A red object on a blue gradient, which lies behind it as well."""
     behind = np.zeros((SIDE, SIDE, 3), np.uint8)
     behind[..., 2] = np.arange(SIDE)
-    shown = [
-        np.where(mask[..., None] > 0, np.uint8([colour, 0, 0]), behind)
-        for mask, colour in zip(masks, colours, strict=True)
-    ]
-    return split(shown, labels, SIDE, masks, filled=[behind] * len(shown))
-
-
-def photo(mask: np.ndarray) -> Photo:
-    return photos([mask], [255], [0]).photo(0)
+    shown = np.where(mask[..., None] > 0, np.uint8([255, 0, 0]), behind)
+    return split([shown], [0], SIDE, [mask], filled=[behind]).photo(0)
 
 
 def seen(picture: np.ndarray) -> np.ndarray:
