@@ -48,9 +48,6 @@ def test_photos_are_shown_as_the_model_saw_them_with_its_distances(count: int) -
     made, photos = model().eval(), [photo(i, 60 + i, 50) for i in range(count)]
     found = explain(made, photos)
     assert len(found.photos) == len(found.maps) == len(found.roles) == count
-    for view, attention in zip(found.photos, found.maps, strict=True):
-        assert (view.shape, view.dtype, attention.shape) == ((32, 32, 3), np.uint8, (32, 32))
-        assert 0 <= attention.min() <= attention.max() <= 1
     views = torch.from_numpy(np.stack(found.photos)).permute(0, 3, 1, 2)
     with torch.no_grad():
         z = made(made.preprocess(views))

@@ -51,10 +51,6 @@ def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
         assert np.abs(seen[0] - seen[1]).max() <= 6
 
 
-def drawn(kind: str, role: str, count: int = 12) -> list[np.ndarray]:
-    return [picture for _, picture in pictures(kind, count, role, SIZE)]
-
-
 @pytest.mark.parametrize("kind", PROCEDURAL)
 def test_a_larger_pool_begins_with_the_smaller_one_and_roles_share_no_picture(kind: str) -> None:
     large, small = list(pictures(kind, 12, "train", SIZE)), list(pictures(kind, 5, "train", SIZE))
@@ -63,15 +59,6 @@ def test_a_larger_pool_begins_with_the_smaller_one_and_roles_share_no_picture(ki
     for (a, first), (b, second) in zip(small, large, strict=False):
         assert a == b
         assert np.array_equal(first, second)
-    every = [p.tobytes() for role in ("train", "val", "test") for p in drawn(kind, role)]
+    roles = ("train", "val", "test")
+    every = [p.tobytes() for role in roles for _, p in pictures(kind, 12, role, SIZE)]
     assert len(set(every)) == 36
-
-
-def test_colours_are_plain_and_gradients_smooth_and_textures_neither() -> None:
-    steps = {
-        kind: [np.abs(np.diff(p.astype(int), axis=1)).max() for p in drawn(kind, "test")]
-        for kind in ("colours", "gradients", "textures")
-    }
-    assert max(steps["colours"]) == 0
-    assert 0 < max(steps["gradients"]) <= 16  # 255 grey levels over 48 pixels, three colours
-    assert np.median(steps["textures"]) > 16

@@ -70,8 +70,6 @@ def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_gre
         # Half a mask: half of a colour of the donor's object, half grey.
         half = np.abs(view[own == 128][:, [0, 2]].astype(float) - [(20 * who + 137) / 2, 188.75])
         assert half.max() <= 1
-    again = shown.views(asked, workers=3)
-    assert all(np.array_equal(one, other) for one, other in zip(views, again, strict=True))
     assert not np.array_equal(views[0], views[1])
 
 

@@ -14,8 +14,6 @@ from bgbias.evaluation.embedding_metrics import nmi
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.whole_gallery import WholeRanking
 
-NAN = float("nan")
-
 
 def single_shot_cmc(persons: np.ndarray, person: int, k: int) -> float:
     """Over all galleries with one photo of each person."""
@@ -32,7 +30,7 @@ def by_definition(metric: str, persons: np.ndarray, person: int) -> float:
     if name == "recall_at":
         return float(any(hits[:k]))
     if not any(hits):
-        return NAN
+        return math.nan
     formulas: dict[str, Callable[[], float]] = {
         "precision_at": lambda: float(hits[0]),
         "map_at": lambda: map_at_r(hits),

@@ -15,7 +15,6 @@ import torch
 from fitting import model
 from in_memory import split, table
 from naive_masks import naive_iou
-from scipy import ndimage
 from small_study import data_nodes, described, load, options
 
 from bgbias import seeds
@@ -27,7 +26,6 @@ from bgbias.engine import graph
 from bgbias.engine.forecast import forecast
 from bgbias.errors import UserError
 from bgbias.masks import grabcut
-from bgbias.masks.grabcut import largest_part
 from bgbias.nodes.segment import segment
 from bgbias.report import captions, formats
 from bgbias.report.tables import segmentation as table4
@@ -257,17 +255,6 @@ def test_size_of_objects_is_learned_from_known_ones() -> None:
     assert mean_area(truth, ["a", "b", "unknown"]) == pytest.approx(expected)
     with pytest.raises(UserError, match="No validation photo's object is known"):
         mean_area(truth, ["unknown"])
-
-
-def test_largest_part_is_that_of_another_library() -> None:
-    mask = np.random.default_rng(0).random((12, 15)) < 0.35
-    parts, count = ndimage.label(mask, np.ones((3, 3)))
-    areas = np.bincount(parts.ravel(), minlength=count + 1)[1:]
-    found = largest_part(mask)
-    assert found.sum() == areas.max()
-    assert len(np.unique(parts[found])) == 1
-    assert mask[found].all()
-    assert not largest_part(np.zeros((4, 4), bool)).any()
 
 
 def classes(*sizes: int) -> dict[str, int]:

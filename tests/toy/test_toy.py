@@ -116,7 +116,6 @@ def test_items_are_numbered_and_keyed(by_correlation: dict[float, list[Item]]) -
         assert [r.key_item for r in part] == [str(k) for k in range(len(part))]
         assert {r.key_set for r in part} == {f"toy|{split}"}
     assert sorted({r.label for r in rows}) == [0, 1, 2, 3, 4]
-    assert toy.parts(toy.Params()) == {}
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])

@@ -25,10 +25,8 @@ from bgbias.training.methods import Batch
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 CASES: list[tuple[str, dict[str, Any]]] = [
-    ("at", {}),
     ("at", {"attacks": ["stax", "mtax:3"], "kappa": 0.5}),
     ("advprop_d", {"steps": 2}),
-    ("mdprop", {}),
     ("mdprop", {"attacks": ["stax", "mtax:2"], "kappa": 0.3, "epsilon": 0.1}),
     ("at", {"losses": "joint_half"}),
     ("mdprop", {"attacks": ["stax", "mtax:2"], "losses": "joint_half"}),

@@ -3,7 +3,6 @@ section 5).
 """
 
 import itertools
-import math
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from torch import Tensor
 from bgbias import seeds
 from bgbias.training import loop
 from bgbias.training.methods import Batch
-from bgbias.training.methods._invariance import batch_weights
 from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -142,12 +140,6 @@ def test_the_model_attends_with_the_mean_of_the_nets(kind: str, tmp_path: Path) 
         of_nets = [trained[f"dcml.nets.{j}.{name}"] for j in (0, 1)]
         assert not torch.equal(*of_nets)
         assert torch.equal(trained[f"model.neck.{name}"], (of_nets[0] + of_nets[1]) / 2)
-
-
-def test_photos_that_an_environment_hardly_holds_have_weights() -> None:
-    hardly = batch_weights(torch.tensor([[0.0, 400.0], [0.0, 401.0], [0.0, 400.0]]))
-    assert hardly.sum(0).tolist() == pytest.approx([1, 1])
-    assert hardly[0, 0].item() == pytest.approx(1 / (2 + math.exp(-1)))
 
 
 def slow_objective(method: Any, logits: Tensor, batch: Batch) -> Tensor:

@@ -185,8 +185,6 @@ def test_class_weights_come_from_the_generator_alone(name: str) -> None:
     for a, b, c in zip(first, second, other, strict=True):
         assert torch.equal(a, b)
         assert not torch.equal(a, c)
-        assert a.mean().item() == pytest.approx(0, abs=0.05)
-        assert a.std().item() == pytest.approx(1, abs=0.05)
 
 
 @pytest.mark.parametrize("count", [8, 32])  # torch computes them in two ways
