@@ -17,8 +17,7 @@ SPLITS = ("train", "val", "test")
 
 
 def decoded(data: bytes | None) -> np.ndarray:
-    assert data is not None
-    return np.array(Image.open(io.BytesIO(data)))
+    return np.array(Image.open(io.BytesIO(data)))  # type: ignore[arg-type]
 
 
 def rendered(correlation: float, **changes: int) -> list[Item]:

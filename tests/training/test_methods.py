@@ -73,11 +73,6 @@ def test_a_neutral_setting_is_plain_training_bit_for_bit(
     assert any(not torch.equal(other[k], plain[k]) for k in other.keys() & plain.keys())
 
 
-def test_distillation_without_its_share_is_the_method_alone(tmp_path: Path) -> None:
-    alone = fit(method("mdprop"), tmp_path, "alone")
-    assert same(fit(method("s2sd", method="mdprop", kappa=0.0, **WIDTHS), tmp_path, "neutral"), alone)
-
-
 def test_trained_norms_alone_are_plain_training_with_norms_that_learn(tmp_path: Path) -> None:
     plain = fit(method("plain", frozen=False), tmp_path, "plain")
     assert same(fit(method("st_unfrozen"), tmp_path, "unfrozen"), plain)
