@@ -1,4 +1,4 @@
-"""Attribution scores: golden values, naive twins, and tables of photos (docs/methods.md, sections 3 and 7)."""
+"""Attribution scores: naive twins, and tables of photos (docs/methods.md, sections 3 and 7)."""
 
 import math
 from collections.abc import Callable
@@ -31,20 +31,6 @@ WEIGHTS = 0.1 * torch.randn(192, 4, generator=seeds.torch_generator("weights"), 
 def embed(x: Tensor) -> Tensor:
     """[B, 3, 8, 8] to vectors; any smooth function of the photo would do."""
     return nn.functional.normalize(torch.tanh(x.flatten(1) @ WEIGHTS), dim=1)
-
-
-@pytest.mark.parametrize(
-    ("values", "mask", "expected"),
-    [
-        ([[0.7, 0.1], [0.1, 0.1]], CORNER, 0.6),
-        ([[1.0, 1.0], [1.0, 1.0]], CORNER, 0.0),
-        ([[0.0, 1.0], [1.0, 1.0]], CORNER, -0.333333),
-        ([[5.0, 0.0], [0.0, 0.0]], CORNER, 1.0),
-        ([[0.4, 0.3], [0.2, 0.1]], torch.tensor([[1.0, 0.5], [0.5, 0.0]]), 0.3),
-    ],
-)
-def test_golden_scores(values: list[list[float]], mask: Tensor, expected: float) -> None:
-    assert score(torch.tensor(values), mask) == pytest.approx(expected, abs=5e-7)
 
 
 def test_the_quantile_is_that_of_torch_to_the_last_bit() -> None:
