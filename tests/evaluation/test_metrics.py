@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from rankings import map_at_r, order, unit
 from sklearn.metrics import average_precision_score, normalized_mutual_info_score
 
@@ -42,14 +44,19 @@ def by_definition(metric: str, persons: np.ndarray, person: int) -> float:
     return formulas[name]()
 
 
+def photos(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Photos of classes of very different sizes, some of one photo."""
+    generator = np.random.default_rng(0)
+    labels = (n // 4 * generator.random(n) ** 3).astype(int)
+    return unit(generator.normal(size=(n, 16))[labels] + generator.normal(size=(n, 16))), labels
+
+
 @pytest.mark.parametrize("metric", plugins.names("metrics"))
 def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
-    """Classes are of very different sizes, some of one photo."""
-    generator = np.random.default_rng(0)
-    labels = (37 * generator.random(150) ** 3).astype(int)
+    embeddings, labels = photos(150)
     if "single_shot" in metric:  # which has to go through all galleries
         labels = np.repeat(np.arange(12), [3, 2, 1, 2, 1, 2, 1, 1, 2, 1, 1, 2])
-    embeddings = unit(generator.normal(size=(37, 16))[labels] + generator.normal(size=(len(labels), 16)))
+        embeddings = embeddings[: len(labels)]
     ranked = neighbours(embeddings, labels, embeddings, labels, k=len(labels) - 1)
     n = WholeRanking(ranked.same_label, ranked.relevant, ranked.indices, labels[ranked.indices])
     found = plugins.load("metrics", metric).per_query(n)
@@ -61,6 +68,24 @@ def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
     np.testing.assert_allclose(found, naive, atol=1e-12)
     assert 0 < np.nanmean(found) <= 1
     assert np.isnan(found).any() != metric.startswith("recall")
+
+
+def test_agrees_with_pytorch_metric_learning() -> None:
+    names = {
+        "map_at_r": "mean_average_precision_at_r",
+        "r_precision": "r_precision",
+        "precision_at_1": "precision_at_1",
+    }
+    embeddings, labels = photos(600)
+    calculator = AccuracyCalculator(
+        include=tuple(names.values()), k="max_bin_count", device=torch.device("cpu")
+    )
+    theirs = calculator.get_accuracy(torch.from_numpy(embeddings), torch.from_numpy(labels))
+    n = neighbours(embeddings, labels, embeddings, labels)
+    assert (n.relevant == 0).any()
+    for ours, name in names.items():
+        found = np.nanmean(plugins.load("metrics", ours).per_query(n))
+        assert found == pytest.approx(theirs[name], abs=1e-6)
 
 
 UNEVEN = np.repeat(np.arange(6), (1, 2, 3, 5, 8, 13))

@@ -48,6 +48,17 @@ def test_tuples_agree_with_a_search_by_loops(negatives: int) -> None:
     assert torch.equal(mining.satisfied(found, z), found[(away[:, :1] < away[:, 1:]).all(1)])
 
 
+def test_random_choices_reach_every_candidate_about_equally() -> None:
+    """Photo 1 is opposite to its anchor 0: every foreigner is closer."""
+    z = normalize(torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [1.0, -0.5], [0.9, 0.1]]), dim=1)
+    pair, labels = torch.tensor([[0, 1]]), torch.tensor([0, 0, 1, 1, 2])
+    generator = seeds.torch_generator("farthest")
+    chosen = [int(mining.with_negatives(pair, z, labels, generator)[0, 2]) for _ in range(300)]
+    counts = torch.tensor(chosen).bincount(minlength=5).tolist()
+    assert counts[:2] == [0, 0]
+    assert min(counts[2:]) > 70
+
+
 def test_photos_without_partner_and_tuples_without_class_are_left_out() -> None:
     labels, z, generator = torch.tensor([0, 0, 1]), torch.eye(3), seeds.torch_generator("few")
     assert choose(labels, z, 0, generator).tolist() == [[0, 1], [1, 0]]
