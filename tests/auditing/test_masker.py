@@ -1,46 +1,37 @@
-"""Masks of an audit are made once for each photo's bytes, and belong to the masker as it was."""
+"""Masks and backgrounds of an audit are made once on a computer; masks belong to the masker as it was."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
+from miniatures import as_folder
 from safetensors.torch import save_file
 from saliency_graphs import graph
+from snapshots import snapshot
 
-from bgbias.auditing import masker
+from bgbias.auditing import backgrounds, masker
+from bgbias.backgrounds import generated
+from bgbias.backgrounds.draws import Draw
 from bgbias.errors import UserError
+from bgbias.images import pixels
 from bgbias.masks.mask_cache import KeptMasks
-from bgbias.masks.maskers._params import SaliencyParams
 from bgbias.masks.policy import Mask
-from bgbias.masks.saliency import SaliencyMasker
 from bgbias.masks.u2net import u2netp
 
-PHOTO = "a" * 64
 ALPHA = np.arange(48, dtype=np.uint8).reshape(6, 8)
 
 
-def test_a_mask_comes_back_as_it_was_with_its_confidence(tmp_path: Path) -> None:
-    kept = KeptMasks(tmp_path)
-    key = PHOTO
+def test_a_mask_comes_back_as_it_was_and_a_damaged_one_is_made_again(tmp_path: Path) -> None:
+    kept, key = KeptMasks(tmp_path), "a" * 64
     assert key not in kept
     kept.keep(key, Mask(ALPHA, 0.1234567890123))
     again = KeptMasks(tmp_path).read(key)
     assert np.array_equal(again.alpha, ALPHA)
     assert again.confidence == 0.1234567890123
-    assert "b" * 64 not in kept
-
-
-def test_a_damaged_mask_is_told_and_made_again(tmp_path: Path) -> None:
-    kept = KeptMasks(tmp_path)
-    key = PHOTO
-    kept.keep(key, Mask(ALPHA, 0.5))
     (file,) = tmp_path.rglob("*.png")
     file.write_bytes(file.read_bytes()[:40])
     with pytest.raises(UserError, match=r"damaged.*run the same command again"):
@@ -48,16 +39,36 @@ def test_a_damaged_mask_is_told_and_made_again(tmp_path: Path) -> None:
     assert key not in kept
 
 
-def test_other_weights_are_another_masker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
-    weights = tmp_path / "mine.safetensors"
-    weights.write_bytes(b"first")
-    first = masker.find("u2netp", weights, "cpu")
-    weights.write_bytes(b"second")
-    second = masker.find("u2netp", weights, "cpu")
-    masker.open_cache(first, upright=True).keep(PHOTO, Mask(ALPHA, 0.5))
-    assert PHOTO not in masker.open_cache(second, upright=True)
-    assert masker.find("grabcut", None, "cpu").key not in {first.key, second.key}
+def test_a_background_that_a_phone_turned_stands_as_a_person_sees_it(tmp_path: Path) -> None:
+    turned = snapshot("turned", orientation=6)
+    place = as_folder(tmp_path / "walls", {"0.jpg": turned, "1.png": pixels.upright(turned, "0.jpg")})
+    pool, whole = backgrounds.find(str(place)).pool(36), pixels.RelativeBox(0, 0, 1, 1)
+    one, other = (pool.picture(Draw(index, whole, flip=False), 36) for index in (0, 1))
+    np.testing.assert_array_equal(one, other)
+
+
+def test_drawn_backgrounds_are_drawn_once_on_a_computer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
+    monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2})
+    draw, times = generated.pictures, list[str]()
+    monkeypatch.setattr(generated, "pictures", lambda kind, *rest: times.append(kind) or draw(kind, *rest))
+    first = backgrounds.find(None)
+    assert backgrounds.find(None) == first
+    assert times == ["gradients"]
+    # A damaged file, and a place where nothing can be kept, cost the drawing, and nothing else.
+    [kept] = tmp_path.rglob("*.zip")
+    data = kept.read_bytes()
+    for damaged in (data[:-30], data.replace(b"IDAT", b"TADI")):
+        kept.write_bytes(damaged)
+        assert backgrounds.find(None) == first
+    (tmp_path / "wall.png").touch()
+    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "wall.png"))
+    assert backgrounds.find(None) == first
+    assert len(times) == 4
+    with pytest.raises(UserError, match=r"is one picture; name the folder that holds it"):
+        backgrounds.find(str(tmp_path / "wall.png"))
 
 
 @pytest.mark.parametrize(
@@ -80,15 +91,7 @@ def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(t
     assert options == {"mean": [0.5, 0.5, 0.5], "sigmoid": False, "output": "output_image"}
     plain, told = masker.find("onnx", net, "cpu"), masker.find("onnx", net, "cpu", options)
     assert plain.key != told.key
-    assert "mean (0.485" in plain.guesses
-    assert "mean" not in told.guesses
-    prepared: Any = SimpleNamespace(
-        qualities=pd.DataFrame({"empty": [False] * 2, "full": False}),
-        masks={i: np.full((4, 4), 200, np.uint8) for i in "ab"},
-    )
-    (remark,) = masker.describe_masks(prepared, frozenset("ab"), list("ab"), plain)
-    assert "guessed, because no graph says it: mean (0.485" in remark
-    assert "--masker isnet" in remark
+    assert ("mean (0.485" in plain.guesses, "mean" in told.guesses) == (True, False)
     with pytest.raises(UserError, match="has no value"):
         masker.parse_options(["mean"])
     with pytest.raises(UserError, match=r"--mask-option: unknown key 'maskers\.grabcut\.mean'"):
@@ -142,15 +145,9 @@ def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path
         masker.load(masker.find("u2netp", wrong, "cpu"))
 
 
-@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
-def test_weights_come_in_either_format(tmp_path: Path, suffix: str) -> None:
-    """Those of the network at random."""
-    state = u2netp().state_dict()
-    file = tmp_path / f"mine{suffix}"
-    save_file(state, file) if suffix == ".safetensors" else torch.save(state, file)
-    net = u2netp()
-    net.load_state_dict(state)
-    expected = SaliencyMasker(net, SaliencyParams(), torch.device("cpu"))._net.state_dict()
-    found = masker.find("u2netp", file, "cpu").build()._net.state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], values) for name, values in expected.items())
+def test_weights_come_in_either_format(tmp_path: Path) -> None:
+    state, files = u2netp().state_dict(), (tmp_path / "mine.safetensors", tmp_path / "mine.pth")
+    save_file(state, files[0])
+    torch.save(state, files[1])
+    one, other = (masker.find("u2netp", file, "cpu").build()._net.state_dict() for file in files)
+    assert all(torch.equal(values, other[name]) for name, values in one.items())
