@@ -9,15 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from in_memory import table
 
 import bgbias
 from bgbias import plugins
 from bgbias.auditing.mask_range import measure_object_share
-from bgbias.auditing.prepared_photos import PreparedPhotos
 from bgbias.errors import UserError
 from bgbias.masks.policy import Mask
-from bgbias.models.look import Look
 from tests.support.two_visits import OBJECT, SIDE, list_photos
 
 MASKER = """
@@ -35,7 +32,7 @@ class Params(Strict):
 
 def mask(photo):
     alpha = np.zeros(photo.shape[:2], np.uint8)
-    alpha[{rows}, {columns}] = 255
+    alpha[8:24, {columns}] = 255
     return Mask(alpha, 1.0)
 
 
@@ -43,22 +40,15 @@ def build(params, device):
     return lambda photos: [mask(photo) for photo in photos]
 """
 # Each misses another side of the object, or takes another side of the background for it.
-SEEN = {
-    "without_left": "12:24",
-    "without_right": "8:20",
-    "with_left": "2:24",
-    "with_right": "8:30",
-}
+COLUMNS = {"without_left": "12:24", "without_right": "8:20", "with_left": "2:24", "with_right": "8:30"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def maskers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     own = tmp_path_factory.mktemp("own")
-    folder = own / "maskers"
-    folder.mkdir()
-    rows = f"{OBJECT.start}:{OBJECT.stop}"
-    for name, columns in SEEN.items():
-        (folder / f"{name}.py").write_text(MASKER.format(rows=rows, columns=columns))
+    (own / "maskers").mkdir()
+    for name, columns in COLUMNS.items():
+        (own / "maskers" / f"{name}.py").write_text(MASKER.format(columns=columns))
     plugins.use(own)
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("BGBIAS_CACHE", str(own / "cache"))
@@ -127,22 +117,6 @@ def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None
     assert np.isnan(measure_object_share(["a"], masks(12, 24), masks(12, 24)))
 
 
-def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Path) -> None:
-    first, nothing = (np.zeros((32, 32), np.uint8) for _ in range(2))
-    first[8:24, 12:24] = 255
-    photo = np.full((32, 32, 3), 90, np.uint8)
-    prepared = PreparedPhotos(
-        tmp_path,
-        table({"a": 0}),
-        Look(32, 32),
-        lambda _: (photo, Mask(first, 1.0), Mask(nothing, 1.0)),
-        True,
-    )
-    assert prepared.second_masks is not None
-    np.testing.assert_array_equal(prepared.second_masks.get("a"), first)
-    assert prepared.qualities["agreement"].tolist() == [1]
-
-
 @pytest.mark.parametrize(
     ("how", "said"),
     [
@@ -150,17 +124,14 @@ def test_where_the_second_model_sees_nothing_the_first_speaks_alone(tmp_path: Pa
         ({"second_masker": "nobody"}, "There is no 'nobody' in maskers"),
         (
             {"second_masker": "isnet", "second_mask_weights": "no.onnx"},
-            "second_mask_weights=no.onnx: there is no such file",
+            "weights=no.onnx: there is no such file",
         ),
         ({"drawn": 1}, "All photos have drawn masks, which are taken as right: leave out"),
         ({"photos": 6}, "which needs classes: leave it out"),
     ],
 )
-def test_a_second_model_that_tells_nothing_is_an_error(
-    shop: Path, how: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(shop)
+def test_a_second_model_that_tells_nothing_is_an_error(shop: Path, how: dict[str, Any], said: str) -> None:
     if "photos" in how:
-        how = {"photos": sorted(Path("photos").rglob("*.png"))[:6]}
+        how = {"photos": sorted((shop / "photos").rglob("*.png"))[: how["photos"]]}
     with pytest.raises(UserError, match=said):
         audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)
