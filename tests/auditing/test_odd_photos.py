@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -25,33 +26,16 @@ def audited(place: Path, photos: object = None, **how: object) -> bgbias.Audit:
     return bgbias.audit(model=colours, **source | asked | how)  # type: ignore[call-overload, no-any-return]
 
 
-def keep(place: Path, *sizes: int) -> None:
-    """So many photos of each class, and their masks."""
-    for size, folder in zip((*sizes, *[0] * 6), sorted((place / "photos").iterdir()), strict=False):
-        for photo in sorted(folder.iterdir())[size:]:
-            photo.unlink()
-            (place / "masks" / folder.name / photo.name).unlink()
-        if not size:
-            folder.rmdir()
-
-
-def test_twenty_photos_have_a_verdict_with_an_interval_and_broken_ones_are_left_out(place: Path) -> None:
-    keep(place, 5, 4, 4, 4, 4)
-    broken = min((place / "photos").rglob("*.png"))
-    broken.write_bytes(broken.read_bytes()[:60])
-    found = audited(place)
-    assert found.drop.low < found.drop.value < found.drop.high
-    assert "too few for conclusions" not in str(found)
-    assert (found.numbers["photos"]["photos"], found.numbers["photos"]["left_out"]) == (20, 1)
-    assert f"whose mask cannot: 1 ({broken.relative_to(place / 'photos')})" in str(found)
-
-
-def test_two_classes_say_that_they_say_little(place: Path) -> None:
+def test_two_classes_one_of_whose_photos_is_broken_say_that_they_say_little(place: Path) -> None:
     """There are no intervals: no field is marked, and nothing is called chance. Nor does a masker that knows no doubt, as
     GrabCut, vouch for anything.
     """
-    keep(place, 4, 4)
+    for folder in sorted((place / "photos").iterdir())[2:]:
+        shutil.rmtree(folder)
+    broken = min((place / "photos").rglob("*.png"))
+    broken.write_bytes(broken.read_bytes()[:60])
     found = audited(place, masks=None, masker="grabcut", out=place / "out")
+    assert (found.numbers["photos"]["photos"], found.numbers["photos"]["left_out"]) == (9, 1)
     assert math.isfinite(found.drop.value)
     assert math.isnan(found.drop.low)
     page = (place / "out/audit.html").read_text(encoding="utf-8")

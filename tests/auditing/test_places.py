@@ -1,16 +1,24 @@
-"""Photos of two places: how much is lost from one to the other, and how much of that the background carries."""
+"""Photos of two places, and of sessions: what is lost from one to the other, and how much of that the background carries."""
 
 from __future__ import annotations
 
+import io
 import shutil
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import numpy as np
 import pytest
+from PIL import ExifTags, Image
+from snapshots import snapshot
 
 import bgbias
+from bgbias.auditing import findings
 from bgbias.auditing.comparison import ComparedAudits, render
 from bgbias.errors import UserError
+from bgbias.evaluation import scores
+from bgbias.evaluation.embeddings import Embeddings
+from bgbias.images.pixels import day_of
 from bgbias.photos.tables import NamedColumns
 from tests.support.collected import collect
 from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
@@ -40,32 +48,22 @@ def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_s
 
 def test_models_are_compared_by_what_another_place_costs(compared: ComparedAudits) -> None:
     models = compared.models.set_index("model")
-    assert models["natural"]["background"] > models["natural"]["object"]
-    assert models["carried"]["object"] == pytest.approx(0, abs=1e-12)
-    page = render([compared])
-    assert "carried by the background, %" in page
-    own = compared.audits["background"].numbers["places"]["natural"]
-    assert f"{100 * own['value']:.1f}" in page
+    for name in ("object", "background"):
+        assert models["natural"][name] == compared.audits[name].numbers["places"]["natural"]["value"]
+    assert "carried by the background, %" in render([compared])
 
 
-def test_a_table_and_folders_say_the_same(shop: Path) -> None:
-    by_folder = collect(shop / "photos", masks=shop / "masks", columns=NamedColumns(place="1"), class_level=2)
+def test_a_level_of_folders_is_a_place_as_a_tables_column_and_no_part_of_the_class(shop: Path) -> None:
+    photos, masks, one = shop / "photos", shop / "masks", NamedColumns(place="1")
     by_table = collect(list_photos(shop, "visit"), columns=NamedColumns(place="visit"))
-    assert list(by_folder.places.values()) == list(by_table.places.values())
-    assert by_folder.sums == by_table.sums
-    without = collect(shop / "photos", class_level=2)
-    assert not without.places
-    assert not without.is_across_places
-
-
-def test_a_level_of_folders_is_a_place_and_no_part_of_the_class(shop: Path) -> None:
     for how in ({}, {"class_level": 2}):
-        photos = collect(shop / "photos", columns=NamedColumns(place="1"), **how)
-        assert set(photos.table.frame["class_name"]) == {f"class {n}" for n in range(CLASSES)}
-        assert set(photos.places.values()) == {"visit 0", "visit 1"}
-        assert photos.is_across_places
-    inside = collect(shop / "photos", columns=NamedColumns(place="2"), class_level=1)
+        by_folder = collect(photos, masks=masks, columns=one, **how)
+        assert by_folder.table.frame["class_name"].tolist() == by_table.table.frame["class_name"].tolist()
+        assert list(by_folder.places.values()) == list(by_table.places.values())
+        assert by_folder.sums == by_table.sums
+    inside = collect(photos, columns=NamedColumns(place="2"), class_level=1)
     assert set(inside.table.frame["class_name"]) == {"visit 0", "visit 1"}
+    assert not collect(photos, class_level=2).is_across_places
 
 
 @pytest.mark.parametrize(
@@ -83,10 +81,7 @@ def test_a_place_that_is_not_there_is_an_error(shop: Path, place: str, said: str
 
 
 def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: Path, tmp_path: Path) -> None:
-    frame = list_photos(shop, "place")
-    frame.assign(path=[str(path) for path in frame["path"]])[["path", "class", "place"]].to_csv(
-        tmp_path / "photos.csv", index=False
-    )
+    list_photos(shop, "place").drop(columns="mask").to_csv(tmp_path / "photos.csv", index=False)
     shutil.copytree(shop / "photos", tmp_path, dirs_exist_ok=True)
     with pytest.raises(
         UserError, match=r"--place is 1, and .* has a table, photos.csv: name its column by --place"
@@ -102,12 +97,86 @@ def test_a_sample_has_photos_of_each_place(shop: Path) -> None:
 
 
 def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path: Path) -> None:
-    files = sorted((shop / "photos").rglob("*.png"))
-    table = pd.DataFrame(
-        {"path": files, "class": [str(file.parent) for file in files], "visit": [f.parts[-3] for f in files]}
-    )
+    table = list_photos(shop, "visit")
+    table["class"] += table["visit"]
     with pytest.raises(UserError, match=r"no class has photos of two places \(2 places in all\)"):
         collect(table, columns=NamedColumns(place="visit"))
     (tmp_path / "coco.json").write_text("{}")
     with pytest.raises(UserError, match="a COCO file has neither"):
         collect(tmp_path / "coco.json", columns=NamedColumns(place="visit"))
+
+
+LABELS = np.repeat(np.arange(6), 6)
+DAYS = np.tile(["monday", "monday", "monday", "tuesday", "tuesday", ""], 6)
+IDS = [f"{row:02}" for row in range(len(LABELS))]
+
+
+@pytest.fixture
+def embeddings() -> Embeddings:
+    """Photos of one class and day are alike, those of one class a little."""
+    generator = np.random.default_rng(0)
+    of_class, of_day = generator.normal(size=(6, 12)), generator.normal(size=(6, 3, 12))
+    base = 0.5 * of_class[LABELS] + of_day[LABELS, np.unique(DAYS, return_inverse=True)[1]]
+    views = {}
+    for view, spread in (
+        (("clean", 0), 0.5),
+        (("random_background", 0), 1.2),
+        (("random_background", 1), 1.2),
+    ):
+        vectors = base + spread * generator.normal(size=base.shape)
+        views[view] = np.float32(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+    return Embeddings(IDS, LABELS, np.ones(len(LABELS), bool), views)
+
+
+def naive(vectors: np.ndarray, gallery: np.ndarray) -> list[float]:
+    """MAP@R of each photo without the matches of its own day, one by one."""
+    found = []
+    for row, vector in enumerate(vectors):
+        own = (LABELS[row] == LABELS) & (DAYS[row] == DAYS) & (DAYS != "")
+        own[row] = True
+        order = sorted(np.flatnonzero(~own), key=lambda j: -float(gallery[j] @ vector))
+        relevant = sum(LABELS[j] == LABELS[row] for j in order)
+        hits = [LABELS[j] == LABELS[row] for j in order[:relevant]]
+        found.append(sum(hit * sum(hits[: k + 1]) / (k + 1) for k, hit in enumerate(hits)) / relevant)
+    return found
+
+
+def test_matches_of_the_own_session_are_left_out(embeddings: Embeddings) -> None:
+    days = {row: day for row, day in zip(IDS, DAYS.tolist(), strict=True) if day}
+    found = findings.compare_sessions(embeddings, days)
+    assert found is not None
+    assert (found.sessions, found.queries) == (2, len(LABELS))
+    clean = embeddings.views["clean", 0]
+    assert found.clean.value == pytest.approx(np.mean(naive(clean, clean)))
+    changed = [np.mean(naive(embeddings.views["random_background", draw], clean)) for draw in (0, 1)]
+    assert found.drop.value == pytest.approx(1 - np.mean(changed) / found.clean.value)
+    with_all = scores.score_queries(embeddings, {}).query("condition == 'clean' and setting == 'symmetric'")
+    assert found.clean.value < with_all["map_at_r"].mean() - 0.1
+    first = (clean @ clean.T - 9 * np.eye(len(clean))).argmax(axis=1)
+    own = (DAYS[first] == DAYS) & (DAYS != "")
+    assert found.own == pytest.approx(own[LABELS[first] == LABELS].mean())
+
+
+@pytest.mark.parametrize("names", [[""] * 36, [str(n) for n in range(36)], [str(n // 6) for n in range(36)]])
+def test_sessions_that_part_no_class_say_nothing(embeddings: Embeddings, names: list[str]) -> None:
+    sessions = {row: name for row, name in zip(IDS, names, strict=True) if name}
+    assert findings.compare_sessions(embeddings, sessions) is None
+
+
+def test_the_day_is_read_from_exif() -> None:
+    exif, stream = Image.Exif(), io.BytesIO()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = "2024:05:31 12:00:09"
+    Image.new("RGB", (9, 9)).save(stream, "JPEG", exif=exif)
+    assert day_of(stream.getvalue()) == "2024:05:31"
+    assert day_of(snapshot("undated")) == day_of(b"no photo") == ""
+
+
+def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
+    table = list_photos(shop, "session")
+    how: dict[str, Any] = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0}
+    found = bgbias.audit(table, background_alone, backgrounds=shop / "walls", **how)
+    assert found.numbers["sessions"]["own"] > 0.9
+    clean = found.estimate("levels", setting="query", condition="clean", metric="map_at_r")
+    assert found.numbers["sessions"]["clean"]["value"] < clean.value / 2
+    of_own = "right first matches are photos of the query's own session"
+    assert any(of_own in line for line in found.numbers["queries"])
