@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import bgbias
@@ -45,8 +46,6 @@ class Encoder:
         return colours([np.asarray(p.convert("RGB")) for batch in inputs for p in batch["image"]])
 
     def similarity(self, one: np.ndarray, other: np.ndarray) -> Any:
-        import torch
-
         return torch.from_numpy(np.asarray(one) @ np.asarray(other).T)
 
     def similarity_pairwise(self, one: np.ndarray, other: np.ndarray) -> Any:
@@ -61,15 +60,11 @@ def colours(batch: list[np.ndarray]) -> np.ndarray:
 @pytest.mark.slow
 def test_scores_of_both_splits_are_those_of_the_library(folder: Path) -> None:
     mteb = pytest.importorskip("mteb", reason="mteb is not installed")
-
     task = exported.task(folder)
     found = mteb.evaluate(Encoder(), task, cache=None, show_progress_bar=False, co2_tracker=False)
     scores = {split: entry[0]["map_at_r"] for split, entry in found[0].scores.items()}
-    views = {
-        view: bgbias.embed(colours, sorted((folder / view).glob("*.png")))
-        for view in ("clean-0", "random_background-0")
-    }
-    expected = bgbias.rank(views["clean-0"], LABELS).metrics["map_at_r"].mean()
+    vectors = bgbias.embed(colours, sorted((folder / "clean-0").glob("*.png")))
+    expected = bgbias.rank(vectors, LABELS).metrics["map_at_r"].mean()
     assert scores["clean-0"] == pytest.approx(expected, abs=1e-4)
     assert scores["random_background-0"] < scores["clean-0"], "the drop"
     assert found[0].get_score(splits=["clean-0"]) == pytest.approx(expected, abs=1e-4)
