@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,21 +16,53 @@ import timm
 import torch
 from in_memory import Pictures, table
 from PIL import Image
+from project import ROOT
 
 import bgbias
-from bgbias import api
+from bgbias import UserError, api, plugins, seeds
 from bgbias.attribution import explanation
 from bgbias.attribution.score import normalise, score
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import attribute_photos
+from bgbias.auditing import attribution_scores
 from bgbias.backgrounds.draws import draw
 from bgbias.evaluation import metrics
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
+from bgbias.models import adapters
 from bgbias.models import model as models
+from bgbias.toy import render, scenes
 
 SHOWN = ["mug_0.png", "mug_1.png", "house.png"]
+MASKS = ["mug_0_mask.png", "mug_1_mask.png", "house_mask.png"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rendered toys with their masks, scenes, and a model with random weights."""
+    folder = tmp_path_factory.mktemp("library")
+    for number in range(2):
+        scene = scenes.photograph(scenes.scene("api", number), scenes.glance("api", number), 64)
+        Image.fromarray((255 * scene).astype(np.uint8)).save(folder / f"scene_{number}.png")
+    for name, c, n in (("mug_0", 0, 0), ("mug_1", 0, 1), ("house", 1, 0)):
+        shot = render.shoot(render.toy(0, "test", c), render.pose(0, "test", c, n), 64)
+        Image.fromarray(render.expose(shot, scene)).save(folder / f"{name}.png")
+        Image.fromarray(render.mask_pixels(shot)).save(folder / f"{name}_mask.png")
+    params = plugins.load("backbones", "tiny").Params()
+    model = models.build_model("tiny", params, 16, seeds.torch_generator("api"))
+    models.save(model, folder / "model.safetensors", {"cell": {"loss": "contrastive"}})
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture(scope="module")
+def model(folder: Path) -> bgbias.Embedder:
+    return bgbias.load(folder / "model.safetensors", "cpu")
 
 
 def array(name: str, mode: str = "RGB") -> np.ndarray:
@@ -73,19 +106,6 @@ def test_photos_may_be_files_pictures_or_arrays(model: bgbias.Embedder) -> None:
     np.testing.assert_allclose(one_by_one, named, atol=1e-6)
 
 
-def test_any_function_is_a_model() -> None:
-    asked = []
-
-    def means(batch: list[np.ndarray]) -> object:
-        asked.append(len(batch))
-        return torch.from_numpy(np.stack([photo.mean((0, 1)) for photo in batch])).requires_grad_()
-
-    made = bgbias.embed(means, SHOWN, batch_size=2)
-    assert asked == [2, 1, 1, 1], "two photos, each of them alone, and the last one"
-    expected = np.stack([array(name).mean((0, 1)) for name in SHOWN])
-    np.testing.assert_allclose(made, expected / np.linalg.norm(expected, axis=1, keepdims=True), rtol=1e-6)
-
-
 @pytest.mark.parametrize("key", ["cub200|test|5923", "mug_0"])
 def test_corrupted_pictures_are_those_of_the_study(key: str) -> None:
     """As its evaluation makes them of what a model sees, which is square."""
@@ -100,40 +120,35 @@ def test_corrupted_pictures_are_those_of_the_study(key: str) -> None:
     assert (expected[mask == 0] == behind[mask == 0]).all()
 
 
-def test_a_photo_of_any_shape_keeps_it_in_front_of_another_background() -> None:
+def test_photos_of_any_shape_keep_it_and_lists_are_corrupted_one_by_one() -> None:
     photo, mask = array("mug_0.png")[:40], array("mug_0_mask.png", "L")[:40] > 127
-    made = bgbias.corrupt(photo, mask, "scene_0.png", "mug")
-    assert made.shape == photo.shape
-    np.testing.assert_array_equal(made[mask], photo[mask])
-    assert (made[~mask] != photo[~mask]).any()
+    one = bgbias.corrupt(photo, mask, "scene_0.png", "mug")
+    np.testing.assert_array_equal(one[mask], photo[mask])
+    assert (one[~mask] != photo[~mask]).any()
+    made = bgbias.corrupt(SHOWN, MASKS, "scene_0.png", SHOWN)
+    for name, drawn, picture in zip(SHOWN, MASKS, made, strict=True):
+        np.testing.assert_array_equal(picture, bgbias.corrupt(name, drawn, "scene_0.png", name))
 
 
-def test_ranking_among_themselves_leaves_each_query_out() -> None:
+def test_photos_are_ranked_without_themselves_and_those_of_a_gallery_with_everyone() -> None:
     vectors = np.eye(3, dtype=np.float32)[[0, 0, 1, 1, 2]]
     found = bgbias.rank(vectors, ["a", "a", "b", "b", "c"], k=20)
     assert found.neighbours.indices.shape == (5, 20)
     assert found.neighbours.indices[:4, 0].tolist() == [1, 0, 3, 2]
     assert (found.neighbours.indices[:, 4:] == -1).all()
-    assert found.metrics["map_at_r"].tolist()[:4] == [1, 1, 1, 1]
-    assert np.isnan(found.metrics["map_at_r"][4])
+    np.testing.assert_array_equal(found.metrics["map_at_r"], [1, 1, 1, 1, np.nan])
     assert tuple(found.metrics.columns) == metrics.names()
-
-
-def test_a_gallery_is_ranked_with_everyone_in_it() -> None:
     gallery = np.array([[1, 0], [0.8, 0.6], [0, 1]], np.float32)
     found = bgbias.rank(gallery[:1], [7], gallery, [3, 7, 7])
     assert found.neighbours.indices[0, :3].tolist() == [0, 1, 2]
-    assert found.metrics["precision_at_1"].tolist() == [0]
-    assert found.metrics["r_precision"].tolist() == [0.5]
+    assert found.metrics[["precision_at_1", "r_precision"]].to_numpy().tolist() == [[0, 0.5]]
 
 
 def test_attribution_scores_are_those_of_the_node(model: bgbias.Embedder) -> None:
     names = ["0", "1", "2"]
-    scored = bgbias.attribute(model, SHOWN, [n.replace(".png", "_mask.png") for n in SHOWN], names, samples=3)
-    photos = Pictures({k: array(name) for k, name in zip(names, SHOWN, strict=True)})
-    masks = Pictures(
-        {k: array(n.replace(".png", "_mask.png"), "L") for k, n in zip(names, SHOWN, strict=True)}
-    )
+    scored = bgbias.attribute(model, SHOWN, MASKS, names, samples=3)
+    photos = Pictures({key: array(name) for key, name in zip(names, SHOWN, strict=True)})
+    masks = Pictures({key: array(name, "L") for key, name in zip(names, MASKS, strict=True)})
     rows = table(dict.fromkeys(names, 0))
     rows.frame["key_set"] = ""
     evaluated = EvaluationPhotos(rows, photos, 56, masks, frozenset(names))  # type: ignore[arg-type]
@@ -141,15 +156,14 @@ def test_attribution_scores_are_those_of_the_node(model: bgbias.Embedder) -> Non
     for variant in ("ref", "robust"):
         of_variant = expected["score"][expected["variant"] == variant]
         np.testing.assert_array_equal(scored[variant], of_variant)
-    assert scored["skipped"].tolist() == ["", "", ""]
-    by_cosine = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], samples=3, distance="cosine")
+    by_cosine = bgbias.attribute(model, SHOWN[:1], MASKS[:1], samples=3, distance="cosine")
     assert by_cosine["robust"][0] == pytest.approx(scored["robust"][0], abs=1e-6)
     assert abs(by_cosine["ref"][0] - scored["ref"][0]) > 1e-5
 
 
 def test_a_photos_score_follows_from_its_name_and_not_from_its_place(model: bgbias.Embedder) -> None:
-    both = bgbias.attribute(model, SHOWN[:2], ["mug_0_mask.png", "mug_1_mask.png"], ["a", "b"], samples=2)
-    alone = bgbias.attribute(model, SHOWN[1:2], ["mug_1_mask.png"], ["b"], samples=2)
+    both = bgbias.attribute(model, SHOWN[:2], MASKS[:2], ["a", "b"], samples=2)
+    alone = bgbias.attribute(model, SHOWN[1:2], MASKS[1:2], ["b"], samples=2)
     assert alone["ref"][0] == pytest.approx(both["ref"][1], abs=1e-4)
     empty = bgbias.attribute(model, SHOWN[:1], [np.zeros((64, 64), bool)], samples=2)
     assert empty["skipped"].tolist() == ["empty mask"]
@@ -197,7 +211,7 @@ def test_a_brought_model_embeds_ranks_and_is_attributed(
     labels = ["mug", "mug", "house"]
     ranked = bgbias.rank(SHOWN, labels, model=model, **options)
     pd.testing.assert_frame_equal(ranked.metrics, bgbias.rank(vectors, labels).metrics)
-    masks = [array("mug_0_mask.png", "L"), "mug_1_mask.png", None]
+    masks = [array(MASKS[0], "L"), MASKS[1], None]
     scores = bgbias.attribute(model, SHOWN, masks, samples=2, **options)
     assert scores.attrs["how"] == how
     assert scores["skipped"].tolist() == ["", "", "no mask"]
@@ -211,29 +225,25 @@ def test_what_is_guessed_of_a_model_is_printed(capfd: pytest.CaptureFixture[str]
 
 def test_a_functions_attribution_lies_where_it_looks() -> None:
     """One that sees the object's pixels alone, and one that sees all others."""
-    mask = array("mug_0_mask.png", "L") > 127
+    mask = array(MASKS[0], "L") > 127
 
-    def seen(where: np.ndarray) -> Callable[[list[np.ndarray]], list[np.ndarray]]:
-        return lambda batch: [photo[where].mean(0) for photo in batch]
+    def attribute(seen: np.ndarray) -> float:
+        def embed(batch: list[np.ndarray]) -> list[np.ndarray]:
+            return [photo[seen].mean(0) for photo in batch]
 
-    on, off = (
-        bgbias.attribute(seen(where), SHOWN[:1], [mask], size=64, resize=64)["ref"][0]
-        for where in (mask, ~mask)
-    )
-    assert on > 0.3 > 0 > off
+        return float(bgbias.attribute(embed, SHOWN[:1], [mask], size=64, resize=64)["ref"][0])
+
+    assert attribute(mask) > 0.3
+    assert attribute(~mask) < 0
 
 
 def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
-    from bgbias.auditing import attribution_scores
-    from bgbias.models import adapters
-
-    options = {"size": 64, "resize": 64, "device": "cpu"}
-    model = adapters.load(convolution(), adapters.Options(**options))  # type: ignore[arg-type]
-    how, look_at = attribution_scores.choose_map_maker(model)
-    scores = bgbias.attribute(model, SHOWN[:1], ["mug_0_mask.png"], names=["mug"])
+    options: dict[str, Any] = {"size": 64, "resize": 64, "device": "cpu"}
+    model = adapters.load(convolution(), adapters.Options(**options))
+    _, look_at = attribution_scores.choose_map_maker(model)
+    scores = bgbias.attribute(model, SHOWN[:1], MASKS[:1], names=["mug"])
     expected = normalise(torch.from_numpy(look_at(array(SHOWN[0]), ("", "mug"))))
-    mask = torch.from_numpy(array("mug_0_mask.png", "L") / 255)
-    assert how == "gradients"
+    mask = torch.from_numpy(array(MASKS[0], "L") / 255)
     assert scores["ref"][0] == pytest.approx(score(expected, mask), abs=1e-6)
 
 
@@ -248,8 +258,76 @@ def test_a_network_that_pools_a_map_is_explained_by_it(weights: Path) -> None:
     assert len(named.maps) == 2
 
 
-def test_lists_of_photos_are_corrupted_one_by_one() -> None:
-    masks = [name.replace(".png", "_mask.png") for name in SHOWN]
-    made = bgbias.corrupt(SHOWN, masks, "scene_0.png", SHOWN)
-    for name, mask, picture in zip(SHOWN, masks, made, strict=True):
-        np.testing.assert_array_equal(picture, bgbias.corrupt(name, mask, "scene_0.png", name))
+MISTAKES: list[tuple[Callable[[Any], object], str]] = [
+    (lambda _: bgbias.load("nowhere.safetensors"), r"nowhere\.safetensors"),
+    (lambda _: bgbias.load("timm:resnet50"), r"was given 'timm:resnet50'.*go into bgbias\.audit"),
+    (lambda model: bgbias.embed(model, ["mug_0.png", "nowhere.png"]), r"photos\[1\]: .* is missing"),
+    (lambda model: bgbias.embed(model, [np.zeros((8, 8, 3))]), r"photos\[0\] is float64 \[8, 8, 3\]"),
+    (lambda model: bgbias.embed(model, []), "no photos to embed"),
+    (lambda _: bgbias.embed(lambda batch: np.ones(3), SHOWN[:2]), r"gave \[3\] for 2 photos"),
+    (lambda _: bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN), "zero or not finite"),
+    (lambda _: bgbias.embed("model.safetensors", SHOWN, size=64), r"^(?!.*--).*size= means nothing to"),
+    (lambda _: bgbias.embed(colours, SHOWN, batch_size=0), "batch_size= is 0; it is at least 1"),
+    (lambda _: bgbias.embed(colours, SHOWN, out="vectors.txt"), "embeddings are saved as .npy"),
+    (
+        lambda _: bgbias.corrupt("mug_0.png", np.zeros((40, 64), np.uint8), "scene_0.png", "mug"),
+        r"mask is uint8 \[40, 64\], not uint8 or bool \[64, 64\]",
+    ),
+    (lambda _: bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug"), "no background"),
+    (lambda _: bgbias.corrupt(SHOWN, MASKS[:2], "scene_0.png", SHOWN), "3 photos, 2 masks and 3 keys"),
+    (lambda _: bgbias.rank(np.float32([[2, 0]]), ["a"]), "image 0 has length 2, .*Divide each vector"),
+    (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(2)), "gallery comes with its labels"),
+    (lambda _: bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3), "give model=, too"),
+    (lambda model: bgbias.attribute(model, SHOWN, [None]), "3 photos, 1 masks and 3 names"),
+    (lambda model: bgbias.explain(model, SHOWN[:1]), "two, three or four photos, not 1"),
+    (
+        lambda _: bgbias.explain(colours, SHOWN[:2], size=64),
+        r"colours has no feature map .*What is possible: bgbias.attribute",
+    ),
+    (lambda _: bgbias.explain(timm.create_model("test_vit.r160_in1k"), SHOWN[:2]), "it pools tokens"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "words"), MISTAKES)
+def test_mistakes_are_told_in_words(
+    model: bgbias.Embedder, mistake: Callable[[Any], object], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        mistake(model)
+
+
+def test_an_argument_that_nobody_knows_is_one_of_python() -> None:
+    with pytest.raises(TypeError, match="unexpected argument sizes; there are weights, size"):
+        bgbias.embed(colours, SHOWN, sizes=3)
+
+
+WITHOUT_TOOLS = """
+import sys
+
+sys.modules |= dict.fromkeys(("snakemake", "dvc", "mlflow", "alembic", "sqlalchemy"))
+
+import bgbias
+model = bgbias.load("model.safetensors", "cpu")
+bgbias.attribute(model, ["mug_0.png"], ["mug_0_mask.png"], samples=1)
+for family in bgbias.plugins.REQUIRED:
+    for name in bgbias.plugins.names(family):
+        bgbias.plugins.load(family, name + ":any" * ((family, name) in (("backbones", "timm"), ("attacks", "mtax"))))
+from bgbias.cli import main
+for words in ("--help", "explain model.safetensors mug_0.png mug_1.png", "resume --params PARAMS"):
+    sys.argv = ["bgbias", *words.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        print(words.split()[0], ended.code)
+"""
+
+
+def test_the_core_needs_neither_snakemake_nor_dvc_nor_mlflow() -> None:
+    """And what does need them says how to get them."""
+    code = WITHOUT_TOOLS.replace("PARAMS", str(ROOT / "params.yaml"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {"--help 0", "explain 0", "resume 2"} <= set(done.stdout.splitlines())
+    assert Path("explanation.png").stat().st_size > 1000
+    assert "this needs snakemake, which is not installed: pip install 'bgbias[workflow]'" in done.stderr
+    assert "Traceback" not in done.stderr
