@@ -275,7 +275,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     ),
     (lambda _: bgbias.corrupt("mug_0.png", "mug_0_mask.png", [], "mug"), "no background"),
     (lambda _: bgbias.corrupt(SHOWN, MASKS[:2], "scene_0.png", SHOWN), "3 photos, 2 masks and 3 keys"),
-    (lambda _: bgbias.rank(np.float32([[2, 0]]), ["a"]), "image 0 has length 2, .*Divide each vector"),
+    (lambda _: bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"]), "length 2, .*Divide each vector"),
     (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(2)), "gallery comes with its labels"),
     (lambda _: bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3), "give model=, too"),
     (lambda model: bgbias.attribute(model, SHOWN, [None]), "3 photos, 1 masks and 3 names"),

@@ -1,30 +1,38 @@
-"""Commands do what nodes do, and tell mistakes in plain words."""
+"""Commands do what nodes do, tell mistakes in plain words, and end when they are told to."""
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
+from miniatures import as_folder, as_zip
+from project import PATIENCE, ROOT, hear_interrupts
 from small_study import data_nodes, described, load, record
+from snapshots import shop, snapshot
+from typer.testing import CliRunner
 
 import bgbias
 from bgbias import cli
 from bgbias.engine import graph
-from bgbias.study import params
-
-pytestmark = pytest.mark.usefixtures("small_plugins")
+from bgbias.errors import UserError
+from bgbias.images.pixels import encode_png
+from bgbias.study.params import Study
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
+def study(tmp_path: Path, small_plugins: None) -> Study:
+    return load(tmp_path, described(tmp_path))
 
 
 @pytest.fixture
@@ -33,7 +41,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     handler = signal.getsignal(signal.SIGTERM)
 
     def run(*words: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["bgbias", *words, "--params", str(tmp_path / "params.yaml")])
+        monkeypatch.setattr(sys, "argv", ["bgbias", *words])
+        monkeypatch.chdir(tmp_path)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         return int(ended.value.code or 0)
@@ -42,15 +51,13 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_command_runs_a_node_and_names_itself(
-    tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
+def test_command_runs_a_node_as_it_was_planned_and_names_itself(
+    study: Study, typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    study = load(tmp_path, raw)
-    assert typed("index", "squares") == 0
-    assert capsys.readouterr().err.startswith("$ bgbias index squares --params ")
-    assert record(study, "index_record", dataset="squares")["command"].startswith(
-        "python -m bgbias index squares"
-    )
+    assert typed("index", "squares", "--expect", graph.digest(study, "index", dataset="squares")) == 0
+    assert capsys.readouterr().err.startswith("$ bgbias index squares --expect ")
+    command = record(study, "index_record", dataset="squares")["command"]
+    assert command.startswith("python -m bgbias index squares")
 
 
 @pytest.mark.parametrize(
@@ -66,14 +73,12 @@ def test_command_runs_a_node_and_names_itself(
         (["index", "squares", "--grid", "smal"], "no grid 'smal'"),
         (["fetch", "squares"], "squares has nothing to fetch"),
         (["weights", "pixels"], "backbones/pixels has nothing to fetch"),
-        (["fetch", "squares", "photos"], "squares has nothing to fetch"),
+        (["index", "squares", "--params", "else/params.yaml"], "else/params.yaml is missing; run from the"),
     ],
 )
 def test_mistakes_are_told_in_plain_words(
-    tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int], capsys: pytest.CaptureFixture[str],
-    words: list[str], told: str,
-) -> None:  # fmt: skip
-    study = load(tmp_path, raw)
+    study: Study, typed: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
     if "--device" in words:
         data_nodes(study)
     assert typed(*words) == 2
@@ -84,67 +89,13 @@ def test_mistakes_are_told_in_plain_words(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--version"], f"bgbias {bgbias.__version__}\n"),
-        (["-h"], "--install-completion"),
-        (["train", "-h"], "Train one model"),
-        (["train", "--help"], "Train one model"),
-    ],
+    ("words", "told"), [("--version", f"bgbias {bgbias.__version__}\n"), ("train -h", "Train one model")]
 )
 def test_a_command_says_what_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+    typed: Callable[..., int], capsys: pytest.CaptureFixture[str], words: str, told: str
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "120")
-    monkeypatch.setattr(sys, "argv", ["bgbias", *words])
-    handler = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    signal.signal(signal.SIGTERM, handler)
-    assert not ended.value.code
+    assert typed(*words.split()) == 0
     assert told in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("package", "extra"),
-    [("mlflow.entities", "workflow"), ("pycocotools", "masks"), ("h5py", "persons"), ("no_such_thing", None)],
-)
-def test_a_missing_extra_is_told_with_its_name(
-    capsys: pytest.CaptureFixture[str], package: str, extra: str | None
-) -> None:
-    command = typer.Typer()
-
-    @command.command()
-    def ask() -> None:
-        raise ModuleNotFoundError(f"No module named '{package}'", name=package)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(sys, "argv", ["bgbias"])
-        with pytest.raises(SystemExit if extra else ModuleNotFoundError):
-            cli.run_reporting_errors(command)
-    assert (f"pip install 'bgbias[{extra}]'" in capsys.readouterr().err) == (extra is not None)
-
-
-def test_without_a_study_a_command_says_where_one_is_expected(
-    tmp_path: Path, typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert typed("index", "squares") == 2
-    told = capsys.readouterr().err
-    assert f"bgbias: {tmp_path}/params.yaml is missing; run from the project's folder" in told
-    assert "Traceback" not in told
-
-
-def test_planned_digest_is_accepted(tmp_path: Path, raw: dict[str, Any], typed: Callable[..., int]) -> None:
-    study = load(tmp_path, raw)
-    assert typed("index", "squares", "--expect", graph.digest(study, "index", dataset="squares")) == 0
-    assert params.load(tmp_path / "params.yaml") == study
-
-
-def test_a_crash_is_no_failed_limit() -> None:
-    code = "import sys; from bgbias import cli; cli.run_reporting_errors = lambda app: 1 / 0; cli.main()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == os.EX_SOFTWARE
-    assert "ZeroDivisionError" in done.stderr
 
 
 def test_help_has_a_line_for_each_command() -> None:
@@ -155,3 +106,146 @@ def test_help_has_a_line_for_each_command() -> None:
     for name, command in group.commands.items():
         line = command.short_help or command.help.partition("\n\n")[0]
         assert len(line) <= 62, name  # what is left of 80 columns
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ModuleNotFoundError("", name="mlflow.entities"), "pip install 'bgbias[workflow]'"),
+        (
+            OSError(errno.EROFS, "Read-only", "data/run.json"),
+            "data/run.json cannot be written or read (Read-only)",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space", "data/run.json"),
+            "the disk is full (data/run.json). Free some space",
+        ),
+        (ModuleNotFoundError("", name="no_such_thing"), None),
+        (OSError(errno.EIO, "Input/output error"), None),
+    ],
+)
+def test_what_a_person_can_put_right_is_told_and_nothing_else(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception, told: str | None
+) -> None:
+    command = typer.Typer()
+
+    @command.command()
+    def ask() -> None:
+        raise error
+
+    monkeypatch.setattr(sys, "argv", ["bgbias"])
+    with pytest.raises(SystemExit if told else type(error)) as ended:
+        cli.run_reporting_errors(command)
+    assert told is None or isinstance(ended.value, SystemExit)
+    assert (told or "") in capsys.readouterr().err
+
+
+def test_a_crash_is_no_failed_limit() -> None:
+    code = "import sys; from bgbias import cli; cli.run_reporting_errors = lambda app: 1 / 0; cli.main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == os.EX_SOFTWARE
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.parametrize("target", ["status", "run", "report", "ui", "resume", "restore"])
+def test_make_hands_a_grid_to_the_command_whatever_its_name_holds(target: str, tmp_path: Path) -> None:
+    """Python and Snakemake are stand-ins that write down what they are given."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs.parent / ".ready").touch()
+    for name in ("python", "snakemake", "dvc"):
+        (programs / name).write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {tmp_path}/arguments\n')
+        (programs / name).chmod(0o755)
+    grid = "x; touch pwned"
+    subprocess.run(["make", "-o", ".venv/.ready", target, f"GRID={grid}"], cwd=tmp_path, check=True)
+    assert not (tmp_path / "pwned").exists()
+    given = (tmp_path / "arguments").read_text().splitlines()
+    assert {grid, f"grid={grid}"} & set(given)
+
+
+# What the command line does around a command. The signal comes as a lock was just taken: when ``Condition.__enter__`` returns,
+# before the block that would give it back has begun. The thread, and with it the interpreter's end, waits for that lock for ever.
+LOCKED = """
+import signal, sys, threading, time
+from bgbias import cli
+
+number, condition = int(sys.argv[1]), threading.Condition()
+
+def returned(frame, event, _):
+    if event == "return" and frame.f_code is threading.Condition.__enter__.__code__:
+        sys.setprofile(None)
+        signal.raise_signal(number)
+
+def wants_it_too():
+    while True:
+        with condition:
+            time.sleep(0.001)
+
+def command(_):
+    threading.Thread(target=wants_it_too).start()
+    sys.setprofile(returned)
+    while True:
+        with condition:
+            pass
+
+cli.GRACE_SECONDS = 1
+cli.run_reporting_errors = command
+cli.main()
+"""
+ENDS = {signal.SIGTERM: {128 + signal.SIGTERM}, signal.SIGINT: {-signal.SIGINT, 128 + signal.SIGINT}}
+
+
+@pytest.mark.parametrize("number", ENDS)
+def test_a_signal_ends_a_command_also_as_a_lock_is_taken(number: signal.Signals) -> None:
+    words = [sys.executable, "-c", LOCKED, str(int(number))]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, preexec_fn=hear_interrupts)
+    assert done.returncode in ENDS[number], done.stderr
+
+
+def doctor(*words: object) -> str:
+    ended = CliRunner().invoke(cli.app, ["doctor", *map(str, words)])
+    if ended.exception:
+        raise ended.exception
+    return ended.stdout
+
+
+def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -> None:
+    files = shop() | {f"5/{n}.heic": b"" for n in range(5)}
+    folder, archive = as_folder(tmp_path / "shop", files), tmp_path / "shop.tar"
+    with tarfile.open(archive, "w") as tar:
+        for path in folder.iterdir():
+            tar.add(path, path.name)
+        link = tarfile.TarInfo("shoe 00/9.jpg")
+        link.type, link.linkname = tarfile.SYMTYPE, "0.jpg"
+        tar.addfile(link)
+    for place, left_out in ((folder, 5), (as_zip(tmp_path / "shop.zip", files), 5), (archive, 6)):
+        told = doctor(place)
+        assert (
+            "left out: 5 (5/0.heic, 5/1.heic, 5/2.heic and 2 more): a photo in a format that is not" in told
+        )
+        assert f"{place.name}: 9 photos of 3 classes, {left_out} files left out\n" in told
+        assert "5/3.heic, 5/4.heic)" in doctor(place, "--all")
+    assert "left out: 1 (shoe 00/9.jpg): a link, which is not followed in an archive: pack" in told
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.tar", "shop.zip"]
+
+
+def test_doctor_looks_at_masks_too(tmp_path: Path) -> None:
+    photos, white = as_folder(tmp_path / "shop", shop()), encode_png(np.full((36, 48), 255, np.uint8))
+    drawn = {"shoe 00/0.png": white, "shoe 00/1.npy": b"x", "shoe 01/0.heic": b"x"}
+    for place in (as_folder(tmp_path / "masks", drawn), as_zip(tmp_path / "masks.zip", drawn)):
+        told = doctor(photos, "--masks", place)
+        assert "left out: 1 (shoe 00/1.npy (masks)): no picture by its name" in told
+        assert "photos without a true mask: 8 (shoe 00/1.jpg, shoe 00/2.jpg, " in told
+        assert "9 photos of 3 classes, 2 files left out" in told
+    with pytest.raises(UserError, match=r"arrays holds no pictures.*run: python -m bgbias doctor .*--masks"):
+        doctor(photos, "--masks", as_folder(tmp_path / "arrays", {"0/1.npy": b"x"}))
+
+
+def test_no_name_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    files = {"a\x1b[2J/1\u202e.jpg": snapshot(1), "b/1.jpg": snapshot(1), "b/\x1b]0;x\x07.heic": b""}
+    told = doctor(as_folder(tmp_path / "shop\x07", files))
+    assert r"a\x1b[2J/1\u202e.jpg" in told
+    assert r"b/\x1b]0;x\x07.heic" in told
+    assert r"shop\x07: 2 photos" in told
+    assert told.replace("\n", "").isprintable()

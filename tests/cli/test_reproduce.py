@@ -61,10 +61,7 @@ def test_the_readme_is_written_from_files_and_checked_against_them(published: Pr
     published.bgbias("publish", "--check")
     folder = published.folder / "docs/results/smoke"
     assert {path.name for path in folder.iterdir()} >= {"made.json", "seeds.csv", "table1.csv", "drop.png"}
-    made = json.loads((folder / "made.json").read_text())
-    assert made["command"] == "make run GRID=smoke"
-    assert made["captions"]["table1"][0].startswith("**Retrieval")
-    assert "numpy" in made["libraries"]
+    assert json.loads((folder / "made.json").read_text())["command"] == "make run GRID=smoke"
     assert "README.md" in published.bgbias("reproduce").stdout
     page.write_text(written.replace("-->", "-->1", 1))
     failed = published.bgbias("publish", "--check", check=False)
@@ -77,10 +74,7 @@ def test_the_readme_is_written_from_files_and_checked_against_them(published: Pr
     page.write_text(written)
     failed = published.bgbias("reproduce", "smok", check=False)
     assert failed.returncode == 2
-    assert (
-        "no published results of a grid 'smok' in docs/results; there are: smoke. Did you mean 'smoke'?"
-        in failed.stdout
-    )
+    assert "no published results of a grid 'smok' in docs/results; there are: smoke. Did" in failed.stdout
     published.edit("max_epochs: 2\n", "max_epochs: 3\n")
     refused = published.bgbias("publish", "--grid", "smoke", check=False).stdout
     assert "is not what this code and these settings give: train " in refused
@@ -97,18 +91,14 @@ def test_a_harmless_edit_asks_nothing_and_gives_identical_numbers(published: Pro
 
 
 @pytest.mark.slow
-def test_other_backgrounds_lie_within_the_interval(published: Project) -> None:
+def test_other_backgrounds_lie_within_the_interval_and_an_edited_formula_is_different(
+    published: Project,
+) -> None:
     published.edit(*OTHER_BACKGROUNDS, DRAWS)
     text = published.bgbias("reproduce", "smoke", "plain", "--fresh").stdout
     assert "\nwithin the interval: " in text
     assert "; 11 of 11 steps ran." in text
-    assert (published.folder / f"data/work/reproduced/fresh/runs/smoke/models/{SMOKE}/plain/seed0").is_dir()
-
-
-@pytest.mark.slow
-def test_an_edited_formula_is_different(published: Project) -> None:
     published.edit(*RAISED, METRIC)
-    published.bgbias("publish", "--check")
     made = published.bgbias("reproduce", "smoke", "plain", check=False)
     assert made.returncode == 1
     assert "\ndifferent: " in made.stdout
@@ -128,10 +118,9 @@ def test_results_of_photos_that_are_elsewhere_are_refused(
 
 def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    source = tmp_path / reproduce.SOURCE
-    source.mkdir(parents=True)
+    (file := tmp_path / reproduce.SOURCE / "a.py").parent.mkdir(parents=True)
+    file.write_text("A = 1\n")
     assert reproduce.changed_source("0123abcd") == ""
-    (source / "a.py").write_text("A = 1\n")
 
     def git(*words: str) -> str:
         identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
@@ -142,44 +131,34 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
     git("commit", "--quiet", "--message", "one")
     commit = git("rev-parse", "HEAD").strip()
     assert reproduce.changed_source(f"{commit} with edits") == "No file of src/bgbias has changed since."
-    (source / "a.py").write_text("A = 2\n")
-    footnote = reproduce.changed_source(commit)
-    assert footnote.startswith("Changed since in src/bgbias: 1 file (a.py); git log ")
-    assert reproduce.changed_source("unknown") == ""
+    file.write_text("A = 2\n")
+    assert "Changed since in src/bgbias: 1 file (a.py); git log " in reproduce.changed_source(commit)
 
 
 @pytest.mark.parametrize(
-    ("again", "alike", "said"),
+    ("again", "said"),
     [
-        ("a,b\n1,2.5\n", True, "tables/one.csv: identical"),
-        ("a,b\n1,2.75\n", False, "tables/one.csv: different: up to 0.25, in b; git diff tables/one.csv"),
-        ("a,b\n1,2.5\n3,4\n", False, "different: 2 rows of 2 columns, published 1 of 2"),
+        ("a,b\n1,2.5\n", "tables/one.csv: identical"),
+        ("a,b\n1,2.75\n", "tables/one.csv: different: up to 0.25, in b; git diff tables/one.csv"),
+        ("a,b\n1,2.5\n3,4\n", "different: 2 rows of 2 columns, published 1 of 2"),
+        (None, "cp again.csv tables/one.csv failed .* run the same command again"),
     ],
 )
 def test_the_tables_of_a_script_are_made_again_and_compared(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-    again: str,
-    alike: bool,
+    again: str | None,
     said: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tables").mkdir()
-    (tmp_path / "tables/one.csv").write_text("a,b\n1,2.5\n")
-    (tmp_path / "again.csv").write_text(again)
-    (tmp_path / "docs/results").mkdir(parents=True)
     noted = {"command": "cp again.csv tables/one.csv", "tables": {"tables/one.csv": {}}}
-    (tmp_path / "docs/results/study.json").write_text(json.dumps(noted))
-    with pytest.raises(typer.Exit) as ended:
+    files = {"tables/one.csv": "a,b\n1,2.5\n", "docs/results/study.json": json.dumps(noted)}
+    for name, text in (files | ({"again.csv": again} if again else {})).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    with pytest.raises(typer.Exit if again else UserError, match=None if again else said) as ended:
         reproduce.reproduce("study")
-    assert bool(ended.value.exit_code) != alike
-    assert said in capfd.readouterr().out
-
-
-def test_a_script_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs/results").mkdir(parents=True)
-    (tmp_path / "docs/results/study.json").write_text(json.dumps({"command": "false", "tables": {}}))
-    with pytest.raises(UserError, match=r"false failed .* run the same command again"):
-        reproduce.reproduce("study")
+    if isinstance(ended.value, typer.Exit):
+        assert ended.value.exit_code == (0 if "identical" in said else 1)
+        assert said in capfd.readouterr().out
