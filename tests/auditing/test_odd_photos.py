@@ -52,21 +52,13 @@ def test_masks_that_show_nothing_are_a_reason(place: Path) -> None:
         audited(place)
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (lambda batch: [np.zeros(3) for _ in batch], "same vector|zeros"),
-        (lambda batch: [np.full(3, np.nan) for _ in batch], "not finite"),
-        (lambda batch: np.ones((len(batch) + 1, 3)), "a vector of each"),
-    ],
-)
 def test_a_model_that_is_none_is_told_before_masks_are_made(
-    toys: Path, tmp_path: Path, answer: object, words: str, monkeypatch: pytest.MonkeyPatch
+    toys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
     how = {"size": 64, "resize": 64, "masker": "grabcut", "backgrounds": toys / "walls"}
-    with pytest.raises(UserError, match=words):
-        bgbias.audit(toys / "photos", answer, **how)
+    with pytest.raises(UserError, match="same vector"):
+        bgbias.audit(toys / "photos", lambda batch: [np.zeros(3) for _ in batch], **how)
     assert not (tmp_path / "cache").exists()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import subprocess
@@ -14,15 +13,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from handmade_records import Project as Records
-from PIL import Image
-from project import Project
+from handmade_records import Project
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation.embedder import Embedder
-from bgbias.evaluation.embeddings import read as read_embeddings
-from bgbias.files.store import ImageStore
 from bgbias.images import pixels
 from bgbias.models import model
 
@@ -31,11 +26,11 @@ DIMENSION = 16
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Records:
-    return Records(tmp_path)
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
 
 
-def trained(project: Records, seed: int = 0, backbone: str = "tiny", neck: str = "", **more: Any) -> Path:
+def trained(project: Project, seed: int = 0, backbone: str = "tiny", neck: str = "", **more: Any) -> Path:
     """A training's record and its weights."""
     weights = project.data / "runs/demo/models/model.safetensors"
     generator = seeds.torch_generator("model", seed)
@@ -59,19 +54,6 @@ def photos() -> list[np.ndarray]:
     return [generator.integers(0, 256, (h, w, 3), dtype=np.uint8) for h, w in sizes]
 
 
-def encoded(photo: np.ndarray) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(photo).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def loaded(uri: str, name: str) -> Any:
-    import mlflow
-
-    mlflow.set_tracking_uri(uri)
-    return mlflow.pyfunc.load_model(f"models:/{name}@current")
-
-
 def naive(weights: Path) -> np.ndarray:
     """The photos one by one through the model as it was saved, with torch alone."""
     import torch
@@ -87,8 +69,10 @@ def naive(weights: Path) -> np.ndarray:
 
 
 def test_a_registered_model_holds_nothing_pickled_and_embeds_encoded_photos_and_files_alike(
-    project: Records,
+    project: Project,
 ) -> None:
+    import mlflow
+
     weights = trained(project)
     project.sync()
     files = [p for p in (project.root / "mlartifacts").rglob("*") if p.is_file()]
@@ -96,8 +80,9 @@ def test_a_registered_model_holds_nothing_pickled_and_embeds_encoded_photos_and_
     (kept,) = (p for p in files if p.suffix == ".safetensors")
     assert kept.read_bytes() == weights.read_bytes()
     assert [p.name for p in files if not p.suffix] == ["MLmodel"]
-    embedder = loaded(project.uri, NAME)
-    frame = pd.DataFrame({"photo": [encoded(photo) for photo in photos()]})
+    mlflow.set_tracking_uri(project.uri)
+    embedder = mlflow.pyfunc.load_model(f"models:/{NAME}@current")
+    frame = pd.DataFrame({"photo": [pixels.encode_png(photo) for photo in photos()]})
     expected = naive(weights)
     np.testing.assert_allclose(embedder.predict(frame), expected, rtol=0, atol=1e-5)
 
@@ -115,23 +100,23 @@ def test_a_registered_model_holds_nothing_pickled_and_embeds_encoded_photos_and_
     assert np.linalg.norm(embedder.predict(embedder.input_example), axis=1) == pytest.approx(1, abs=1e-5)
 
 
-def test_wrong_input_is_told_in_words(project: Records) -> None:
+def test_wrong_input_is_told_in_words(project: Project) -> None:
     embedder = Embedder(trained(project), "cpu")
     with pytest.raises(UserError, match=r"one column: 'photo'.*found: images"):
         embedder.predict(pd.DataFrame({"images": [1]}))
     with pytest.raises(UserError, match=r"Photo 0: the picture nowhere.jpg is missing"):
         embedder.predict(pd.DataFrame({"path": ["nowhere.jpg"]}))
     with pytest.raises(UserError, match="'photo 1' cannot be decoded"):
-        embedder.predict(pd.DataFrame({"photo": [encoded(photos()[0]), b"no picture"]}))
+        embedder.predict(pd.DataFrame({"photo": [pixels.encode_png(photos()[0]), b"no picture"]}))
     with pytest.raises(UserError, match=r"Photo 0 is float64 \[8, 8, 3\]"):
         embedder.embed([np.zeros((8, 8, 3))])
 
 
 @pytest.mark.usefixtures("small_plugins")
-def test_registered_code_serves_where_neither_bgbias_nor_the_backbones_folder_is(project: Records) -> None:
+def test_registered_code_serves_where_neither_bgbias_nor_the_backbones_folder_is(project: Project) -> None:
     weights = trained(project, backbone="pixels", neck="gains")
     project.sync()
-    (project.root / "photo.png").write_bytes(encoded(photos()[0]))
+    (project.root / "photo.png").write_bytes(pixels.encode_png(photos()[0]))
     code = f"""
 import json, mlflow, numpy, sys
 mlflow.set_tracking_uri("{project.uri}")
@@ -140,23 +125,19 @@ numpy.save("made.npy", model.predict({{"path": ["photo.png"]}}))
 ours = [m for n, m in sys.modules.items() if n.split(".")[0].startswith("bgbias")]
 print(json.dumps([m.__file__ for m in ours]))
 """
-    served = json.loads(process(code, project.root))
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    served = json.loads(
+        subprocess.check_output([sys.executable, "-c", code], cwd=project.root, env=environment).splitlines()[
+            -1
+        ]
+    )
     (root,) = (p for p in (project.root / "mlartifacts").rglob("code") if p.is_dir())
     assert {str(Path(p).relative_to(root)) for p in served} >= {"bgbias/models/backbones/pixels.py"}
     found = Embedder(weights, "cpu").embed(photos()[:1])
     np.testing.assert_allclose(np.load(project.root / "made.npy"), found, rtol=0, atol=1e-6)
 
 
-def process(code: str, folder: Path) -> str:
-    """The last line that Python says in a process without bgbias."""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip().splitlines()[-1]
-
-
-def test_a_training_is_one_version_and_the_last_one_is_current(project: Records) -> None:
+def test_a_training_is_one_version_and_the_last_one_is_current(project: Project) -> None:
     from mlflow import MlflowClient
 
     weights, client = trained(project), MlflowClient(project.uri)
@@ -180,13 +161,3 @@ def test_a_training_is_one_version_and_the_last_one_is_current(project: Records)
     project.sync()
     assert len(client.search_model_versions(f"name = '{NAME}'")) == 2
     assert client.get_model_version_by_alias(NAME, "current").version == first.version
-
-
-@pytest.mark.workflow
-def test_the_registered_model_embeds_as_the_workflow_did(smoke_run: Project) -> None:
-    cell = "toy_smoke/tiny/contrastive/bgaugment/seed0"
-    kept = read_embeddings(smoke_run.folder / f"data/runs/smoke/scores/{cell}/embeddings.npz")
-    store = ImageStore(smoke_run.folder / "data/work/datasets/toy_smoke/photos.zip")
-    shown = pd.DataFrame({"photo": [encoded(store.array(image_id, "RGB")) for image_id in kept.ids]})
-    embedder = loaded(f"sqlite:///{smoke_run.folder / 'mlflow.db'}", f"smoke-{cell.replace('/', '-')}")
-    np.testing.assert_allclose(embedder.predict(shown), kept.views["clean", 0], rtol=0, atol=1e-6)

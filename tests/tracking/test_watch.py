@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 import multiprocessing
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,23 +40,18 @@ def test_one_run_a_node_with_all_it_did_and_twice_the_same(project: Project) -> 
     assert project.sync() == (0, 0, 4)
     runs = project.runs()
     assert set(runs) == {TRAIN, SCORE, MODEL, "figure drop"}
-
     train = runs[TRAIN]
     cell = {k: str(v) for k, v in CELL.items()} | {"node": "train"}
     settings = {"train.lr": "0.0001", "train.crop_scale": "[0.16, 1.0]", "loss.margin": "0.5"}
     assert train.data.params == cell | settings
-    assert train.data.tags.items() >= cell.items()
-    assert (train.data.tags["grid"], train.data.tags["device"]) == ("demo", "cpu")
-    assert train.data.tags["upstream"] == '{"index": "' + "ab" * 8 + '"}'
-    assert (
-        train.data.metrics.items()
-        >= {"best_val_map_at_r": 0.4, "seconds": 5.0, "peak_memory_mb": 700.5}.items()
-    )
+    upstream = '{"index": "' + "ab" * 8 + '"}'
+    assert train.data.tags.items() >= (cell | {"grid": "demo", "device": "cpu", "upstream": upstream}).items()
+    measured = {"best_val_map_at_r": 0.4, "seconds": 5.0, "peak_memory_mb": 700.5}
+    assert train.data.metrics.items() >= measured.items()
     assert (train.info.status, train.info.start_time) == ("FINISHED", MILLISECONDS)
     assert train.info.end_time == MILLISECONDS + 5000
-    curve = project.curve(train, "epoch/loss")
-    assert curve[:2] == [(1, 1.0), (2, 0.5)]
-    assert [step for step, _ in curve[98:]] == [99, 100, 104, 108, 112, 116, 120, 124, 128, 130]
+    steps = [step for step, _ in project.curve(train, "epoch/loss")]
+    assert steps[98:] == [99, 100, 104, 108, 112, 116, 120, 124, 128, 130]
     assert runs[SCORE].data.metrics["relative_drop"] == pytest.approx(1 / 6, abs=0)
     figures = Path(runs["figure drop"].info.artifact_uri)
     assert (figures / "drop.png").read_bytes() == b"picture"
@@ -138,11 +133,9 @@ def test_changed_settings_make_a_new_run_and_mark_the_old_one(project: Project) 
 
 
 def test_settings_beyond_mlflows_limits_are_shortened(project: Project) -> None:
-    files = {f"data/{i}": "0" * 64 for i in range(500)}
-    many = {f"digest {i}": "ab" * 8 for i in range(500)}
-    spec = {"long": "x" * 7000, "none": None, "many": many, "a(b)": 1}
-    spec |= {str(i): i for i in range(150)}
-    project.record("report/demo/collect.json", "collect", "demo", spec=spec, inputs=files)
+    many = {f"data/{i}": "0" * 64 for i in range(500)}
+    spec = {"long": "x" * 7000, "none": None, "many": many, "a(b)": 1} | {str(i): i for i in range(150)}
+    project.record("report/demo/collect.json", "collect", "demo", spec=spec, inputs=many)
     assert project.sync() == (1, 0, 0)
     (run,) = project.runs().values()
     assert len(run.data.params["long"]) == 6000
@@ -155,41 +148,48 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
     project: Project, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     project.training()
-    with pytest.raises(UserError, match=r"did not take the records.*python -m bgbias track"):
-        watch.sync([project.data], uri, "demo")
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    begun = time.monotonic()
-    with caplog.at_level(logging.WARNING):
-        watch.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
-    assert time.monotonic() - begun < 120
+    watch.follow([project.data], uri, "demo", parent=gone.pid, interval=0.01)
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
-    assert "did not take the records" in first
+    assert re.search("did not take the records.*python -m bgbias track", first)
     assert last.endswith("catch up with: python -m bgbias track --grid demo")
 
 
-def test_follow_mirrors_as_the_workflow_goes_and_ends_with_it(project: Project) -> None:
+def test_follow_catches_up_with_a_store_that_fails_and_ends_with_the_workflow(
+    project: Project, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write, failed = watch._write, list[str]()
+
+    def fail_twice(*what: Any) -> list[str]:
+        if len(failed) < 2:
+            failed.append("nobody answers")
+            raise UserError(failed[-1])
+        return write(*what)
+
+    monkeypatch.setattr(watch, "_write", fail_twice)
     # The parent becomes a zombie when it is killed, as a workflow whose shell is busy does.
     parent = subprocess.Popen(["sleep", "3600"])
     project.make_store()
     project.history(2)
     project.training(status="running", pid=os.getpid())
-    mirror_thread = threading.Thread(
+    mirror = threading.Thread(
         target=watch.follow, args=([project.data], project.uri, "demo", parent.pid, 0.05), daemon=True
     )
-    mirror_thread.start()
+    mirror.start()
     try:
         wait_until(lambda: TRAIN in project.runs())
         project.history(3)
         wait_until(lambda: len(project.curve(project.runs()[TRAIN], "epoch/loss")) == 3)
-        assert mirror_thread.is_alive()
-        project.record(f"runs/demo/scores/{NAME}/score.json", "score", NAME)
+        assert mirror.is_alive()
+        project.asked("score")
     finally:
         parent.kill()
-        mirror_thread.join(timeout=PATIENCE)
+        mirror.join(timeout=PATIENCE)
         parent.wait()
-    assert not mirror_thread.is_alive()
+    assert not mirror.is_alive()
     assert set(project.runs()) == {TRAIN, SCORE, MODEL}
+    assert caplog.text.count("nobody answers") == 1
 
 
 def test_two_processes_may_start_on_a_fresh_store(project: Project) -> None:
@@ -198,19 +198,10 @@ def test_two_processes_may_start_on_a_fresh_store(project: Project) -> None:
     # one, whose threads may hold locks that nobody would open in its forks.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["mlflow.store.tracking.sqlalchemy_store"])
-    answers = context.SimpleQueue()
-    processes = [context.Process(target=_sync, args=(project, answers)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=PATIENCE)
-    assert [process.exitcode for process in processes] == [0] * 2
-    assert sorted(answers.get() for _ in processes) == [(0, 0, 4), (4, 0, 0)]
+    with ProcessPoolExecutor(2, context) as processes:
+        answers = [processes.submit(project.sync_to, project.uri) for _ in range(2)]
+        assert sorted(answer.result() for answer in answers) == [(0, 0, 4), (4, 0, 0)]
     assert len(project.runs()) == 4
-
-
-def _sync(project: Project, answers: SimpleQueue[tuple[int, int, int]]) -> None:
-    answers.put(project.sync_to(project.uri))
 
 
 def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
@@ -235,29 +226,27 @@ def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
 
 
 def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:
-    from mlflow import MlflowClient
-
     chain(project)
     project.sync()
-    experiment = MlflowClient(project.uri).get_experiment_by_name("bgbias-demo")
-    assert experiment is not None
-    page = entries.page(experiment.experiment_id)
-    assert page.startswith(f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=cell")
-    assert page in experiment.tags["mlflow.note.content"]
+    with store.experiment(project.uri, "demo") as opened:
+        client, identity = opened.client, opened.identity
+    tags = client.get_experiment(identity).tags
+    page = entries.page(identity)
+    assert page.startswith(f"#/experiments/{identity}/runs?viewStateShareKey=cell")
+    assert page in tags["mlflow.note.content"]
     for name in ("cell", "compare", "train"):
-        assert f"viewStateShareKey={name}&" in experiment.tags["mlflow.note.content"]
-        view = json.loads(experiment.tags[f"mlflow.sharedViewState.{name}"])
-        found = MlflowClient(project.uri).search_runs([experiment.experiment_id], view["searchFilter"])
-        assert [run.info.run_name for run in found] == [MODEL]
-        data = found[0].data
-        columns = {f"params.`{k}`" for k in data.params} | {f"metrics.`{k}`" for k in data.metrics}
+        assert f"viewStateShareKey={name}&" in tags["mlflow.note.content"]
+        view = json.loads(tags[f"mlflow.sharedViewState.{name}"])
+        (run,) = client.search_runs([identity], view["searchFilter"])
+        assert run.info.run_name == MODEL
+        params, metrics = run.data.params, run.data.metrics
+        columns = {f"params.`{key}`" for key in params} | {f"metrics.`{key}`" for key in metrics}
         assert set(view["selectedColumns"]) <= columns
-        drawn = view.get("compareRunCharts", [])
-        axes = [chart[axis]["key"] for chart in drawn for axis in ("xaxis", "yaxis") if axis in chart]
-        axes += [name for chart in drawn for name in chart.get("selectedMetrics", [])]
-        axes += [chart["metricKey"] for chart in drawn if "metricKey" in chart]
-        assert set(axes) <= data.metrics.keys()
-        assert {name for chart in drawn for name in chart.get("selectedParams", [])} <= data.params.keys()
+        for chart in view.get("compareRunCharts", []):
+            axes = {chart[axis]["key"] for axis in ("xaxis", "yaxis") if axis in chart}
+            axes |= {*chart.get("selectedMetrics", []), chart.get("metricKey")} - {None}
+            assert axes <= metrics.keys()
+            assert set(chart.get("selectedParams", [])) <= params.keys()
 
 
 def test_only_tracking_imports_mlflow() -> None:
