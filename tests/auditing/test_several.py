@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import shutil
 import subprocess
@@ -11,19 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import chromium
-import pandas as pd
 import pytest
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import request, workdir
+from bgbias.auditing import request
 from bgbias.auditing.comparison import compare, group, read, render
-from bgbias.auditing.config import AuditConfig, Question
+from bgbias.auditing.config import Question
 from bgbias.errors import UserError
-from bgbias.models.adapters import Adapted, Options, load
+from bgbias.models.adapters import Adapted
 from tests.auditing import conftest
 from tests.support import commands
-from tests.support.collected import collect
 
 MODELS = """
 def colours(batch):
@@ -105,19 +102,6 @@ def test_the_same_command_computes_what_is_missing_alone(
     assert computed == ["audit/mine.py-centre"]
 
 
-def test_models_of_the_same_look_share_prepared_pixels(toys: Path, tmp_path: Path) -> None:
-    question = Question(collect(toys / "photos"), None, None, AuditConfig())  # type: ignore[arg-type]
-    looks = [("build", 64), ("pictures", 64), ("build", 32)]
-    with workdir.share_pixels(tmp_path) as folder:
-        one, other, smaller = (
-            workdir.locate_pixels(question, load(f"{toys}/my_model.py:{name}", Options(size=side)), folder)
-            for name, side in looks
-        )
-        assert one == other != smaller
-        one.mkdir(parents=True)
-    assert not list(tmp_path.iterdir())
-
-
 def test_finished_audits_are_compared_as_those_of_one_command(
     place: Path, made: subprocess.CompletedProcess[str]
 ) -> None:
@@ -152,24 +136,11 @@ def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(place: Path,
     assert groups[1].headline in groups[1]._repr_html_()
     done = commands.bgbias(place, "leaderboard", "audit", "other", "--out", "board.html")
     assert done.returncode == 0, done.stderr
-    assert Reader.of(place / "board.html").wrong == []
-
-
-def test_the_page_holds_the_numbers_of_the_files_and_needs_no_other(
-    place: Path, made: subprocess.CompletedProcess[str]
-) -> None:
-    page = Reader.of(place / "audit/comparison.html")
-    assert not page.wrong
+    page = Reader.of(place / "board.html")
+    assert page.wrong == []
     assert all(address.startswith("data:") for address in page.addresses)
-    models = pd.read_csv(place / "audit/models.csv")
-    for value in (*models["clean"], *models["changed"]):
-        assert f"{100 * value:.1f}" in page.text
-    _, _, held = (
-        (place / "audit/comparison.html")
-        .read_text()
-        .partition('download="models.csv" href="data:text/csv;base64,')
-    )
-    assert base64.b64decode(held.partition('"')[0]) == (place / "audit/models.csv").read_bytes()
+    for audit in groups[1].audits.values():
+        assert f"{100 * audit.drop.value:.1f}" in page.text
 
 
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium")

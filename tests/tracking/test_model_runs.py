@@ -145,18 +145,14 @@ def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_
 
 
 def test_every_run_of_a_model_names_its_photos_and_masks_with_counts_per_split(project: Project) -> None:
-    import mlflow.data
-
     project.sync()
     index = json.loads((project.data / "work/datasets/toy_090/index.json").read_text())
     runs = project.runs()
     (photos,) = runs[TRAIN].inputs.dataset_inputs
     assert (photos.dataset.name, photos.dataset.digest) == ("toy_090 photos", index["digest"])
     assert [(tag.key, tag.value) for tag in photos.tags] == [("mlflow.data.context", "training")]
-    profile = json.loads(photos.dataset.profile)
-    assert profile.items() >= {"photos_train": 20, "photos_test": 10, "classes": 6}.items()
-    assert profile["origin"] == "https://example.org/toys.zip"
-    assert mlflow.data.get_source(photos).uri == "data/work/datasets/toy_090/photos.zip"
+    counts = {"photos_train": 20, "photos_test": 10, "classes": 6, "origin": "https://example.org/toys.zip"}
+    assert json.loads(photos.dataset.profile).items() >= counts.items()
     # The score reads embeddings alone; what these were made of is found through the records.
     names = {i.dataset.name: i.tags[0].value for i in runs[SCORE].inputs.dataset_inputs}
     assert names == {"toy_090 photos": "evaluation", "toy_090/u2netp masks": "evaluation"}
