@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -53,7 +54,12 @@ def test_drawn_backgrounds_are_drawn_once_on_a_computer(
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
     monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2})
     draw, times = generated.pictures, list[str]()
-    monkeypatch.setattr(generated, "pictures", lambda kind, *rest: times.append(kind) or draw(kind, *rest))
+
+    def count(kind: Any, *rest: Any) -> object:
+        times.append(kind)
+        return draw(kind, *rest)
+
+    monkeypatch.setattr(generated, "pictures", count)
     first = backgrounds.find(None)
     assert backgrounds.find(None) == first
     assert times == ["gradients"]

@@ -17,6 +17,7 @@ from bgbias.auditing import findings
 from bgbias.auditing.comparison import ComparedAudits, render
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
+from bgbias.evaluation.conditions import View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
 from bgbias.photos.tables import NamedColumns
@@ -117,14 +118,14 @@ def embeddings() -> Embeddings:
     generator = np.random.default_rng(0)
     of_class, of_day = generator.normal(size=(6, 12)), generator.normal(size=(6, 3, 12))
     base = 0.5 * of_class[LABELS] + of_day[LABELS, np.unique(DAYS, return_inverse=True)[1]]
-    views = {}
+    views: dict[View, np.ndarray] = {}
     for view, spread in (
         (("clean", 0), 0.5),
         (("random_background", 0), 1.2),
         (("random_background", 1), 1.2),
     ):
         vectors = base + spread * generator.normal(size=base.shape)
-        views[view] = np.float32(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+        views[view] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     return Embeddings(IDS, LABELS, np.ones(len(LABELS), bool), views)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import platform
 import sqlite3
 import subprocess
 import sys
@@ -51,8 +52,8 @@ def test_damaged_records_are_named_and_skipped(project: Project, caplog: pytest.
 def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) -> None:
     dead = subprocess.Popen([sys.executable, "-c", ""])
     dead.wait()
-    for host, status in (({}, "KILLED"), ({"host": "another machine"}, "RUNNING")):
-        project.training(status="running", pid=dead.pid, **host)
+    for host, status in ((platform.node(), "KILLED"), ("another machine", "RUNNING")):
+        project.training(status="running", pid=dead.pid, host=host)
         assert Records([project.data], "demo").entries()[f"demo/train/{NAME}"].status == status
 
 
