@@ -1,4 +1,4 @@
-"""What MLflow shows through a real server: its pages in a browser, and ``bgbias ui``."""
+"""What MLflow shows through a real server: its pages in a browser, ``bgbias ui``, and PostgreSQL below it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import chromium
 import pytest
-from handmade_records import MODEL, TRAIN, Project, chain
-from mlflow_servers import free_port, mlflow_server
+from handmade_records import MODEL, SCORE, TRAIN, Project, chain
+from mlflow_servers import free_port, mlflow_server, postgresql
 from project import PATIENCE, hear_interrupts
 
 from bgbias.errors import UserError
@@ -107,3 +107,47 @@ def test_a_port_that_is_taken_is_told_before_a_server_begins() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"Port {port} is in use; name another one: bgbias ui --port"):
             ui.check_free(port)
+
+
+@pytest.mark.slow
+def test_a_server_on_postgresql_takes_what_four_machines_write_at_once(project: Project) -> None:
+    from mlflow import MlflowClient
+
+    with postgresql() as address:
+        picture = project.data / "report/demo/figures/drop.png"
+        picture.parent.mkdir(parents=True)
+        picture.write_bytes(b"picture")
+        project.record("report/demo/figures/drop.json", "figure", "drop", outputs={str(picture): "3" * 64})
+        with mlflow_server(project.root, address, free_port()) as uri:
+            project.history(60)
+            code = f"""
+import sys; from pathlib import Path; from bgbias.tracking import watch
+print(watch.sync([Path({str(project.data)!r})], {uri!r}, "demo"))
+"""
+            environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
+            # Each with a folder for locks of its own, as on machines that know nothing of one another.
+            folders = [project.root / f"machine{number}" for number in range(4)]
+            for folder in folders:
+                folder.mkdir()
+            machines = [
+                subprocess.Popen(
+                    [sys.executable, "-c", code], env=os.environ | environment | {"TMPDIR": str(folder)}
+                )
+                for folder in folders
+            ]
+            assert [machine.wait(timeout=PATIENCE) for machine in machines] == [0] * 4
+            # What two made twice, a last look puts right.
+            project.sync_to(uri)
+            assert project.sync_to(uri) == (0, 0, 7)
+            client = MlflowClient(uri)
+            experiment = client.get_experiment_by_name("bgbias-demo")
+            assert experiment
+            found = {r.info.run_name: r for r in client.search_runs([experiment.experiment_id])}
+            assert {TRAIN, SCORE, MODEL, "figure drop"} <= set(found)
+            assert len(found) == 7
+            assert len(client.get_metric_history(found[TRAIN].info.run_id, "epoch/loss")) == 60
+            assert found[MODEL].data.metrics["Drop percent"] == 25
+        # Those of runs that were made twice and deleted are among them.
+        assert {shown.read_bytes() for shown in (project.root / "artifacts").rglob("drop.png")} == {
+            b"picture"
+        }
