@@ -50,4 +50,5 @@ def test_what_a_job_that_failed_had_set_aside_is_out_of_date_until_all_of_it_is_
     assert (states["embed"], states["score"]) == ("stale", "behind")
     evaluate()
     assert embeddings.exists()
+    freshness.settle(study)
     assert not list(tmp_path.rglob("*.stale"))

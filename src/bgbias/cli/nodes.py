@@ -15,7 +15,6 @@ from bgbias.compute import gpu_slots
 from bgbias.engine import graph, records
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
-from bgbias.files import json_checksum
 from bgbias.progress import say
 from bgbias.study import Cell, plan
 from bgbias.study.params import Study, load
@@ -79,8 +78,6 @@ def _evaluate(grid: Any, params: Any, expect: Any, device: Any, again: Any, **ty
             say(f"{node.label} is up to date")
         else:
             work(study, [node], device)
-    for node in nodes:
-        json_checksum.aside(node.record(study)).unlink(missing_ok=True)
 
 
 def _find_subject(grid: str | None, params: Path, typed: dict[str, Any]) -> tuple[Study, dict[str, Any]]:

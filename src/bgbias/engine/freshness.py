@@ -100,6 +100,15 @@ def settle(study: Study, deep: bool = False) -> list[Finding]:
     return findings
 
 
+def remove_replaced(study: Study) -> None:
+    """Remove the records that were set aside of steps that have been made since. Until a run is over they stay: what Snakemake
+    takes away of a job that fails, or that it does not see end, is then out of date, and not just missing.
+    """
+    for node in graph.in_order(study):
+        if node.record(study).exists():
+            json_checksum.aside(node.record(study)).unlink(missing_ok=True)
+
+
 def out_of_date(findings: Collection[Finding]) -> str:
     """A line for each step that is stale, with the reason, and how many read from them; empty if none is."""
     states = [finding.state for finding in findings]

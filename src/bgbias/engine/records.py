@@ -23,7 +23,7 @@ from typing import Any
 from bgbias.compute import processor, vitals
 from bgbias.compute.device import describe, pick, threads
 from bgbias.engine import graph
-from bgbias.engine.node import TOGETHER, Node
+from bgbias.engine.node import Node
 from bgbias.errors import UserError
 from bgbias.files import code, json_checksum
 from bgbias.files.atomic import remove_leftovers, write_frame, write_json
@@ -167,9 +167,6 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
                 **({"epoch_seconds": result.epoch_seconds} if result.epoch_seconds else {}),
             }
             json_checksum.write(record, certified | ({"history": str(outputs[curve])} if curve else {}))
-            # Of steps of one job all are done, or none: should a later one fail, Snakemake puts back what lay there before.
-            if name not in TOGETHER:
-                json_checksum.aside(record).unlink(missing_ok=True)
             running.unlink(missing_ok=True)
         except BaseException as raised:
             error = _interruption(raised) or raised

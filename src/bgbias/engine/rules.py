@@ -68,6 +68,11 @@ class Rules:
             ]
         return "\n".join(filter(None, lines))
 
+    def finish(self) -> None:
+        """When all went well: records that were set aside have no more to say where there are new ones."""
+        with graph.share_lookups(self._memory):
+            freshness.remove_replaced(self.study)
+
     def start_mirror(self) -> None:
         """One process mirrors records into MLflow for as long as this one lives; BGBIAS_TRACK=0 leaves MLflow alone."""
         if os.environ.get("BGBIAS_TRACK", "1") == "0":
