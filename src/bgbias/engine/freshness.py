@@ -4,7 +4,7 @@ Snakemake remembers what it ran, not what lies on the disk now: after ``git chec
 two differ. Records travel with the files. So every input of a rule is ``ancient`` (no time matters), and before a run ``settle``
 compares each record with the plan and with the files that it certifies. A record that does not match is renamed aside
 (``run.json`` to ``run.json.stale``), and so are those of all steps that read from it: their jobs miss an output, and run. When
-the plan comes back before that, the record is renamed back.
+the plan comes back before that, the record is renamed back; when all of a run has ended well, what was set aside goes.
 """
 
 import json
