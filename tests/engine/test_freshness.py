@@ -15,7 +15,7 @@ from project import ROOT
 
 from bgbias.cli import tools
 from bgbias.cli.tools import format_status
-from bgbias.engine import freshness, graph
+from bgbias.engine import freshness, graph, records
 from bgbias.engine.freshness import Finding
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
@@ -86,7 +86,16 @@ def test_an_edited_margin_makes_that_loss_alone_old_and_one_taken_back_costs_not
     old = out_of_date(changed)
     assert not [label for label in old if "contrastive" in label]
     assert {label.split()[0] for label in old} >= {"embed", "score", "attribute", "collect", "table"}
+    # A step that was killed while it made the other plan's.
+    killed = next(node for node in graph.in_order(changed) if node.label in old)
+    half = killed.record(changed).with_name(f".{killed.record(changed).name}.1.partial")
+    running = records._place(changed, "running", killed)
+    for path in (half, running):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     assert out_of_date(edited("losses", "arcface", "default", value=original)) == []
+    assert not half.exists()
+    assert not running.exists()
     assert all(n.record(study).exists() for n in graph.in_order(study))
     assert not list(Path("data").rglob("*.stale"))
 

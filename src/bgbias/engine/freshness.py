@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bgbias.engine import graph
+from bgbias.engine import graph, records
 from bgbias.engine.node import TOGETHER, Node, step
 from bgbias.files import checksums, code, json_checksum
 from bgbias.files.atomic import replacing
@@ -95,6 +95,7 @@ def settle(study: Study, deep: bool = False) -> list[Finding]:
                 json_checksum.aside(path).unlink()  # a checkout brought another one
             elif finding.state == "current":
                 json_checksum.aside(path).rename(path)
+                records.clear(study, finding.node)
             elif finding.state in ("stale", "behind") and path.exists():
                 _set_aside(study, finding.node)
     return findings

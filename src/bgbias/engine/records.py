@@ -28,7 +28,7 @@ from bgbias.errors import UserError
 from bgbias.files import code, json_checksum
 from bgbias.files.atomic import remove_leftovers, write_frame, write_json
 from bgbias.files.checksums import forget, sha256
-from bgbias.files.locks import hold_lock
+from bgbias.files.locks import LockTimeout, hold_lock
 from bgbias.study import Cell, Study, plan
 
 PACKAGES = (
@@ -106,9 +106,8 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             raise UserError(
                 f"{name} {label} needs {path} ({role}), which is missing; {_remedy(study, subject, path)}"
             )
-    # Named after the record, not the grid: datasets and masks are shared by all grids.
-    key = f"{name}__{record.with_suffix('')}".replace("/", "__")
-    with lock(study.files.at("locks", name=key), f"{name} {label}"):
+    running = _place(study, "running", worker)
+    with lock(_place(study, "locks", worker), f"{name} {label}"):
         # First of all: an edit that is saved from now on is none of the code that works here.
         by = code.modules(*graph.modules(study, worker))
         with graph.share_lookups():
@@ -116,9 +115,7 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             spec = graph.spec(study, name, **subject)
             read = {str(p): sha256(p) for p in inputs.values()}
             _refuse_others(study, worker, label, read)
-        for path in (*outputs.values(), record):
-            remove_leftovers(path)
-        running = study.files.at("running", name=key)
+        _clear(study, worker)
         cell, curve = worker.cell, getattr(worker.module, "CURVE", "")
         written: dict[str, Any] = {
             "node": name,
@@ -178,6 +175,24 @@ def node(study: Study, worker: Node) -> Iterator[Record]:
             if error is raised:
                 raise
             raise error from None
+
+
+def clear(study: Study, worker: Node) -> None:
+    """Remove what a killed attempt at a node left, which nobody will repeat; nothing if somebody is at work on it."""
+    with suppress(LockTimeout), hold_lock(_place(study, "locks", worker), seconds=0):
+        _clear(study, worker)
+
+
+def _clear(study: Study, worker: Node) -> None:
+    for path in (*worker.outputs(study).values(), worker.record(study)):
+        remove_leftovers(path)
+    _place(study, "running", worker).unlink(missing_ok=True)
+
+
+def _place(study: Study, kind: str, worker: Node) -> Path:
+    """Where a node's lock or running record lies, named after its record, not the grid: datasets and masks are shared by all grids."""
+    key = f"{worker.name}__{worker.record(study).with_suffix('')}".replace("/", "__")
+    return study.files.at(kind, name=key)
 
 
 def _interruption(error: BaseException) -> BaseException | None:
