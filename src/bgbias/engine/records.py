@@ -190,7 +190,7 @@ def _clear(study: Study, worker: Node) -> None:
 
 
 def _place(study: Study, kind: str, worker: Node) -> Path:
-    """Where a node's lock or running record lies, named after its record, not the grid: datasets and masks are shared by all grids."""
+    """Where a node's lock or running record lies: named after its record, as datasets and masks are shared by all grids."""
     key = f"{worker.name}__{worker.record(study).with_suffix('')}".replace("/", "__")
     return study.files.at(kind, name=key)
 
