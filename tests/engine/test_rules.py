@@ -43,7 +43,7 @@ def test_on_a_cluster_every_step_that_takes_a_device_asks_for_one(
     monkeypatch.setattr(rules, "has_gpu", lambda: False)
     names = plugins.names("nodes")
     assert [n for n in names if made.uses_gpu(n, on_cluster=True)] == [n for n in names if takes_device(n)]
-    assert sum(map(takes_device, names)) == 13
+    assert sum(map(takes_device, names)) == 14
     assert made.uses_gpu("evaluate", on_cluster=True)
     assert not any(made.uses_gpu(name, on_cluster=False) for name in names)
     train = next(n for n in graph.in_order(made.study) if n.name == "train")

@@ -1,6 +1,6 @@
 """What conditions make of photos: a pure function of names, the same for every model, batch and process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import cv2
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from in_memory import Pictures, hash_number, split
 from scipy.ndimage import distance_transform_edt
 from small_study import described, load
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, embedding, embeddings, scores
+from bgbias.evaluation import across_places, conditions, device_views, embedding, embeddings, scores
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
@@ -24,6 +25,7 @@ from bgbias.images.inpainting import remove_object
 from bgbias.models.preprocess import Preprocess
 from bgbias.models.settings import How
 from bgbias.photos import picture_cache
+from bgbias.photos.crops import DeviceCrops
 from bgbias.photos.places import Places
 
 SIDE, CROP = 40, 32
@@ -118,6 +120,31 @@ def test_a_photo_without_a_trusted_mask_stays_and_processes_change_nothing(
             assert np.array_equal(view, crop(picture(n))) == (name == "clean" or n in UNTRUSTED)
     for one, several in zip(views, photos.views(asked, workers=3), strict=True):
         np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize(
+    ("device", "crops"),
+    [("cpu", DeviceCrops), ("cpu", None), pytest.param("cuda", None, marks=pytest.mark.gpu)],
+)
+@pytest.mark.parametrize("shown", [TRUSTED, UNTRUSTED, ALL])
+def test_a_device_makes_the_same_views_many_at_once(
+    photos: EvaluationPhotos,
+    shown: Sequence[int],
+    device: str,
+    crops: type[DeviceCrops] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of conditions that take one photo at a time, too; whether its memory takes the pictures or not."""
+    if crops:
+        monkeypatch.setattr(device_views, "cropper", lambda *arguments, few=False: crops(*arguments))
+    asked = conditions.views(OURS, 2)
+    some = replace(photos, table=photos.table.rows(np.array(shown)))
+    vars(some)["places"] = Places.of([PLACES[n] for n in shown], some.table.labels, some.table.keys)
+    if shown is not ALL:  # too few classes lend a texture
+        asked = [view for view in asked if view[0] != "cue_conflict"]
+    made = torch.cat(list(some.on(device).views(asked, 4)))
+    for one, many in zip(some.views(asked), made, strict=True):
+        np.testing.assert_array_equal(one, many.cpu())
 
 
 @pytest.mark.parametrize(

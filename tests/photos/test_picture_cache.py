@@ -203,6 +203,18 @@ def test_crops_are_pillows_to_the_byte(channels: int, device: str) -> None:
     assert not all(flips)
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_centres_are_the_same_on_a_device(channels: int, device: str) -> None:
+    shown = [picture for picture in pictures(channels) if min(picture.shape[:2]) >= SIZE]
+    rows = [*range(len(shown)), 0]
+    found = on_device(shown, device).centres(rows).cpu()
+    for row, centre in zip(rows, found, strict=True):
+        expected = pixels.centre_crop(shown[row], SIZE).reshape(SIZE, SIZE, channels)
+        np.testing.assert_array_equal(centre.permute(1, 2, 0).numpy(), expected)
+    assert torch.equal(PillowCrops(shown.__getitem__, SIZE).centres(rows), found)
+
+
 def test_a_crop_does_not_depend_on_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor on how many are too much at once, nor on who crops; the largest box reaches all four edges."""
     shown, rng = pictures(3), seeds.generator("boxes")

@@ -24,6 +24,14 @@ class Pictures:
 
     def __init__(self, pictures: dict[str, np.ndarray]) -> None:
         self.pictures = pictures
+        self.ids = list(pictures)
+        self.shapes = [picture.shape for picture in pictures.values()]
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.pictures[self.ids[row]]
+
+    def row(self, image_id: str) -> int:
+        return self.ids.index(image_id)
 
     def __contains__(self, image_id: str) -> bool:
         return image_id in self.pictures

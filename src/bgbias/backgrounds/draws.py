@@ -50,6 +50,7 @@ class Pool:
 
         Crops are drawn for the originals' shape: a resized photo's, rounded to pixels, would differ from backbone to backbone.
         """
+        self.pictures = pictures
         self._picture = pixels.cache_pictures(pictures.__getitem__)
         self._sizes = [p.shape[:2] for p in pictures] if sizes is None else sizes
 

@@ -11,7 +11,7 @@ import numpy as np
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.evaluation.embeddings import Embeddings
-from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.settings import USUAL, How
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ def embed(
     model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
 ) -> Embeddings:
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
-    from bgbias.models.inference import embed_views
-
-    with closing(photos.views(views, workers(how.device, len(photos.table)))) as stream:
-        flat = embed_views(model, stream, how)
-    by_photo = flat.reshape(len(photos.table), len(views), -1)
+    by_photo = embed_photos(model, photos, views, how)
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])
     of_views = {view: np.ascontiguousarray(by_photo[:, n]) for n, view in enumerate(views)}
@@ -36,3 +32,19 @@ def embed(
     return Embeddings(
         table.ids, table.labels, usable, of_views, donors, table.given, originals, photos.places
     )
+
+
+def embed_photos(
+    model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
+) -> np.ndarray:
+    """Embeddings float32 [N, V, D] of these views of every photo, which a GPU makes itself."""
+    from bgbias.models.inference import embed_batches, embed_views
+
+    if how.device.startswith("cuda"):
+        # Of as many photos as a batch has views, so that all batches but the last are full.
+        with closing(photos.on(how.device).views(views, how.batch_size)) as made:
+            flat = embed_batches(model, (part for batch in made for part in batch.split(how.batch_size)), how)
+    else:
+        with closing(photos.views(views)) as stream:
+            flat = embed_views(model, stream, how)
+    return flat.reshape(len(photos.table), len(views), -1)

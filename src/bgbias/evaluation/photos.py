@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,14 +15,16 @@ from bgbias import plugins
 from bgbias.backgrounds.draws import Pool
 from bgbias.compute.device import threads
 from bgbias.compute.forked import forked
-from bgbias.errors import UserError
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
-from bgbias.photos.picture_cache import Pictures
+from bgbias.photos.picture_cache import Pictures, check_mask
 from bgbias.photos.places import Places
 from bgbias.photos.table import ImageTable
+
+if TYPE_CHECKING:
+    from bgbias.evaluation.device_views import DevicePhotos
 
 ENOUGH = 32  # photos for a process of its own
 
@@ -50,11 +53,8 @@ class EvaluationPhotos:
         """The mask's centre crop, uint8 [S, S]; a mask of another size than its photo's is an error."""
         if self.masks is None:
             raise ValueError("these photos were opened without masks")
-        mask, photo = self.masks.get(image_id), self.photos.get(image_id)
-        if mask.shape != photo.shape[:2]:
-            raise UserError(
-                f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
-            )
+        mask = self.masks.get(image_id)
+        check_mask(image_id, mask.shape, self.photos.get(image_id).shape)
         return pixels.centre_crop(mask, self.size)
 
     def photo(self, row: int) -> Photo:
@@ -69,9 +69,7 @@ class EvaluationPhotos:
         Where a condition needs masks, a photo without a trusted one stays as it is. ``workers`` processes make the views, in
         the same order; one worker is this process. A condition that needs what these photos were opened without is a ValueError.
         """
-        for need in sorted(conditions.needs(name for name, _ in views)):
-            if getattr(self, need) is None:
-                raise ValueError(f"these photos were opened without {need}")
+        self.require(views)
         modules = [(plugins.load("conditions", name), draw) for name, draw in views]
         if any(hasattr(condition, "donor") for condition, _ in modules):
             _ = self.originals  # once, and not in each of the workers
@@ -90,6 +88,18 @@ class EvaluationPhotos:
             else forked(lambda number: of_photo(selected[number]), len(selected), shape, workers)
         )
         yield from itertools.chain.from_iterable(stream)
+
+    def on(self, device: str) -> DevicePhotos:
+        """The same photos where a GPU makes views of many at once; their pictures are brought there once."""
+        from bgbias.evaluation.device_views import DevicePhotos  # which loads torch
+
+        return self._on_devices.setdefault(device, DevicePhotos(self, device))
+
+    def require(self, views: Sequence[View]) -> None:
+        """ValueError if these photos were opened without what a condition needs."""
+        for need in sorted(conditions.needs(name for name, _ in views)):
+            if getattr(self, need) is None:
+                raise ValueError(f"these photos were opened without {need}")
 
     def with_masks(self, views: Sequence[View]) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         """Photo by photo, for each view: what a mask of it is called, the picture uint8 [S, S, 3], and the mask uint8 [S, S] that
@@ -136,6 +146,10 @@ class EvaluationPhotos:
         """The same by class, in the order of the classes' numbers; none where a class has none."""
         labels = self.table.labels
         return {int(label): self.trusted[labels[self.trusted] == label] for label in np.unique(labels)}
+
+    @cached_property
+    def _on_devices(self) -> dict[str, DevicePhotos]:
+        return {}
 
     @cached_property
     def _named(self) -> list[tuple[str, tuple[str, str], int]]:
@@ -185,6 +199,10 @@ class Photo:
         pool = self.split.backgrounds
         assert pool is not None  # NEEDS says so
         return pool.picture(pool.draw(self.key, draw), self.split.size)
+
+    def lender(self, donor: Callable[[Photo, int], Photo], draw: int) -> Photo:
+        """The photo whose surroundings a condition's ``donor`` takes in a draw."""
+        return donor(self, draw)
 
     @cached_property
     def foreground(self) -> CutOut:

@@ -24,9 +24,13 @@ COMPARED = (CLEAN, "own_inpainted", RANDOM_BACKGROUND)
 
 
 def score_queries(
-    embeddings: Embeddings, model: Mapping[str, object], index: np.ndarray | None = None
+    embeddings: Embeddings,
+    model: Mapping[str, object],
+    index: np.ndarray | None = None,
+    device: str = "cpu",
 ) -> pd.DataFrame:
-    """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it.
+    """Every metric of every usable query, view by view, in each setting of its condition; ``model``: columns that name it;
+    ``device``: what ranks, with the same result.
 
     ``index`` [N, D] is a gallery of the same photos that is there already: every view's queries are ranked in it, too, and not in
     the clean view. ``OTHERS`` is what the query's class means for others (``exclusion.change_for_others``). Where queries
@@ -44,7 +48,7 @@ def score_queries(
             plugins.load("conditions", condition).SETTINGS if index is None else (SYMMETRIC, QUERY_ONLY)
         )
         for setting in settings:
-            ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean)
+            ranking = _Ranking(embeddings, queries, queries if setting == SYMMETRIC else clean, device)
             lenders = [embeddings.donors[condition, draw]] if (condition, draw) in embeddings.donors else []
             ranked, of_whole = ranking.without(lenders, setting)
             values = _score_first_ranks(ranked, labels, embeddings.is_query) | of_whole
@@ -105,6 +109,7 @@ class _Ranking:
     embeddings: Embeddings
     queries: np.ndarray
     gallery: np.ndarray
+    device: str
 
     def without(self, donors: Sequence[np.ndarray], setting: str) -> tuple[Neighbours, dict[str, np.ndarray]]:
         """The neighbours without photos that share a background (``drop_shared``), and the metrics of whole rankings, float64
@@ -145,7 +150,8 @@ class _Ranking:
         galleries = [originals, *(originals[rows] for rows in self.embeddings.donors.values())]
         most = max(int(np.unique(rows, return_counts=True)[1].max()) for rows in galleries)
         spare = len(LENDING[QUERY_ONLY]) * most
-        return neighbours(self.queries, labels, self.gallery, labels, self._depth + spare)
+        deep = self._depth + spare
+        return neighbours(self.queries, labels, self.gallery, labels, deep, device=self.device)
 
 
 def means(queries: pd.DataFrame, model: Mapping[str, object]) -> pd.DataFrame:

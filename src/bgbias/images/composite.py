@@ -18,12 +18,15 @@ def blend(foreground: Array, mask: Array, background: Array) -> Array:
     return background + mask * (foreground - background)  # type: ignore[operator]
 
 
-def paste_on_grey(photo: NDArray[np.uint8], mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The object of a photo [H, W, 3] where its mask [H, W] says, grey (127.5) around it; rounded, a half upwards."""
+def paste_on_grey(photo: Array, mask: Array) -> Array:
+    """The object of a photo uint8 [..., H, W, 3] where its mask [..., H, W] says, grey (127.5) around it; rounded, a half
+    upwards, in arrays as in tensors.
+    """
     # In whole numbers, in 510ths: 127.5 lies between two grey levels, and floating point would round it to either.
-    soft = mask[..., None].astype(np.uint32)
-    levels = 2 * soft * photo + 255 * (255 - soft) + 255
-    return (levels // 510).astype(np.uint8)
+    soft: Any = mask.astype(np.int32) if isinstance(mask, np.ndarray) else mask.int()  # type: ignore[attr-defined]
+    soft = soft[..., None]
+    levels = (2 * soft * photo + 255 * (255 - soft) + 255) // 510
+    return levels.astype(np.uint8) if isinstance(mask, np.ndarray) else levels.byte()  # type: ignore[no-any-return]
 
 
 def blend_batch(photos: Tensor, masks: Tensor, backgrounds: Tensor) -> Tensor:
@@ -69,6 +72,20 @@ class CutOut:
         levels += levels >> 8
         levels >>= 8
         return levels.astype(np.uint8)
+
+
+class DeviceCutOuts:
+    """The objects of a batch in a device's memory, cut out once: the bytes of ``CutOut``."""
+
+    def __init__(self, photos: Tensor, masks: Tensor) -> None:
+        """``photos`` uint8 [B, H, W, 3] and their masks [B, H, W]."""
+        hole = masks.int()[..., None]
+        self._object, self._hole = photos * hole + 128, 255 - hole
+
+    def before(self, backgrounds: Tensor) -> Tensor:
+        """The pictures uint8 [B, H, W, 3] with these backgrounds."""
+        levels = backgrounds * self._hole + self._object
+        return ((levels + (levels >> 8)) >> 8).byte()
 
 
 def _spread_colours(mask: NDArray[Any], kind: type[np.generic]) -> NDArray[Any]:

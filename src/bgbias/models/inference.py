@@ -38,10 +38,7 @@ def for_inference(model: EmbeddingModel) -> EmbeddingModel:
 
 
 def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = USUAL) -> np.ndarray:
-    """Embeddings float32 [N, D] of N views.
-
-    The next batch is composed and sent while the last one goes through the network. No views at all are an error.
-    """
+    """Embeddings float32 [N, D] of N views uint8 [S, S, 3]; no views at all are an error."""
     is_pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
@@ -50,9 +47,15 @@ def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = U
             np.stack(gathered, out=batch.numpy())
             yield batch
 
+    return embed_batches(model, batches(), how)
+
+
+def embed_batches(model: EmbeddingModel, batches: Iterator[torch.Tensor], how: How = USUAL) -> np.ndarray:
+    """The same of batches uint8 [n, S, S, 3], each of which is made and sent while the last one goes through the network."""
+
     def embedded() -> Iterator[torch.Tensor]:
         embed = model.pooled if how.pooled else model
-        for x in prefetch(batches(), how.device):
+        for x in prefetch(batches, how.device):
             inputs = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
             yield embed(inputs).float()
 

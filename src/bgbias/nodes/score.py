@@ -1,4 +1,4 @@
-"""Node: metrics of a model's embeddings, one value per query. It needs no network and no GPU."""
+"""Node: metrics of a model's embeddings, one value per query. It needs no network; a GPU ranks large test sets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bgbias import plugins
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, files_of, step
+from bgbias.engine.rules import has_gpu
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.study import CELL, Cell, Study
@@ -36,13 +37,15 @@ def depends(study: Study, cell: Cell) -> Dependencies:
     )
 
 
-def score(study: Study, cell: Cell) -> None:
+def score(study: Study, cell: Cell, device: str = "auto") -> None:
     """Score a model's embeddings. MAP@R, P@1, RP and R@K, a value for each query, in every view."""
     import pandas as pd
 
     from bgbias.evaluation import embeddings, scores
 
     with records.node(study, step("score", cell=cell)) as record:
+        if has_gpu() or device not in ("auto", "cpu"):  # else torch need not be imported
+            device = record.on(device)
         embedded = embeddings.read(study.files.at("embeddings", **cell.wildcards))
         alone = ~pd.Series(embedded.labels).duplicated(keep=False).to_numpy()
         left_out = ~embedded.usable
@@ -59,7 +62,7 @@ def score(study: Study, cell: Cell) -> None:
                 f" {queries_of['queries_left_out']} have no trusted mask, {queries_of['queries_with_nobody_to_find']} of the"
                 f" others are alone in their class. Look at the masks of {cell.dataset} (docs/masks.md), or add photos."
             )
-        queries = scores.score_queries(embedded, cell.wildcards)
+        queries = scores.score_queries(embedded, cell.wildcards, device=device)
         record.write("queries", queries)
         record.write("scores", scores.means(queries, cell.wildcards))
         record.metrics |= _summary(queries) | queries_of

@@ -41,6 +41,7 @@ class PillowCrops:
     """Crops one after the other."""
 
     def __init__(self, picture: Picture, size: int, few: bool = False) -> None:
+        self._picture = picture
         self._image = pixels.cache_pictures(picture) if few else lambda row: Image.fromarray(picture(row))
         self._size = size
 
@@ -50,8 +51,11 @@ class PillowCrops:
             np.asarray(pixels.crop_picture(self._image(row), box, self._size, flip))
             for row, box, flip in zip(rows, boxes, flips, strict=True)
         ]
-        batch = torch.from_numpy(np.stack(crops))
-        return batch.permute(0, 3, 1, 2) if batch.ndim == 4 else batch.unsqueeze(1)
+        return _as_batch(crops)
+
+    def centres(self, rows: Rows) -> Tensor:
+        """The centre crops of the pictures of these rows, in the same form; no picture may be smaller than ``size``."""
+        return _as_batch([pixels.centre_crop(self._picture(row), self._size) for row in rows])
 
 
 class DeviceCrops:
@@ -80,6 +84,14 @@ class DeviceCrops:
             for i in range(0, len(rows), at_once)
         ]
         return torch.cat(parts).contiguous(memory_format=torch.channels_last)
+
+    def centres(self, rows: Rows) -> Tensor:
+        """What ``PillowCrops`` gives, to the bit."""
+        chosen, steps = np.asarray(rows, np.int64), np.arange(self._size)
+        corner = (self._sizes[chosen] - self._size) // 2
+        lines = (corner[:, :1] + steps) * self._sizes[chosen, 1:] + corner[:, 1:] + self._starts[chosen, None]
+        where = self._to_device(lines)[:, :, None] + self._to_device(steps)
+        return self._pixels[where].permute(0, 3, 1, 2)
 
     def _crop_batch(self, rows: Rows, boxes: Sequence[RelativeBox], flips: Sequence[bool]) -> Tensor:
         chosen = np.asarray(rows, np.int64)
@@ -131,6 +143,11 @@ class DeviceCrops:
         if self._device == "cpu":
             return tensor
         return tensor.pin_memory().to(self._device, non_blocking=True)
+
+
+def _as_batch(crops: Sequence[np.ndarray]) -> Tensor:
+    batch = torch.from_numpy(np.stack(crops))
+    return batch.permute(0, 3, 1, 2) if batch.ndim == 4 else batch.unsqueeze(1)
 
 
 def _choose(

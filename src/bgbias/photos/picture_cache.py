@@ -117,15 +117,18 @@ def combined(
 
     def combine(image_id: str) -> np.ndarray:
         photo, mask = photos.get(image_id), masks.get(image_id)
-        if mask.shape != photo.shape[:2]:
-            raise UserError(
-                f"The mask of '{image_id}' is {mask.shape}, its photo {photo.shape[:2]}; remake the masks."
-            )
+        check_mask(image_id, mask.shape, photo.shape)
         return make(photo, mask)
 
     shapes = [photos.shapes[photos.row(image_id)] for image_id in ids]
     identity = f"{_fingerprint(make)}|{photos.name}|{masks.name}"
     return prepare(folder, name, identity, f"{folder.name}/{name}", ids, lambda: shapes, combine)
+
+
+def check_mask(image_id: str, mask: tuple[int, ...], photo: tuple[int, ...]) -> None:
+    """Refuse a mask of another shape than its photo's."""
+    if mask != photo[:2]:
+        raise UserError(f"The mask of '{image_id}' is {mask}, its photo {photo[:2]}; remake the masks.")
 
 
 def _fingerprint(change: Callable[..., np.ndarray] | None) -> str:

@@ -17,7 +17,7 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.images.pixels import RelativeBox
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
-from bgbias.photos.picture_cache import Pictures
+from bgbias.photos.picture_cache import Pictures, check_mask
 from bgbias.photos.table import ImageTable
 from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
@@ -138,8 +138,8 @@ class TrainingPhotos:
         indices = [masks.row(name) if name in usable else None for name in self.table.ids]
         shapes = [white.shape if index is None else masks.shapes[index] for index in indices]
         for name, index, shape, photo in zip(self.table.ids, indices, shapes, self._sizes, strict=True):
-            if index is not None and shape != photo:
-                raise UserError(f"The mask of '{name}' is {shape}, its photo {photo}; remake the masks.")
+            if index is not None:
+                check_mask(name, shape, photo)
 
         def mask(row: int) -> np.ndarray:
             index = indices[row]

@@ -1,15 +1,13 @@
 """The score that stops a training and picks its best epoch: retrieval among the validation photos."""
 
-from contextlib import closing
-
 import numpy as np
 
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.embedding import embed_photos
+from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import rank_among
-from bgbias.models.inference import embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import How
 from bgbias.training.settings import METRICS
@@ -31,8 +29,7 @@ class Validation:
         """Means over all photos that have another one of their class, by name."""
         # One fixed draw of backgrounds: redrawing it each epoch would favour lucky epochs.
         view = (RANDOM_BACKGROUND if self._corrupted else CLEAN, 0)
-        with closing(self._photos.views([view], workers(self._how.device, len(self._photos.table)))) as views:
-            vectors = embed_views(model, views, self._how)
+        vectors = embed_photos(model, self._photos, [view], self._how)[:, 0]
         table = self._photos.table
         ranked = rank_among(vectors, vectors, table.labels, table.given)
         values = {name: plugins.load("metrics", name).per_query(ranked) for name in METRICS}

@@ -5,7 +5,9 @@ and, in audits, ``second_masks`` (where it needs masks, a photo without a truste
 chance in it, so that every draw is another picture; ``SETTINGS``, how its views are ranked (``symmetric``: among each other;
 ``query``: as queries to the clean gallery; empty: within places and across them alone, ``evaluation/across_places.py``); and
 ``view(photo, draw)``, the picture that the model sees, uint8 [S, S, 3], of a ``bgbias.evaluation.photos.Photo``.
-One that takes backgrounds from other photos says which in ``donor(photo, draw)``.
+One that takes backgrounds from other photos says which in ``donor(photo, draw)``. ``BATCHED``, which may be left out, is true
+where ``view`` asks a photo for nothing but pictures and mixes them by ``bgbias.images.composite`` alone: a GPU gives it a
+whole ``PhotoBatch`` (``evaluation/device_views.py``), and gets uint8 [B, S, S, 3].
 """
 
 from collections.abc import Iterable

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bgbias.evaluation.photos import Photo
 
 NEEDS = frozenset({"masks", "inpainted"})
-DRAWS = False
+DRAWS, BATCHED = False, True
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
@@ -82,7 +82,7 @@ def mix(condition: str, candidates: Callable[[Photo, int], np.ndarray]) -> dict[
         return draw_donor(photo, condition, draw, candidates(photo, draw))
 
     def view(photo: Photo, draw: int) -> np.ndarray:
-        return photo.foreground.before(donor(photo, draw).surroundings)
+        return photo.foreground.before(photo.lender(donor, draw).surroundings)
 
     return {"DRAWS": True, "donor": donor, "view": view}
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TITLE = "clean"
 NEEDS: frozenset[str] = frozenset()
-DRAWS = False
+DRAWS, BATCHED = False, True
 SETTINGS = (SYMMETRIC,)
 
 

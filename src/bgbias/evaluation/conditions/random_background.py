@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TITLE = "random backgrounds"
 NEEDS = frozenset({"masks", "backgrounds"})
-DRAWS = True
+DRAWS, BATCHED = True, True
 SETTINGS = (SYMMETRIC, QUERY_ONLY)
 
 
@@ -40,7 +40,7 @@ def view_by_two(
     return cut_out.before(photo.background(draw))
 
 
-BY_TWO: dict[str, Any] = {"NEEDS": NEEDS | {"second_masks"}, "SETTINGS": (QUERY_ONLY,)}
+BY_TWO: dict[str, Any] = {"BATCHED": False, "NEEDS": NEEDS | {"second_masks"}, "SETTINGS": (QUERY_ONLY,)}
 MEMBERS = {
     "either_mask": {
         "__doc__": "What either segmentation model takes for the object, on random backgrounds:"
