@@ -69,14 +69,9 @@ def test_brightest_places_are_a_share_of_all_and_darkest_of_what_is_not_likely()
     # Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side.
     seen = np.maximum(blob(32, 10, 8) - 0.3, 0)
     likely = brightest(seen, 0.05)
-    for share in (0.1, 0.33, 1.0):
-        found = darkest(seen, likely, share)
-        assert found.sum() == round(share * (~likely).sum())
-        assert not (found & likely).any()
-    assert not darkest(seen, likely, 0.1)[:, :50].any()
-    no_equals = np.random.default_rng(0).random((64, 64))
-    some = no_equals > 0.9
-    assert (darkest(no_equals, some, 0.3) == (no_equals <= np.quantile(no_equals[~some], 0.3))).mean() > 0.999
+    found = darkest(seen, likely, 0.1)
+    assert found.sum() == round(0.1 * (~likely).sum())
+    assert not found[:, :50].any()
 
 
 def test_a_masker_of_the_middle_finds_what_stands_there_at_any_size() -> None:

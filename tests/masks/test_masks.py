@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from small_study import described, load, options, record
+from small_study import load, options, record
 
 from bgbias import plugins
 from bgbias.auditing.masker import find
@@ -33,11 +33,6 @@ TRUE = {"dataset": "squares", "masker": "ground_truth"}
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
-
-
-@pytest.fixture
 def red() -> Iterator[ModuleType]:
     module = plugins.load("maskers", "red")
     module.masked.clear()
@@ -55,7 +50,7 @@ class Mine:
         raw["datasets"]["mine"] = raw["datasets"]["squares"] | own
         raw["grids"]["small"]["cells"][0]["datasets"] = ["mine"]
         self.add(*FIRST)
-        self.study = self.load()
+        self.load()
 
     def add(self, *names: str) -> None:
         """Pictures of one grey level each, which no two names share."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,19 +36,9 @@ SMALL = Recipe(steps=2, batch_size=2, input_size=32)
 
 
 @pytest.fixture(scope="module")
-def start() -> U2Net:
-    net = u2netp()
-    saliency.load_weights(net, TOY, "u2netp")
-    return net
-
-
-@pytest.fixture(scope="module")
 def pairs() -> list[MaskPair]:
-    photos, masks = specimens(6, 48, seed=3)
-    return [
-        MaskPair(str(n), "even" if n % 2 else "odd", p, m)
-        for n, (p, m) in enumerate(zip(photos, masks, strict=True))
-    ]
+    rendered = enumerate(zip(*specimens(6, 48, seed=3), strict=True))
+    return [MaskPair(str(n), "even" if n % 2 else "odd", photo, mask) for n, (photo, mask) in rendered]
 
 
 def drawn(folder: Path, pairs: list[MaskPair]) -> Path:
@@ -81,6 +72,12 @@ def tuned(small: U2Net, pairs: list[MaskPair]) -> TunedNet:
     return training.fine_tune(pairs, small, SMALL)
 
 
+def unseen(count: int, groups: int = 1) -> list[MaskPair]:
+    """Pairs of which only names and groups are read."""
+    nothing = np.zeros((1, 1), np.uint8)
+    return [MaskPair(str(n), f"set{n % groups}", nothing, nothing) for n in range(count)]
+
+
 def flat(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in tensors])
 
@@ -110,8 +107,7 @@ def test_saved_weights_are_the_judged_net(tuned: TunedNet, pairs: list[MaskPair]
 
 
 def test_folds_spread_every_group_and_hold_each_photo_out_once() -> None:
-    nothing = np.zeros((1, 1), np.uint8)
-    pairs = [MaskPair(str(n), f"set{n % 3}", nothing, nothing) for n in range(30)]
+    pairs = unseen(30, 3)
     fold = np.array(cross_validation.folds(pairs, 5))
     for group in range(3):
         assert np.bincount(fold[group::3]).tolist() == [2] * 5
@@ -162,19 +158,11 @@ def test_gains_are_students_of_the_paired_changes_group_by_group() -> None:
     assert re.search(r"\n  one: 0\.\d{3} -> 0\.\d{3}, .\d\.\d{3} \(one photo\): no more than chance\n", text)
 
 
-def test_a_fold_is_judged_by_what_never_saw_it(start: U2Net, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_is_judged_by_what_never_saw_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A net stands for the names that it was trained on; each change of IoU is another number, which tells what was read."""
-    count, nothing = 5, np.zeros((1, 1), np.uint8)
-    pairs = [MaskPair(str(n), "all", nothing, nothing) for n in range(12)]
     Judged = tuple[frozenset[str], str]
-    judged: list[Judged] = []
-    chose: list[set[Judged]] = []
-
-    def fine_tune(pairs: list[MaskPair], *_: object) -> SimpleNamespace:
-        return SimpleNamespace(at=lambda blend: frozenset(p.name for p in pairs))
-
-    def masks(net: U2Net | frozenset[str], pairs: list[MaskPair], *_: object) -> list[Judged]:
-        return [(net if isinstance(net, frozenset) else frozenset(), p.name) for p in pairs]
+    judged, chose = list[Judged](), list[set[Judged]]()
+    count, pairs = 5, unseen(12)
 
     def iou(mask: Judged, truth: object) -> float:
         judged.append(mask)
@@ -184,10 +172,15 @@ def test_a_fold_is_judged_by_what_never_saw_it(start: U2Net, monkeypatch: pytest
         chose.append({judged[int(value) - 1] for value in changes.flatten()})
         return blends[0]
 
-    for name, fake in (("fine_tune", fine_tune), ("masks", masks), ("choice", choice)):
+    fakes: dict[str, Callable[..., Any]] = {
+        "fine_tune": lambda pairs, *_: SimpleNamespace(at=lambda blend: frozenset(p.name for p in pairs)),
+        "masks": lambda net, pairs, *_: [(net, p.name) for p in pairs],
+        "choice": choice,
+    }
+    for name, fake in fakes.items():
         monkeypatch.setattr(cross_validation, name, fake)
     monkeypatch.setattr(cross_validation.quality, "iou", iou)
-    judgement = cross_validation.cross_validate(pairs, start, SMALL, count)
+    judgement = cross_validation.cross_validate(pairs, frozenset(), SMALL, count)  # type: ignore[arg-type]
     fold = cross_validation.folds(pairs, count)
     names = [{p.name for p, f in zip(pairs, fold, strict=True) if f == number} for number in range(count)]
     everybody = set.union(*names)
@@ -257,14 +250,14 @@ def test_losses_by_hand() -> None:
 
 
 def test_steps_do_not_depend_on_how_many_photos_pass_at_once() -> None:
+    photos = torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(7))
+
     def trained(at_once: int | None) -> torch.Tensor:
         torch.manual_seed(0)
-        net = U2Net(dict.fromkeys(FULL, ((1, 2), 4, 8))).eval()
-        feed = [
-            (torch.rand(3, 3, 32, 32, generator=torch.Generator().manual_seed(7)), torch.ones(3, 1, 32, 32))
-        ]
-        training.fit(net, iter(feed), 1, training.deep_supervision, 1e-3, "a step", at_once=at_once)
-        return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+        net = U2Net(FEW).eval()
+        feed = iter([(photos, torch.ones(3, 1, 32, 32))])
+        training.fit(net, feed, 1, training.deep_supervision, 1e-3, "a step", at_once=at_once)
+        return flat(p.grad for p in net.parameters() if p.grad is not None)
 
     together = trained(None)
     # bfloat16 keeps three digits.
@@ -272,7 +265,7 @@ def test_steps_do_not_depend_on_how_many_photos_pass_at_once() -> None:
 
 
 def test_same_seed_gives_same_weights_that_the_masker_loads(tmp_path: Path) -> None:
-    paths = [tmp_path / name for name in ("a.safetensors", "b.safetensors")]
+    paths = [tmp_path / f"{name}.safetensors" for name in "ab"]
     scores = [training.train_on_toys(p, steps=1, size=16, input_size=32, photos=8, held_out=1) for p in paths]
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert scores[0] == scores[1]

@@ -132,9 +132,7 @@ def picture(*name: object, height: int = 180, width: int = 240) -> Image.Image:
 
 
 def saved(image: Image.Image, quality: int) -> Image.Image:
-    stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=quality)
-    return Image.open(stream)
+    return Image.open(io.BytesIO(encoded(np.asarray(image), "JPEG", quality=quality)))
 
 
 def found(pictures: list[Image.Image], labels: list[int]) -> list[list[int]]:

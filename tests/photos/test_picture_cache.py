@@ -9,7 +9,7 @@ import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -79,18 +79,15 @@ def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
 
 
 def test_who_start_at_once_prepare_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    decoded: list[str] = []
-    decode = pixels.decode
-
-    def slow(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
-        decoded.append(name)
+    def slowly(*_: object) -> object:
         time.sleep(0.05)
-        return decode(data, name, mode)
+        return DEFAULT
 
-    monkeypatch.setattr(pixels, "decode", slow)
+    decode = Mock(wraps=pixels.decode, side_effect=slowly)
+    monkeypatch.setattr(pixels, "decode", decode)
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(picture_cache.pictures, [store] * 2, [32] * 2, [tmp_path / "prepared"] * 2))
-    assert sorted(decoded) == sorted(ImageStore(store).ids)
+    assert sorted(call.args[1] for call in decode.call_args_list) == sorted(ImageStore(store).ids)
 
 
 def test_a_full_disk_is_told_first(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,24 +136,17 @@ def test_what_was_interrupted_goes_on(store: Path, tmp_path: Path, monkeypatch: 
     picture_cache.pictures(store, 32, tmp_path / "whole")
     of_the_killed = {f".photos-{side}-0123.npy.elsewhere-1.partial": b"" for side in (32, 64)}
     left = as_folder(tmp_path / "killed", of_the_killed)
-    decoded: list[str] = []
-    decode = pixels.decode
-
-    def interrupted(data: bytes, name: str, mode: str = "RGB") -> np.ndarray:
-        decoded.append(name)
-        if len(decoded) == 4:
-            raise KeyboardInterrupt
-        return decode(data, name, mode)
-
-    monkeypatch.setattr(pixels, "decode", interrupted)
+    decode = Mock(wraps=pixels.decode, side_effect=[DEFAULT, DEFAULT, DEFAULT, KeyboardInterrupt, DEFAULT])
+    monkeypatch.setattr(pixels, "decode", decode)
     with pytest.raises(KeyboardInterrupt):
         picture_cache.pictures(store, 32, left)
     partial, of_another_size = sorted(left.glob(".*partial"))
     assert of_another_size.name.startswith(".photos-64")
     with partial.open("ab") as file:
         file.write(b"half a picture")
+    decode.reset_mock(side_effect=True)
     picture_cache.pictures(store, 32, left)
-    assert set(decoded[4:]) < set(ImageStore(store).ids)
+    assert {call.args[1] for call in decode.call_args_list} < set(ImageStore(store).ids)
     (made,), (expected,) = (list(folder.glob("*.npy")) for folder in (left, tmp_path / "whole"))
     assert made.read_bytes() == expected.read_bytes()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ import numpy as np
 import pandas as pd
 import pretended
 import pytest
+from rankings import embedded, random_unit
 from small_study import described, load, options, run
 
 from bgbias.engine import graph
 from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
-from bgbias.evaluation.embeddings import Embeddings
 from bgbias.files.atomic import write_frame
 from bgbias.photos import folds
 from bgbias.photos.sample import sample_classes
@@ -27,6 +28,10 @@ from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
+
+
+def table(rows: Sequence[Sequence[object]]) -> ImageTable:
+    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
 def test_image_table_survives_the_disk(tmp_path: Path) -> None:
@@ -62,19 +67,15 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
     expected = [f"{n}.png" for n in sorted(range(20), key=number)]
     rows = [[f"{n}.png", n % 3, "class", "test", "own|test", str(100 + n)] for n in range(20)]
     for order in (rows, rows[::-1]):
-        photos = ImageTable(pd.DataFrame(order, columns=list(COLUMNS)))
+        photos = table(order)
         assert photos.keyed("attribution", 7).ids == expected[:7]
         assert photos.keyed("attribution", None).ids == photos.keyed("attribution", 99).ids == expected
         assert photos.keyed("crossing", 7).ids != expected[:7]
 
 
 def listed(sizes: list[int], name: str = "own") -> ImageTable:
-    rows = [
-        (f"{c}/{n}.jpg", c, f"class {c}", "test", f"{name}|test", f"{c}/{n}.jpg")
-        for c, size in enumerate(sizes)
-        for n in range(size)
-    ]
-    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    named = [(f"{c}/{n}.jpg", c) for c, size in enumerate(sizes) for n in range(size)]
+    return table([(image, c, f"class {c}", "test", f"{name}|test", image) for image, c in named])
 
 
 @pytest.mark.parametrize(
@@ -123,11 +124,8 @@ PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 def raw(tmp_path: Path) -> dict[str, Any]:
     """Ten classes before the test, two of which validate."""
     raw = options(described(tmp_path), train_classes=8, val_classes=2, test_classes=3)
-    raw["grids"]["small"]["cells"][0] |= {
-        "losses": ["contrastive"],
-        "methods": ["plain"],
-        "folds": [0, 1, 2, 3],
-    }
+    of_folds = {"losses": ["contrastive"], "methods": ["plain"], "folds": [0, 1, 2, 3]}
+    raw["grids"]["small"]["cells"][0] |= of_folds
     raw["train"] |= {"max_epochs": 1}
     return raw
 
@@ -150,14 +148,14 @@ def test_golden_folds_of_the_literature(train: int, val: int, expected: list[tup
 def test_a_fold_moves_classes_between_training_and_validation_alone() -> None:
     split_of = {n: "train" if n < 8 else "val" if n < 10 else "test" for n in range(13)}
     rows = [(f"{n}/{k}", n, str(n), s, "own|x", f"{n}/{k}") for n, s in split_of.items() for k in range(2)]
-    own = ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    own = table(rows)
     assert own.of_fold(0) is own
     validated = []
     for fold in range(4):
-        table = own.of_fold(fold)
-        assert table.split("test").ids == own.split("test").ids
-        assert table.frame.drop(columns="split").equals(own.frame.drop(columns="split"))
-        train, val = (set(table.split(name).labels.tolist()) for name in ("train", "val"))
+        moved = own.of_fold(fold)
+        assert moved.split("test").ids == own.split("test").ids
+        assert moved.frame.drop(columns="split").equals(own.frame.drop(columns="split"))
+        train, val = (set(moved.split(name).labels.tolist()) for name in ("train", "val"))
         assert train | val == set(range(10))
         assert not train & val
         validated.append(sorted(val))
@@ -213,24 +211,18 @@ def test_names_of_runs_say_seed_and_fold() -> None:
 VIEWS = [("clean", 0), ("random_background", 0), ("random_background", 1)]
 
 
-def embedded(rng: np.random.Generator) -> Embeddings:
-    def drawn(*shape: int) -> np.ndarray:
-        vectors = rng.normal(size=(*shape, 3)).astype(np.float32)
-        return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-    usable = np.array([True, True, False, True, True])
-    return Embeddings([*"abcde"], np.arange(5), usable, {view: drawn(5) for view in VIEWS})
-
-
 def test_models_side_by_side_are_as_similar_as_in_their_mean(tmp_path: Path, raw: dict[str, Any]) -> None:
     """However long a model's embeddings were."""
-    rng, study = np.random.default_rng(3), load(tmp_path, raw)
-    parts = [embedded(rng) for _ in range(4)]
+    study, usable = load(tmp_path, raw), np.array([True, True, False, True, True])
+    vectors = random_unit(3, 4, len(VIEWS), 5, 3)
+    parts = [
+        embedded(range(5), dict(zip(VIEWS, of_views, strict=True)), usable=usable) for of_views in vectors
+    ]
     *of_folds, together = plan.cells(study)
     for n, (part, cell) in enumerate(zip(parts, of_folds, strict=True)):
         path = study.files.at("embeddings", **cell.wildcards)
         path.parent.mkdir(parents=True)
-        replace(part, views={view: (n + 1) * vectors for view, vectors in part.views.items()}).write(path)
+        replace(part, views={view: (n + 1) * unit for view, unit in part.views.items()}).write(path)
         pretended.certify(study, step("embed", cell=cell))
     run(study, together, "embed")
     found = embeddings.read(study.files.at("embeddings", **together.wildcards))
@@ -243,6 +235,6 @@ def test_models_side_by_side_are_as_similar_as_in_their_mean(tmp_path: Path, raw
         of_each = np.mean([p.views[view] @ p.views[gallery].T for p in parts], axis=0)
         assert found.views[view] @ found.views[gallery].T == pytest.approx(of_each, abs=1e-6)
     less = replace(parts[0], views={view: parts[0].views[view] for view in VIEWS[:2]})
-    for other in (replace(parts[0], ids=[*"abcdf"]), less):
+    for other in (replace(parts[0], ids=[*"abcde"]), less):
         with pytest.raises(UserError, match="embedded different photos"):
             embeddings.side_by_side([parts[0], other])
