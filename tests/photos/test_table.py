@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pretended
 import pytest
+from in_memory import of_rows
 from rankings import embedded, random_unit
 from small_study import described, load, options, run
 
@@ -28,10 +28,6 @@ from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
-
-
-def table(rows: Sequence[Sequence[object]]) -> ImageTable:
-    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
 
 
 def test_image_table_survives_the_disk(tmp_path: Path) -> None:
@@ -67,7 +63,7 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
     expected = [f"{n}.png" for n in sorted(range(20), key=number)]
     rows = [[f"{n}.png", n % 3, "class", "test", "own|test", str(100 + n)] for n in range(20)]
     for order in (rows, rows[::-1]):
-        photos = table(order)
+        photos = of_rows(order)
         assert photos.keyed("attribution", 7).ids == expected[:7]
         assert photos.keyed("attribution", None).ids == photos.keyed("attribution", 99).ids == expected
         assert photos.keyed("crossing", 7).ids != expected[:7]
@@ -75,7 +71,7 @@ def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
 
 def listed(sizes: list[int], name: str = "own") -> ImageTable:
     named = [(f"{c}/{n}.jpg", c) for c, size in enumerate(sizes) for n in range(size)]
-    return table([(image, c, f"class {c}", "test", f"{name}|test", image) for image, c in named])
+    return of_rows([(image, c, f"class {c}", "test", f"{name}|test", image) for image, c in named])
 
 
 @pytest.mark.parametrize(
@@ -148,14 +144,14 @@ def test_golden_folds_of_the_literature(train: int, val: int, expected: list[tup
 def test_a_fold_moves_classes_between_training_and_validation_alone() -> None:
     split_of = {n: "train" if n < 8 else "val" if n < 10 else "test" for n in range(13)}
     rows = [(f"{n}/{k}", n, str(n), s, "own|x", f"{n}/{k}") for n, s in split_of.items() for k in range(2)]
-    own = table(rows)
+    own = of_rows(rows)
     assert own.of_fold(0) is own
     validated = []
     for fold in range(4):
-        moved = own.of_fold(fold)
-        assert moved.split("test").ids == own.split("test").ids
-        assert moved.frame.drop(columns="split").equals(own.frame.drop(columns="split"))
-        train, val = (set(moved.split(name).labels.tolist()) for name in ("train", "val"))
+        table = own.of_fold(fold)
+        assert table.split("test").ids == own.split("test").ids
+        assert table.frame.drop(columns="split").equals(own.frame.drop(columns="split"))
+        train, val = (set(table.split(name).labels.tolist()) for name in ("train", "val"))
         assert train | val == set(range(10))
         assert not train & val
         validated.append(sorted(val))

@@ -40,10 +40,13 @@ class Pictures:
         return self.pictures[image_id]
 
 
+def of_rows(rows: Sequence[Sequence[object]]) -> ImageTable:
+    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+
+
 def table(labels: dict[str, int]) -> ImageTable:
     """The test split of a dataset: photos by name, each with the number of its class."""
-    rows = [(i, label, f"class {label}", "test", "toy|test", i) for i, label in labels.items()]
-    return ImageTable(pd.DataFrame(rows, columns=list(COLUMNS)))
+    return of_rows([(i, label, f"class {label}", "test", "toy|test", i) for i, label in labels.items()])
 
 
 def split(
@@ -61,13 +64,7 @@ def split(
     ids = [f"{n}.png" for n in range(len(photos))]
     rows = [(i, labels[n], "class", "test", "own|test", str(100 + n)) for n, i in enumerate(ids)]
     filled = [remove_object(*pair) for pair in zip(photos, masks, strict=True)] if filled is None else filled
-    galleries = [Pictures(dict(zip(ids, pictures, strict=True))) for pictures in (photos, masks, filled)]
-    return EvaluationPhotos(
-        ImageTable(pd.DataFrame(rows, columns=list(COLUMNS))),
-        galleries[0],
-        size,
-        galleries[1],
-        frozenset(ids[n] for n in (range(len(ids)) if trusted is None else trusted)),
-        None if pool is None else Pool(pool),
-        galleries[2],
-    )
+    shown, drawn, empty = (Pictures(dict(zip(ids, of, strict=True))) for of in (photos, masks, filled))
+    usable = frozenset(ids if trusted is None else (ids[n] for n in trusted))
+    backgrounds = None if pool is None else Pool(pool)
+    return EvaluationPhotos(of_rows(rows), shown, size, drawn, usable, backgrounds, empty)

@@ -12,39 +12,28 @@ LAYERS = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "n
 VISION = {**LAYERS, "image_size": 32, "patch_size": 8}
 TOKENS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
 TEXT = {**LAYERS, **TOKENS, "vocab_size": 50, "max_position_embeddings": 8}
-MOBILE = {"hidden_sizes": [8, 8, 8], "neck_hidden_sizes": [8, 8, 8, 8, 8, 8, 16], "num_attention_heads": 2}
+BOTH = {"vision_config": VISION, "text_config": TEXT}
+PROJECTED = {"projection_dim": 16}
+STAGES = {"hidden_sizes": [8, 8, 16, 32], "depths": [1, 1, 1, 1]}
+NECKS = {
+    "hidden_sizes": [8] * 3,
+    "neck_hidden_sizes": [*[8] * 6, 16],
+    "num_attention_heads": 2,
+    "image_size": 32,
+}
 CROP = {"size": {"shortest_edge": 36}, "crop_size": {"height": 32, "width": 32}}
+EDGE = {"size": {"shortest_edge": 32}}
 SQUARE = {"size": {"height": 32, "width": 32}}
 # The network and its configuration, and the image processor and its own.
 KINDS: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
-    "clip": (
-        "CLIPModel",
-        {"vision_config": VISION, "text_config": TEXT, "projection_dim": 16},
-        "CLIPImageProcessor",
-        CROP,
-    ),
-    "siglip": ("SiglipModel", {"vision_config": VISION, "text_config": TEXT}, "SiglipImageProcessor", SQUARE),
-    "clip_vision": (
-        "CLIPVisionModelWithProjection",
-        {**VISION, "projection_dim": 16},
-        "CLIPImageProcessor",
-        CROP,
-    ),
+    "clip": ("CLIPModel", BOTH | PROJECTED, "CLIPImageProcessor", CROP),
+    "siglip": ("SiglipModel", BOTH, "SiglipImageProcessor", SQUARE),
+    "clip_vision": ("CLIPVisionModelWithProjection", VISION | PROJECTED, "CLIPImageProcessor", CROP),
     "dinov2": ("Dinov2Model", VISION, "BitImageProcessor", CROP),
     "vit": ("ViTForImageClassification", VISION, "ViTImageProcessor", SQUARE),
-    "convnext": (
-        "ConvNextForImageClassification",
-        {"hidden_sizes": [8, 8, 16, 32], "depths": [1, 1, 1, 1]},
-        "ConvNextImageProcessor",
-        {"size": {"shortest_edge": 32}},
-    ),
+    "convnext": ("ConvNextForImageClassification", STAGES, "ConvNextImageProcessor", EDGE),
     # It looks at colours in the order B, G, R.
-    "mobilevit": (
-        "MobileViTForImageClassification",
-        {**MOBILE, "image_size": 32},
-        "MobileViTImageProcessor",
-        CROP,
-    ),
+    "mobilevit": ("MobileViTForImageClassification", NECKS, "MobileViTImageProcessor", CROP),
     # Its tokens, none of which stands for the class, are averaged.
     "ijepa": ("IJepaForImageClassification", VISION, "ViTImageProcessor", SQUARE),
 }

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from miniatures import as_folder
+
+from bgbias.backgrounds import generated
 from bgbias.datasets import toy
+from bgbias.images.pixels import encode_png
 
 CLASSES, PER_CLASS = 6, 5
 # Where colours lie on a coarse grid: it sees object and background alike.
@@ -28,26 +32,13 @@ def pictures(batch):
 '''
 
 
-def made(folder: Path, correlation: float = 0.9, classes: int = CLASSES, per_class: int = PER_CLASS) -> None:
+def made(folder: Path, classes: int = CLASSES, per_class: int = PER_CLASS) -> None:
     """``photos/<class>/<n>.png``, ``masks/`` alike, ``walls/`` and ``my_model.py``."""
-    from bgbias.backgrounds import generated
-    from bgbias.images.pixels import encode_png
-
-    params = toy.Params(
-        test_correlation=correlation,
-        train_classes=1,
-        val_classes=1,
-        test_classes=classes,
-        photos_per_class=per_class,
-    )
-    for item in toy.items(params):
+    walls = generated.pictures("gradients", 6, "test", 64)
+    files = {"my_model.py": COLOURS.encode()} | {f"walls/{n}.png": encode_png(wall) for n, wall in walls}
+    few = {"train_classes": 1, "val_classes": 1, "test_classes": classes, "photos_per_class": per_class}
+    for item in toy.items(toy.Params(test_correlation=0.9, **few)):
         if item.split == "test":
             place = item.image_id.removeprefix("test/")
-            for name, data in (("photos", item.data), ("masks", item.truth)):
-                path = folder / name / place
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(data or b"")
-    (folder / "walls").mkdir()
-    for name, wall in generated.pictures("gradients", 6, "test", 64):
-        (folder / "walls" / f"{name}.png").write_bytes(encode_png(wall))
-    (folder / "my_model.py").write_text(COLOURS)
+            files |= {f"photos/{place}": item.data, f"masks/{place}": item.truth or b""}
+    as_folder(folder, files)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from miniatures import as_folder
 
 from bgbias.images.pixels import encode_png
 
@@ -19,28 +20,20 @@ def make(folder: Path) -> None:
     """
     generator = np.random.default_rng(3)
     of_class = generator.uniform(60, 200, (CLASSES, 3))
-    lamps, walls = (
-        [np.array([30, 0, -30]), np.array([-30, 0, 30])],
-        generator.uniform(30, 225, (2, CLASSES, 3)),
-    )
+    lamps, walls = np.array([[30, 0, -30], [-30, 0, 30]]), generator.uniform(30, 225, (2, CLASSES, 3))
     mask = np.zeros((SIDE, SIDE), np.uint8)
     mask[OBJECT, OBJECT] = 255
-    for visit in range(2):
-        for number in range(CLASSES):
-            for photo in range(EACH):
-                name = f"visit {visit}/class {number}/{photo}.png"
-                # In patches, so that no photo shows another one's view.
-                patches = generator.normal(0, 45, (8, 8, 3)).repeat(SIDE // 8, 0).repeat(SIDE // 8, 1)
-                picture = walls[visit, number] + generator.normal(0, 18, 3) + patches
-                picture[OBJECT, OBJECT] += of_class[number] + lamps[visit] - walls[visit, number]
-                for part, pixels in (("photos", picture.clip(0, 255).astype(np.uint8)), ("masks", mask)):
-                    file = folder / part / name
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(encode_png(pixels))
-    (folder / "walls").mkdir()
+    pictures = {}
+    for visit, number, photo in np.ndindex(2, CLASSES, EACH):
+        # In patches, so that no photo shows another one's view.
+        patches = generator.normal(0, 45, (8, 8, 3)).repeat(SIDE // 8, 0).repeat(SIDE // 8, 1)
+        picture = walls[visit, number] + generator.normal(0, 18, 3) + patches
+        picture[OBJECT, OBJECT] += of_class[number] + lamps[visit] - walls[visit, number]
+        name = f"visit {visit}/class {number}/{photo}.png"
+        pictures |= {f"photos/{name}": picture.clip(0, 255).astype(np.uint8), f"masks/{name}": mask}
     for number in range(4):
-        wall = np.full((SIDE, SIDE, 3), generator.integers(0, 255, 3), np.uint8)
-        (folder / "walls" / f"{number}.png").write_bytes(encode_png(wall))
+        pictures[f"walls/{number}.png"] = np.full((SIDE, SIDE, 3), generator.integers(0, 255, 3), np.uint8)
+    as_folder(folder, {name: encode_png(pixels) for name, pixels in pictures.items()})
 
 
 def list_photos(folder: Path, visit: str) -> pd.DataFrame:

@@ -48,52 +48,40 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        server = self.server
-        asked = self.headers.get("Range")
+        server, content = self.server, self.server.content
         path = self.path.partition("?")[0]
         if path == "/moved":
-            self.send_response(302)
-            self.send_header("Location", server.path)
-            self.end_headers()
+            self.answer(302, {"Location": server.path})
             return
+        asked = self.headers.get("Range")
         server.asked.append(asked)
-        if server.failures:
-            self.send_error(server.failures.pop(0))
+        if server.failures or path != server.path:
+            self.send_error(server.failures.pop(0) if server.failures else 404)
             return
-        if path != server.path:
-            self.send_error(404)
-            return
-        content = server.content
-        if self.headers.get("If-Range") not in (None, server.version):
-            asked = None
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
+        is_continued = asked and server.ranges and self.headers.get("If-Range") in (None, server.version)
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if is_continued else 0
         if start and start >= len(content):
-            self.send_response(416)
-            self.send_header("Content-Range", f"bytes */{len(content)}")
-            self.end_headers()
+            self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
             return
-        if start and server.misplaced:
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes 0-{len(content) - 1}/{len(content)}")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-            server.misplaced = False
-            return
-        body = content[start:]
-        self.send_response(206 if start else 200)
+        first = 0 if server.misplaced else start
+        body = content[first:]
+        headers = {"Content-Length": str(len(body)), "Content-Type": server.kind, "ETag": server.version}
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Type", server.kind)
-        self.send_header("ETag", server.version)
-        self.end_headers()
+            headers["Content-Range"] = f"bytes {first}-{len(content) - 1}/{len(content)}"
+            server.misplaced = False
+        self.answer(206 if start else 200, headers)
         if server.stalls:
             self.wfile.write(body[: server.stalls.pop(0)])
             self.wfile.flush()
             server.over.wait()
             return
         self.wfile.write(body[: server.breaks.pop(0)] if server.breaks else body)
+
+    def answer(self, status: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
 
     def log_message(self, *words: object) -> None:
         """Silence."""
