@@ -215,13 +215,13 @@ def test_a_key_counts_within_the_official_split(tmp_path: Path) -> None:
 
 def test_segmentations_lie_inside_the_archive_or_come_as_one_of_their_own(tmp_path: Path) -> None:
     photos = as_tar(tmp_path / "cub.tgz", miniatures.cub_files())
-    drawn = miniatures.cub_masks("segmentations")
+    drawn = miniatures.cub_masks()
     inside = {f"CUB_200_2011/{name}": data for name, data in drawn.items()}
     apart = {"photos": photos, "segmentations": as_tar(tmp_path / "masks.tgz", drawn)}
     found = items("cub200", as_tar(tmp_path / "both.tgz", miniatures.cub_files() | inside))
     assert found == items("cub200", apart, segmentations=True)
     assert all((i.truth or b"").endswith(name.encode()) for name, i in found.items())
-    as_tar(apart["segmentations"], miniatures.cub_masks("segmentations", but=LISTED_BIRDS[3]))
+    as_tar(apart["segmentations"], changed(drawn, {LISTED_BIRDS[3].replace(".jpg", ".png"): None}))
     with pytest.raises(UserError, match=f"lacks the masks of 1 photos, e.g. '{LISTED_BIRDS[3]}'"):
         items("cub200", apart, segmentations=True)
 

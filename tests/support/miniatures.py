@@ -11,6 +11,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -37,15 +38,16 @@ COUNTS: dict[str, dict[str, Any]] = {
 
 
 @cache
-def _dot(mode: str) -> bytes:
+def _dot(kind: str, mode: str, *levels: int) -> bytes:
     stream = io.BytesIO()
-    Image.new(mode, (2, 2), 128).save(stream, "JPEG")
+    Image.new(mode, (2, 2), levels).save(stream, kind)
     return stream.getvalue()
 
 
 def jpeg(number: int) -> bytes:
     """A picture whose bytes are its own; every tenth is grey, as some of the official ones are."""
-    return _dot("L" if number % 10 == 0 else "RGB") + number.to_bytes(4, "big")
+    dot = _dot("JPEG", "RGB", 128, 128, 128) if number % 10 else _dot("JPEG", "L", 128)
+    return dot + number.to_bytes(4, "big")
 
 
 def as_tar(path: Path, files: Files) -> Path:
@@ -106,17 +108,12 @@ def cub_files() -> Files:
     return files | {"CUB_200_2011/attributes/images.txt": files["CUB_200_2011/images.txt"]}
 
 
-def cub_masks(folder: str, but: str = "") -> Files:
+def cub_masks() -> Files:
     """A mask of its own for each photo; one is grey with transparency, as some official ones are."""
-    masks = {}
-    for number, path in enumerate(LISTED_BIRDS):
-        stream = io.BytesIO()
-        Image.new("LA" if number == 7 else "L", (2, 2), (255, 255) if number == 7 else 255).save(
-            stream, "PNG"
-        )
-        masks[f"{folder}/{path}".replace(".jpg", ".png")] = stream.getvalue() + path.encode()
-    masks.pop(f"{folder}/{but}".replace(".jpg", ".png"), None)
-    return masks
+    dots = [_dot("PNG", "L", 255)] * len(LISTED_BIRDS)
+    dots[7] = _dot("PNG", "LA", 255, 255)
+    masks = {path: dot + path.encode() for path, dot in zip(LISTED_BIRDS, dots, strict=True)}
+    return {f"segmentations/{path.replace('.jpg', '.png')}": data for path, data in masks.items()}
 
 
 # Class from 0, whether an official test photo, picture: three photos of each class.
@@ -132,11 +129,7 @@ def _matlab(values: dict[str, object]) -> bytes:
 
 def _annotations(fields: list[str], rows: Iterable[tuple[object, ...]]) -> np.ndarray:
     """A MATLAB struct array, 1 x n."""
-    rows = list(rows)
-    made = np.zeros((1, len(rows)), dtype=[(f, object) for f in fields])
-    for n, row in enumerate(rows):
-        made[0, n] = row
-    return made
+    return np.array([list(rows)], dtype=[(f, object) for f in fields])
 
 
 @cache
@@ -158,20 +151,15 @@ def cars_joint() -> Files:
 def cars_split() -> dict[str, Files]:
     """``cars_train.tgz``, ``cars_test.tgz``, ``car_devkit.tgz`` and the test photos' labels: shuffled, numbered anew."""
     made: dict[str, Files] = {}
-    mats = {}
+    mats = []
     for folder, tested in (("cars_train", False), ("cars_test", True)):
-        chosen = [car for car in CARS if car[1] == tested]
-        shuffled = [chosen[i] for i in np.random.default_rng(int(tested)).permutation(len(chosen))]
+        shuffled = [CARS[i] for i in np.random.default_rng(0).permutation(len(CARS)) if CARS[i][1] == tested]
         made[folder] = {f"{folder}/{i:05d}.jpg": jpeg(n) for i, (_, _, n) in enumerate(shuffled, 1)}
-        rows = [(0, 0, 1, 1, c + 1, f"{i:05d}.jpg") for i, (c, _, _) in enumerate(shuffled, 1)]
-        mats[folder] = _matlab({"annotations": _annotations([*BOX, "class", "fname"], rows)})
-    unlabelled = [(0, 0, 1, 1, n.split("/")[1]) for n in made["cars_test"]]
-    made["devkit"] = {
-        "devkit/cars_train_annos.mat": mats["cars_train"],
-        "devkit/cars_test_annos.mat": _matlab({"annotations": _annotations([*BOX, "fname"], unlabelled)}),
-    }
-    made["labels"] = {"cars_test_annos_withlabels.mat": mats["cars_test"]}
-    return made
+        rows = [(0, 0, 1, 1, f"{i:05d}.jpg", c + 1) for i, (c, _, _) in enumerate(shuffled, 1)]
+        mats.append(_matlab({"annotations": _annotations([*BOX, "fname", "class"], rows)}))
+    unlabelled = _matlab({"annotations": _annotations([*BOX, "fname"], [row[:-1] for row in rows])})
+    made["devkit"] = {"devkit/cars_train_annos.mat": mats[0], "devkit/cars_test_annos.mat": unlabelled}
+    return made | {"labels": {"cars_test_annos_withlabels.mat": mats[1]}}
 
 
 def cars_by_class() -> Files:
@@ -184,17 +172,13 @@ def cars_by_class() -> Files:
 
 def sop_files() -> Files:
     """Nine photos in the official layout, the lists last."""
-    listed = {"Ebay_train.txt": (1, 1, 2, 3, 3), "Ebay_test.txt": (4, 4, 5, 5)}
-    files, number = {}, 0
-    for file, classes in listed.items():
-        lines = ["image_id class_id super_class_id path"]
-        for c in classes:
-            number += 1
-            lines.append(f"{number} {c} 1 chair_final/{c}_{number}.JPG")
-            files[f"Stanford_Online_Products/chair_final/{c}_{number}.JPG"] = jpeg(number * 5)
+    photos = [(n, c, f"chair_final/{c}_{n}.JPG") for n, c in enumerate((1, 1, 2, 3, 3, 4, 4, 5, 5), 1)]
+    files = {f"Stanford_Online_Products/{path}": jpeg(5 * n) for n, _, path in photos}
+    for file, listed in (("Ebay_train.txt", photos[:5]), ("Ebay_test.txt", photos[5:])):
+        lines = ["image_id class_id super_class_id path", *(f"{n} {c} 1 {path}" for n, c, path in listed)]
         files[f"Stanford_Online_Products/{file}"] = "\n".join(lines).encode()
         files[f"__MACOSX/{file}"] = b"junk"
-    return dict(reversed(files.items()))
+    return files
 
 
 def stl10_files() -> Files:
@@ -218,11 +202,8 @@ OF_IMAGENET = (*_imagenet.CLASSES, TENCH)
 def class_folders(
     prefix: str, each: int, classes: tuple[str, ...] = OF_IMAGENET, ending: str = "JPEG"
 ) -> Files:
-    return {
-        f"{prefix}{wnid}/{wnid}_{n}.{ending}": jpeg(100 * c + n)
-        for c, wnid in enumerate(classes)
-        for n in range(each)
-    }
+    photos = product(enumerate(classes), range(each))
+    return {f"{prefix}{wnid}/{wnid}_{n}.{ending}": jpeg(100 * c + n) for (c, wnid), n in photos}
 
 
 # What each set's folder or archive holds, with other photos of ImageNet beside those that are meant.
@@ -273,11 +254,9 @@ def cuhk_name(photo: tuple[int, int, int, int]) -> str:
 
 def cuhk_list() -> bytes:
     """The new protocol's configuration."""
-    cells = np.empty((len(CUHK), 1), object)
-    cells[:, 0] = [np.array([cuhk_name(p)]) for p in CUHK]
     return _matlab(
         {
-            "filelist": cells,
+            "filelist": np.array([[cuhk_name(p)] for p in CUHK], object),
             "labels": np.array(CUHK_PERSONS, float)[:, None],
             "train_idx": np.arange(1, 7)[:, None],
             "query_idx": np.array([[7], [9]]),
@@ -288,15 +267,12 @@ def cuhk_list() -> bytes:
 
 def cuhk_files() -> Files:
     """Pictures of both kinds of boxes as toolboxes write them, the new protocol's configuration, and two classic splits."""
+    names = {cuhk_name(p): box(n) for n, p in enumerate(CUHK)}
     files = {
-        f"cuhk03/images_{b}/{cuhk_name(p)}": box(n)
-        for b in ("detected", "labeled")
-        for n, p in enumerate(CUHK)
+        f"cuhk03/images_{b}/{name}": data for b in ("detected", "labeled") for name, data in names.items()
     }
-    splits = [
-        {"query": [[f"C:\\data\\{cuhk_name(p)}", 0, p[2] - 1] for p in CUHK if p[:2] in split]}
-        for split in CUHK_SPLITS
-    ]
+    queries = [[[f"C:\\data\\{cuhk_name(p)}", 0, p[2] - 1] for p in CUHK if p[:2] in s] for s in CUHK_SPLITS]
+    splits = [{"query": of_split} for of_split in queries]
     return files | {
         "cuhk03/cuhk03_new_protocol_config_detected.mat": cuhk_list(),
         "cuhk03/splits_classic_detected.json": json.dumps(splits).encode(),
@@ -323,10 +299,10 @@ def cuhk_release(path: Path) -> Path:
                 places = np.empty((10, persons), h5py.ref_dtype)
                 for person, number in np.ndindex(persons, 10):
                     photo = (pair, person + 1, 1 if number < 5 else 2, number + 1)
-                    shown = pixels.decode(box(CUHK.index(photo)), "box") if photo in CUHK else None
-                    places[number, person] = cell(
-                        np.zeros(2, np.uint64) if shown is None else shown.transpose(2, 1, 0)
-                    )
+                    content = np.zeros(2, np.uint64)
+                    if photo in CUHK:
+                        content = pixels.decode(box(CUHK.index(photo)), "box").transpose(2, 1, 0)
+                    places[number, person] = cell(content)
                 pairs.append(cell(places))
             file[boxes] = np.array([pairs], h5py.ref_dtype)
         file["testsets"] = np.array([[cell(np.array(s, float).T) for s in CUHK_SPLITS]], h5py.ref_dtype)
