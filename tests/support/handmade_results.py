@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
+from table_inputs import results
 
 from bgbias.evaluation.metrics import OTHERS
 
@@ -24,24 +23,20 @@ def study(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """results.csv and queries.parquet of hand-made models: six queries, two seeds, two draws."""
     models = models or {("contrastive", "plain"): PLAIN, ("contrastive", "bgaugment"): CURED}
-    rows = []
+    parts = []
     for (loss, method), seeds in models.items():
         for seed, values in seeds.items():
             name = {"dataset": dataset, "backbone": backbone, "loss": loss, "method": method, "seed": seed}
-            conditions = [("symmetric", "clean", 0, values["clean"][0])]
+            views = [("symmetric", "clean", 0, values["clean"][0])]
             for draw, corrupted in enumerate(values["corrupted"]):
-                conditions.append(("symmetric", "random_background", draw, corrupted))
-                conditions.append(("query", "random_background", draw, [0.44, 0.44]))
-            for setting, condition, draw, scores in conditions:
-                where = {"setting": setting, "condition": condition, "draw": draw}
-                for label, (image, score) in enumerate(zip(IMAGES, scores * 3, strict=True)):
-                    found = {"map_at_r": score, "precision_at_1": 1.0, OTHERS: 0.0}
-                    rows.append(name | where | {"image_id": image, "label": label} | found)
-    queries = pd.DataFrame(rows)
-    metrics = ["map_at_r", "precision_at_1"]
-    keys = [c for c in queries if c not in (*metrics, "image_id", "label", OTHERS)]
-    tidy = queries.melt(keys, metrics, var_name="metric").groupby([*keys, "metric"], sort=False)["value"]
-    return tidy.agg(value="mean", n="count").reset_index(), queries
+                views.append(("symmetric", "random_background", draw, corrupted))
+                views.append(("query", "random_background", draw, [0.44, 0.44]))
+            for setting, condition, draw, scores in views:
+                where = {"setting": setting, "condition": condition, "draw": draw, "image_id": IMAGES}
+                found = {"label": range(6), "map_at_r": scores * 3, "precision_at_1": 1.0, OTHERS: 0.0}
+                parts.append(pd.DataFrame(name | where | found))
+    queries = pd.concat(parts, ignore_index=True)
+    return results(queries), queries
 
 
 def attribution(
@@ -50,22 +45,12 @@ def attribution(
     """Attribution scores by (method, seed), one an image, each of a class of its own; NaN for an image that was skipped. Each
     variant is shifted, those of ``further`` too.
     """
-    rows = []
-    for (method, seed), values in scores.items():
-        for variant, shift in ({"ref": 0.0, "robust": 0.1} | (further or {})).items():
-            for number, value in enumerate(values):
-                rows.append(
-                    {
-                        "dataset": "cub200",
-                        "backbone": "bn_inception",
-                        "loss": "triplet",
-                        "method": method,
-                        "seed": seed,
-                        "image_id": f"{number}.jpg",
-                        "label": number,
-                        "variant": variant,
-                        "score": value + shift,
-                        "skipped": "empty mask" if math.isnan(value) else "",
-                    }
-                )
-    return pd.DataFrame(rows)
+    rows = [
+        (method, seed, f"{number}.jpg", number, variant, value + shift)
+        for (method, seed), values in scores.items()
+        for variant, shift in ({"ref": 0.0, "robust": 0.1} | (further or {})).items()
+        for number, value in enumerate(values)
+    ]
+    frame = pd.DataFrame(rows, columns=["method", "seed", "image_id", "label", "variant", "score"])
+    skipped = frame["score"].isna().map({True: "empty mask", False: ""})
+    return frame.assign(dataset="cub200", backbone="bn_inception", loss="triplet", skipped=skipped)

@@ -5,6 +5,7 @@ that change it change a copy.
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -57,19 +58,16 @@ def crossed() -> pd.DataFrame:
         frame(run, background=number, map_at_r=level, cosine=1 - level / 2)
         for run in runs(CROSSED)
         for number in BACKGROUNDS
-        for level in [CROSSED[str(run["method"])] + 2 * noise(run["method"], run["seed"], number)]
+        for level in [CROSSED[run["method"]] + 2 * noise(run["method"], run["seed"], number)]
     ]
     return pd.concat(parts, ignore_index=True).sample(frac=1, random_state=0)
 
 
 def shares(negative: str = "") -> pd.DataFrame:
-    names = list(CROSSED)
-    rows = [
-        run | {"object": 0.9 - 0.1 * n - 0.01 * s, "background": 0.05 * n + 0.02 * s, "interaction": 0.1}
-        for run in runs(CROSSED)
-        for n, s in [(names.index(str(run["method"])), int(str(run["seed"])))]
-    ]
-    return pd.DataFrame(rows).assign(negative=[negative] + [""] * (len(rows) - 1))
+    rows = pd.DataFrame(runs(CROSSED)).assign(interaction=0.1, negative="")
+    n, seed = rows["method"].map({name: n for n, name in enumerate(CROSSED)}), rows["seed"]
+    rows.loc[0, "negative"] = negative
+    return rows.assign(object=0.9 - 0.1 * n - 0.01 * seed, background=0.05 * n + 0.02 * seed)
 
 
 # -- of cures without training (Table 7) -------------------------------------------------------------------------------
@@ -87,20 +85,12 @@ def cures() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
         queries({method: more * share for method, share in CURED_METHODS.items()}, views, cure=cure)
         for cure, more in CURES.items()
     ]
-    facts = [
-        run
-        | {
-            "cure": cure,
-            "index": index,
-            "removed": removed,
-            "ms": ms + int(str(run["seed"])),
-            "alone_ms": 2.0,
-        }
-        | {"weight": 0.1 * int(str(run["seed"])) if cure == "grey" else np.nan, "bytes": 512}
-        for run in runs(CURED_METHODS)
-        for cure, index, removed, ms in (("grey", "again", 0, 30.0), ("leace", "mapped", 19, 2.0))
-    ]
-    return before, pd.concat(cured), pd.DataFrame(facts)
+    of_cures = pd.DataFrame(
+        {"cure": [*CURES], "index": ["again", "mapped"], "removed": [0, 19], "ms": [30.0, 2.0]}
+    )
+    facts = pd.DataFrame(runs(CURED_METHODS)).merge(of_cures, how="cross").assign(alone_ms=2.0, bytes=512)
+    weight = (0.1 * facts["seed"]).where(facts["cure"] == "grey")
+    return before, pd.concat(cured), facts.assign(ms=facts["ms"] + facts["seed"], weight=weight)
 
 
 # -- of networks that forgot and maps that saw nothing (Table 8) -------------------------------------------------------
@@ -116,8 +106,8 @@ OF_FIVE = (0, 1, 2, 3, 4)
 def forgot() -> pd.DataFrame:
     parts = []
     for run in runs(FORGOT, OF_FIVE):
-        for kind, level in FORGOT[str(run["method"])].items():
-            score = level + noise(run["method"], run["seed"], kind) + 0.01 * int(str(run["seed"]))
+        for kind, level in FORGOT[run["method"]].items():
+            score = level + noise(run["method"], run["seed"], kind) + 0.01 * run["seed"]
             faithful = score / 2 if kind in sanity.JUDGED else np.nan
             parts.append(frame(run, kind=kind, score=score, faithful=faithful))
     return pd.concat(parts, ignore_index=True)
@@ -144,21 +134,13 @@ def attacked() -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, dict[str, floa
         queries(ATTACKED_METHODS, {CLEAN: both, ("query", "clean"): query}, attack=name)
         for name, (both, query) in ATTACKS.items()
     ]
-    views = [
-        ("clean", 0),
-        ("random_background", 0),
-        ("random_background", 1),
-        *((name, 0) for name in ATTACKS),
-    ]
-    metrics = [
-        run | {"view": view, "draw": draw, "nmi": 0.5 + 0.1 * s + 0.2 * draw, "pi_ratio": 1.0 + s}
-        for run in runs(ATTACKED_METHODS)
-        for s in [int(str(run["seed"]))]
-        for view, draw in views
-    ]
+    views = {"view": ["clean", "random_background", "random_background", *ATTACKS], "draw": [0, 0, 1, 0, 0]}
+    metrics = pd.DataFrame(runs(ATTACKED_METHODS)).merge(pd.DataFrame(views), how="cross").assign(**ATTACKED)
+    nmi = 0.5 + 0.1 * metrics["seed"] + 0.2 * metrics["draw"]
     name = "/".join(ATTACKED.values())
     costs = {f"{name}/plain": 1.0, f"{name}/mdprop_2": 5.2}
-    return before, pd.concat(under).assign(**ATTACKED), pd.DataFrame(metrics).assign(**ATTACKED), costs
+    metrics = metrics.assign(nmi=nmi, pi_ratio=1.0 + metrics["seed"])
+    return before, pd.concat(under).assign(**ATTACKED), metrics, costs
 
 
 # -- of backbones that learned without labels (Tables 12 to 14) ------------------------------------------------------------
@@ -171,19 +153,12 @@ def of_backbones(
     backbones: dict[str, tuple[int, ...]], whats: dict[str, dict[str, Any]], column: str
 ) -> pd.DataFrame:
     """A row a query of pretrained networks: in ``column`` about the level of ``BACKBONES``, half of it where it is corrupted."""
-    parts = [
-        frame(
-            MODEL | {"backbone": backbone, "loss": "none", "method": "pretrained", "seed": seed, "draw": 0},
-            **columns,
-            **{
-                column: BACKBONES[backbone] * (0.5 if "corrupted" in what else 1)
-                + 2 * noise(backbone, what, seed)
-            },
-        )
-        for backbone, of_seeds in backbones.items()
-        for seed in of_seeds
-        for what, columns in whats.items()
-    ]
+    parts = []
+    for backbone, of_seeds in backbones.items():
+        for seed, (what, columns) in product(of_seeds, whats.items()):
+            level = BACKBONES[backbone] * (0.5 if "corrupted" in what else 1)
+            model = {"backbone": backbone, "loss": "none", "method": "pretrained", "seed": seed, "draw": 0}
+            parts.append(frame(MODEL | model, columns, **{column: level + 2 * noise(backbone, what, seed)}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -216,18 +191,13 @@ SHAPES = {"bare": 0.2, "patches": 0.5}
 def decisions() -> pd.DataFrame:
     """Queries that follow the silhouette's class, the texture's, or neither."""
     parts = []
-    for backbone, level in SHAPES.items():
-        for seed in SEEDS:
-            for draw in range(2):
-                drawn = seeds.generator("decisions", backbone, seed, draw).random(QUERIES) - 0.02 * LABELS
-                shape = drawn < level
-                model = {"backbone": backbone, "loss": "none", "method": "pretrained", "seed": seed}
-                view = {"setting": "query", "condition": "cue_conflict", "draw": draw, OTHERS: 0.0}
-                found = {
-                    "precision_at_1": shape.astype(float),
-                    OF_DONOR: (~shape & (drawn < 0.7)).astype(float),
-                }
-                parts.append(frame(MODEL | model, view, **found))
+    for backbone, seed, draw in product(SHAPES, SEEDS, range(2)):
+        drawn = seeds.generator("decisions", backbone, seed, draw).random(QUERIES) - 0.02 * LABELS
+        shape = drawn < SHAPES[backbone]
+        model = {"backbone": backbone, "loss": "none", "method": "pretrained", "seed": seed}
+        view = {"setting": "query", "condition": "cue_conflict", "draw": draw, OTHERS: 0.0}
+        found = {"precision_at_1": shape.astype(float), OF_DONOR: (~shape & (drawn < 0.7)).astype(float)}
+        parts.append(frame(MODEL | model, view, **found))
     return pd.concat(parts, ignore_index=True)
 
 

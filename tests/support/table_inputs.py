@@ -44,7 +44,7 @@ def frame(*of: Mapping[str, object], **columns: object) -> pd.DataFrame:
     return pd.DataFrame({**alike, "image_id": IDS, "label": LABELS, **columns})
 
 
-def runs(models: Iterable[str], of_seeds: Iterable[object] = SEEDS) -> list[dict[str, object]]:
+def runs(models: Iterable[str], of_seeds: Iterable[object] = SEEDS) -> list[dict[str, Any]]:
     """The names of trainings; whatever was pretrained elsewhere has one seed, and no loss."""
     every = [MODEL | {"method": model, "seed": seed} for model, seed in product(models, of_seeds)]
     first = next(iter(of_seeds))
@@ -67,7 +67,7 @@ def queries(
     for run, ((setting, condition), level) in product(runs(methods, of_seeds), views.items()):
         for draw in range(draws if condition in DRAWN else 1):
             key = (run["method"], run["seed"], setting, condition, draw, *more.values())
-            values = level * methods[str(run["method"])] + noise(*key)
+            values = level * methods[run["method"]] + noise(*key)
             chance = seeds.generator("hits", *key).random((2, QUERIES))
             columns = {
                 "map_at_r": values,
@@ -96,10 +96,8 @@ def results(of_queries: pd.DataFrame) -> pd.DataFrame:
 
 def drops(numbers: Mapping[str, float], of_seeds: Iterable[object] = SEEDS) -> pd.DataFrame:
     """The relative drop of each training, which rises with the method's number and the seed."""
-    rows = runs(numbers, of_seeds)
-    return pd.DataFrame(
-        [run | {"relative_drop": numbers[str(run["method"])] + 0.01 * n} for n, run in enumerate(rows)]
-    )
+    rows = pd.DataFrame(runs(numbers, of_seeds))
+    return rows.assign(relative_drop=rows["method"].map(numbers) + 0.01 * rows.index)
 
 
 def wide(values: pd.DataFrame, column: str = "map_at_r", **where: object) -> np.ndarray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,33 +43,25 @@ def truth(params: Params) -> str:
 def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     """The squares, class after class."""
     splits = ["train"] * params.train_classes + ["val"] * params.val_classes + ["test"] * params.test_classes
-    for label, split in enumerate(splits):
-        for number in range(1 if label in params.lonely else params.photos):
-            item = _item(params, label, split, number)
-            shared = label % params.train_classes if params.closed and split == "test" else label
-            yield replace(item, label=shared, class_name=f"colour {shared}")
+    for number, split in enumerate(splits):
+        label = number % params.train_classes if params.closed and split == "test" else number
+        for place in range(1 if number in params.lonely else params.photos):
+            image_id = f"{number:02d}/{place}.png"
+            photo, truth = _draw(number, place, params.size)
+            if image_id in params.empty_mask:
+                truth[:] = 0
+            data = pixels.encode_png(photo)
+            if image_id in params.truncated:
+                data = data[: len(data) // 2]
+            mask = None if image_id in params.without_mask else pixels.encode_png(truth)
+            yield Item(image_id, f"colour {label}", label, split, f"squares|{split}", image_id, data, mask)
 
 
-def _item(params: Params, label: int, split: str, number: int) -> Item:
-    image_id = f"{label:02d}/{number}.png"
-    rng = seeds.generator("square", label, number)
-    colour = seeds.generator("colour", label).integers(0, 256, 3)
-    side = params.size
+def _draw(number: int, place: int, side: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = seeds.generator("square", number, place)
     photo = rng.integers(0, 256, (side, side + 6, 3), dtype=np.uint8)
     truth = np.zeros(photo.shape[:2], np.uint8)
     top, left = rng.integers(0, side // 2, 2)
     truth[top : top + side // 2, left : left + side // 2] = 255
-    photo[truth > 0] = colour
-    if image_id in params.empty_mask:
-        truth[:] = 0
-    data = pixels.encode_png(photo)
-    return Item(
-        image_id=image_id,
-        class_name=f"colour {label}",
-        label=label,
-        split=split,
-        key_set=f"squares|{split}",
-        key_item=image_id,
-        data=data[: len(data) // 2] if image_id in params.truncated else data,
-        truth=None if image_id in params.without_mask else pixels.encode_png(truth),
-    )
+    photo[truth > 0] = seeds.generator("colour", number).integers(0, 256, 3)
+    return photo, truth

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,22 +26,20 @@ class Params(Strict):
     weights: str | None = None
 
 
+@dataclass
 class Red:
     """Photos in, red channels out; ``masked`` gets the size of every call."""
 
-    def __init__(self, params: Params, device: str) -> None:
-        self.device = device
-        self._inverted = params.inverted
+    params: Params
+    device: str
 
     def __call__(self, photos: Sequence[np.ndarray]) -> list[Mask]:
         masked.append(len(photos))
         if interrupt_after and len(masked) > interrupt_after[0]:
             raise KeyboardInterrupt
-        reds = [255 - p[..., 0] if self._inverted else p[..., 0] for p in photos]
+        reds = [255 - p[..., 0] if self.params.inverted else p[..., 0] for p in photos]
         # A confidence with all its digits, which must survive being kept.
         return [Mask(np.ascontiguousarray(r), float(np.float32(r.mean() / 255)) / 3) for r in reds]
 
 
-def build(params: Params, device: str) -> Red:
-    """The masker."""
-    return Red(params, device)
+build = Red

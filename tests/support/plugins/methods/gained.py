@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor, nn
 
 from bgbias import plugins, seeds
+from bgbias.models.model import EmbeddingModel
 from bgbias.settings import Strict
-from bgbias.training.methods import BaseMethod, Passes, Task
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from bgbias.models.model import EmbeddingModel
-    from bgbias.training.methods import Batch
+from bgbias.training.methods import BaseMethod, Batch, Passes, Task
 
 NEEDS: frozenset[str] = frozenset()
 TRAINS = True
@@ -27,9 +25,6 @@ class Method(BaseMethod):
     """Its offset of every photo is learned from brightness in one pass, its gains with the model; both start at random."""
 
     def __init__(self, model: EmbeddingModel, base_loss: nn.Module, params: Params, task: Task) -> None:
-        import torch
-        from torch import nn
-
         super().__init__(model, base_loss)
         self.params, self.task = params, task
         channels = model.embedder.in_features
@@ -40,18 +35,14 @@ class Method(BaseMethod):
         self.own.gain = nn.Parameter(torch.ones(()))
 
     def start_epoch(self, epoch: int, passes: Passes) -> None:
-        self.visited: list[int] = []
         for batch in passes("brightness", 7):
-            self.visited += batch.index.tolist()
             seen = self.photos(batch).mean((1, 2, 3)) / (1 + epoch)
             self.own.offsets[batch.index] = 0.5 * self.own.offsets[batch.index] + seen  # type: ignore[index, operator]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        features = self.model.features(self.photos(batch))
-        added = self.own.offsets[batch.index]  # type: ignore[index]
-        embeddings = self.model.embed_features(
-            self.neck(features) * self.own.gain + added[:, None, None, None]
-        )
+        features = self.neck(self.model.features(self.photos(batch)))
+        added = self.own.offsets[batch.index, None, None, None]  # type: ignore[index]
+        embeddings = self.model.embed_features(features * self.own.gain + added)
         return {"loss": self.base_loss(embeddings, batch.labels)}
 
     def modules(self) -> dict[str, nn.Module]:
@@ -62,7 +53,5 @@ class Method(BaseMethod):
         return [{"params": parameters, "lr": self.params.rate}]
 
     def end_epoch(self) -> None:
-        import torch
-
         with torch.no_grad():
             self.neck.gains.mul_(0.9)  # type: ignore[operator, union-attr]

@@ -13,13 +13,12 @@ class Params(Strict):
 
 
 class Gains(nn.Module):
-    def __init__(self, channels: int) -> None:
+    def __init__(self, params: Params) -> None:
         super().__init__()
-        self.gains = nn.Parameter(torch.ones(1, channels, 1, 1))
+        self.gains = nn.Parameter(torch.ones(1, params.channels, 1, 1))
 
     def forward(self, features: Tensor) -> Tensor:
         return features * self.gains
 
 
-def build(params: Params) -> nn.Module:
-    return Gains(params.channels)
+build = Gains
