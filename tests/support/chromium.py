@@ -43,7 +43,7 @@ class Page:
             message["sessionId"] = self._session
         os.write(self._commands, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next(PATIENCE)
+            answer = self._next()
             if answer.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(json.dumps(answer["params"])[:500])
             if answer.get("id") == self._number:
@@ -51,12 +51,13 @@ class Page:
                 return dict(answer["result"])
 
     def open(self, url: str, width: int = 1400, height: int = 900) -> None:
-        """Go to an address, seen in a window of this size."""
+        """Go to an address, seen in a window of this size, until its page is there."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.call("Emulation.setDeviceMetricsOverride", **size)
         # Another place in the same page would not load it anew.
         self.call("Page.navigate", url="about:blank")
         self.call("Page.navigate", url=url)
+        self.wait_for("location.href !== 'about:blank' && document.readyState === 'complete'")
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
@@ -67,27 +68,22 @@ class Page:
         """What a reader of the page reads."""
         return str(self.ask("document.body ? document.body.innerText : ''"))
 
-    def wait_for(self, expression: str, seconds: float = PATIENCE) -> None:
+    def wait_for(self, expression: str) -> None:
         """Until a JavaScript expression is true."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while not self.ask(f"Boolean({expression})"):
-            assert time.monotonic() < end, (
-                f"waited in vain for {expression}; the page says: {self.text[:2000]}"
-            )
+            assert time.monotonic() < end, f"{expression} is in vain; the page says: {self.text[:2000]}"
             time.sleep(0.2)
 
-    def wait_for_text(self, *words: str, seconds: float = PATIENCE) -> None:
+    def wait_for_text(self, *words: str) -> None:
         """Until all these words stand in the page."""
+        text = "document.body && document.body.innerText.replace(/\\s+/g, ' ')"
         for word in words:
-            self.wait_for(
-                f"document.body && document.body.innerText.replace(/\\s+/g, ' ').includes({json.dumps(word)})",
-                seconds,
-            )
+            self.wait_for(f"{text}.includes({json.dumps(word)})")
 
-    def shoot(self, path: Path, **clip: float) -> None:
-        """The window's content as PNG; with ``x``, ``y``, ``width`` and ``height``, a part of it."""
-        part = {"clip": {**clip, "scale": 1}} if clip else {}
-        shot = self.call("Page.captureScreenshot", format="png", **part)["data"]
+    def shoot(self, path: Path) -> None:
+        """The window's content as PNG."""
+        shot = self.call("Page.captureScreenshot", format="png")["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(shot))
 
@@ -95,11 +91,9 @@ class Page:
         """The page as PDF, as its reader would print it."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
 
-    def _next(self, seconds: float) -> dict[str, Any]:
+    def _next(self) -> dict[str, Any]:
         while b"\0" not in self._read:
-            assert select.select([self._answers], [], [], seconds)[0], (
-                f"Chromium was silent for {seconds:.0f} s"
-            )
+            assert select.select([self._answers], [], [], PATIENCE)[0], "Chromium is silent"
             more = os.read(self._answers, 2**20)
             assert more, "Chromium has ended"
             self._read += more

@@ -62,12 +62,10 @@ def accessible(browser: chromium.Page, page: Path) -> None:
     axe = files("axe_core_python").joinpath("axe.min.js").read_text(encoding="utf-8")
     seen = "v => [v.id, v.nodes.slice(0, 3).map(n => n.html.slice(0, 200))]"
     for scheme in ("light", "dark"):
-        browser.call(
-            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}]
-        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.call("Emulation.setEmulatedMedia", features=features)
         for width in WIDTHS[:2]:
             browser.open(page.as_uri(), width=width)
-            browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
             browser.ask("document.querySelectorAll('details').forEach(part => { part.open = true; })")
             browser.ask(
                 f"{axe}; axe.run().then(r => {{ window.found = JSON.stringify(r.violations.map({seen})); }}); 0"
@@ -82,7 +80,6 @@ def shown_whole(browser: chromium.Page, page: Path) -> None:
     for width in (*WIDTHS, PAPER):
         browser.call("Emulation.setEmulatedMedia", media="print" if width == PAPER else "screen")
         browser.open(page.as_uri(), width=width)
-        browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
         wide = browser.ask("document.documentElement.scrollWidth")
         assert wide <= width, f"{page.name} is {wide} pixels wide on {width}"
         browser.wait_for("[...document.images].every(i => i.complete)")
@@ -95,6 +92,4 @@ def printed_whole(browser: chromium.Page, page: Path) -> None:
     """Paper has every picture, also those that nobody has scrolled to."""
     browser.call("Emulation.setEmulatedMedia", media="")
     browser.open(page.as_uri())
-    browser.wait_for("document.readyState === 'complete' && document.querySelector('footer')")
-    different = set(Reader.of(page).pictures)
-    assert browser.printed().count(b"/Subtype /Image") == len(different) > 0
+    assert browser.printed().count(b"/Subtype /Image") == len(set(Reader.of(page).pictures)) > 0
