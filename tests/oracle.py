@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests/support"), str(ROOT)]
 
+import commands  # noqa: E402
 import project  # noqa: E402
 import toy_folder  # noqa: E402
 
@@ -30,9 +29,7 @@ PARTS = ("smoke", "demo", "audit")
 NUMBERS = (
     "runs/{grid}/models/**/model.safetensors",
     "runs/{grid}/models/**/history.csv",
-    "runs/{grid}/scores/**/embeddings.npz",
-    "runs/{grid}/scores/**/attribution.csv",
-    "runs/{grid}/scores/**/attribution.npz",
+    "runs/{grid}/scores/**/*.npz",
     "runs/{grid}/scores/**/queries.parquet",
     "runs/{grid}/scores/**/*.csv",
     "report/{grid}/*.csv",
@@ -52,24 +49,16 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = chosen.folder or Path(temporary) / "project"
-        made = digests(folder, chosen.only)
+        made = digests(chosen.folder or Path(temporary) / "project", chosen.only)
     if chosen.action == "write":
         chosen.file.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n", encoding="utf-8")
         print(f"{len(made)} files in {chosen.file}")
         return 0
-    expected = {
-        name: sha256
-        for name, sha256 in json.loads(chosen.file.read_text(encoding="utf-8")).items()
-        if name.partition("/")[0] in chosen.only
-    }
-    names = sorted(made.keys() | expected.keys())
+    expected = json.loads(chosen.file.read_text(encoding="utf-8"))
+    names = sorted(made.keys() | {name for name in expected if name.partition("/")[0] in chosen.only})
     different = [name for name in names if made.get(name) != expected.get(name)]
     for name in different:
-        state = (
-            "differs" if name in made and name in expected else "is missing" if name in expected else "is new"
-        )
-        print(f"{name} {state}")
+        print(name, "is missing" if name not in made else "differs" if name in expected else "is new")
     print(f"{len(different)} of {len(names)} files differ")
     return int(bool(different))
 
@@ -78,13 +67,11 @@ def digests(folder: Path, parts: tuple[str, ...]) -> dict[str, str]:
     """What was made, as ``grid/file`` or ``audit/audit.json``, to its SHA-256."""
     studied = project.Project(folder) if folder.exists() else project.fresh(folder)
     made: dict[str, str] = {}
-    for grid in PARTS[:2]:
-        if grid in parts:
-            studied.snakemake("--config", f"grid={grid}", "--quiet", "all")
-            data = folder / "data"
-            for pattern in NUMBERS:
-                for path in data.glob(pattern.format(grid=grid)):
-                    made[f"{grid}/{path.relative_to(data)}"] = digest(path)
+    data = folder / "data"
+    for grid in (part for part in parts if part != "audit"):
+        studied.snakemake("--config", f"grid={grid}", "--quiet", "all")
+        for path in (path for pattern in NUMBERS for path in data.glob(pattern.format(grid=grid))):
+            made[f"{grid}/{path.relative_to(data)}"] = digest(path)
     if "audit" in parts:
         made["audit/audit.json"] = digest(audit(folder / "audited"))
     return made
@@ -93,31 +80,27 @@ def digests(folder: Path, parts: tuple[str, ...]) -> dict[str, str]:
 def audit(folder: Path) -> Path:
     """An audit of toys with drawn masks, other backgrounds and a small network; its numbers."""
     if not folder.exists():
-        folder.mkdir(parents=True)
         toy_folder.made(folder)
     words = ["audit", "photos", "--model", "my_model.py:build", "--masks", "masks"]
     words += ["--backgrounds", "walls", "--attribution", "10", "--out", "out"]
-    command = [sys.executable, "-m", "bgbias", *words]
-    surroundings = os.environ | {"BGBIAS_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT / "src")}
-    subprocess.run(command, cwd=folder, env=surroundings, check=True, capture_output=True)
+    done = commands.bgbias(folder, *words, BGBIAS_CACHE=str(folder / "cache"))
+    assert done.returncode == 0, done.stderr
     return folder / "out/audit.json"
 
 
 def digest(path: Path) -> str:
     """The SHA-256 of a file; of a history without its times, of weights without the digest of the code that made them."""
+    data = path.read_bytes()
     if path.name == "history.csv":
         import pandas as pd
 
         history = pd.read_csv(path, dtype=str, keep_default_na=False)
-        data = history[[c for c in history if c not in TIMES]].to_csv(index=False).encode()
+        data = history.drop(columns=list(TIMES), errors="ignore").to_csv(index=False).encode()
     elif path.suffix == ".safetensors":
-        whole = path.read_bytes()
-        begin = 8 + int.from_bytes(whole[:8], "little")
-        tensors = json.loads(whole[8:begin])
+        begin = 8 + int.from_bytes(data[:8], "little")
+        tensors = json.loads(data[8:begin])
         tensors.pop("__metadata__", None)
-        data = json.dumps(tensors, sort_keys=True).encode() + whole[begin:]
-    else:
-        data = path.read_bytes()
+        data = json.dumps(tensors, sort_keys=True).encode() + data[begin:]
     return hashlib.sha256(data).hexdigest()
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -83,31 +84,25 @@ class Frail(Project):
 
     def alive(self, kind: str) -> list[psutil.Process]:
         """Processes of this project: ``node``, ``snakemake``, ``dvc`` or ``all`` of them."""
-        found = []
-        for process in psutil.process_iter(["cmdline", "cwd", "status"]):
-            known = process.info
-            if known["cwd"] != str(self.folder) or known["status"] == psutil.STATUS_ZOMBIE:
-                continue
-            words = [Path(word).name for word in (known["cmdline"] or [])[1:4]]
-            is_kind = {
+
+        def is_meant(process: psutil.Process) -> bool:
+            words = [Path(word).name for word in (process.info["cmdline"] or [])[1:4]]
+            return {
                 "snakemake": words[:2] == ["-m", "snakemake"] or words[:1] == ["snakemake"],
                 "dvc": words[:2] == ["-m", "dvc"],
                 "node": words[:2] == ["-m", "bgbias"] and words[2:] != ["resume"],
                 "all": True,
-            }
-            if is_kind[kind]:
-                found.append(process)
-        return found
+            }[kind]
+
+        here = (
+            p for p in psutil.process_iter(["cmdline", "cwd", "status"]) if p.info["cwd"] == str(self.folder)
+        )
+        return [p for p in here if p.info["status"] != psutil.STATUS_ZOMBIE and is_meant(p)]
 
     def victim(self, kind: str, program: Program) -> psutil.Process | None:
         """One of a kind, as soon as there is one; None if the program ends before."""
-        found: list[psutil.Process] = []
-
-        def there_is_one() -> bool:
-            found[:] = self.alive(kind)
-            return bool(found) or program.poll() is not None
-
-        wait_for(there_is_one, kind)
+        wait_for(lambda: self.alive(kind) or program.poll() is not None, kind)
+        found = self.alive(kind)
         return self.random.choice(found) if found else None
 
     def recover(self) -> None:
@@ -123,14 +118,10 @@ class Frail(Project):
         raise AssertionError(f"three times is enough:\n{done.stdout[-6000:]}")
 
 
-def kill(kind: str) -> Callable[[Frail, Program], bool]:
+def kill(kind: str, run: Frail, program: Program) -> bool:
     """Kill a process of some kind outright."""
-
-    def accident(run: Frail, program: Program) -> bool:
-        victim = run.victim(kind, program)
-        return victim is not None and _send(victim, signal.SIGKILL) and program.wait(PATIENCE) != 0
-
-    return accident
+    victim = run.victim(kind, program)
+    return victim is not None and _send(victim, signal.SIGKILL) and program.wait(PATIENCE) != 0
 
 
 def power_cut(run: Frail, program: Program) -> bool:
@@ -151,9 +142,9 @@ def bug(run: Frail, program: Program) -> bool:
 
 # An accident tells whether it happened, or came too late; it goes with all programs or with one.
 ACCIDENTS: dict[str, tuple[Callable[[Frail, Program], bool], tuple[str, ...]]] = {
-    "a node is killed": (kill("node"), tuple(PROGRAMS)),
-    "Snakemake is killed": (kill("snakemake"), tuple(PROGRAMS)),
-    "DVC is killed": (kill("dvc"), ("dvc",)),
+    "a node is killed": (partial(kill, "node"), tuple(PROGRAMS)),
+    "Snakemake is killed": (partial(kill, "snakemake"), tuple(PROGRAMS)),
+    "DVC is killed": (partial(kill, "dvc"), ("dvc",)),
     "the power is cut": (power_cut, tuple(PROGRAMS)),
     "a node raises": (bug, tuple(PROGRAMS)),
 }

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import torch
 from brought_models import photos, randomised, saved, theirs
-from PIL import Image
+from onnx import TensorProto, helper, numpy_helper
+from PIL.Image import Image as Picture
+from PIL.Image import fromarray
 from small_transformers import KINDS, clip_folder, saved_folder
 from torch import nn
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
@@ -130,6 +133,10 @@ def of_open_clip(folder: Path) -> Case:
 # The hub's libraries.
 
 
+def pictures() -> list[Picture]:
+    return [fromarray(photo) for photo in photos()]
+
+
 def of_transformers(kind: str) -> Made:
     """A folder as people save it; the features are what the model's own page calls its embedding, and of classifiers what their
     last layer is given.
@@ -148,9 +155,8 @@ def of_transformers(kind: str) -> Made:
 
         network = saved_folder(kind, folder)
         processor = AutoImageProcessor.from_pretrained(folder, backend="pil")
-        pictures = [Image.fromarray(photo) for photo in photos()]
         with torch.no_grad():
-            expected = features(network, processor(images=pictures, return_tensors="pt")["pixel_values"])
+            expected = features(network, processor(images=pictures(), return_tensors="pt")["pixel_values"])
         return Case(load(f"transformers:{folder}", CPU), expected.numpy())
 
     return made
@@ -160,24 +166,21 @@ def of_sentence_transformers(folder: Path) -> Case:
     from sentence_transformers import SentenceTransformer
 
     model = SentenceTransformer(str(clip_folder(folder)), device="cpu")
-    expected = model.encode([Image.fromarray(photo) for photo in photos()])
+    expected = model.encode(pictures())
     return Case(load(f"sentence-transformers:{folder}", CPU), expected, GREY_LEVEL)
 
 
 def of_mteb(folder: Path) -> Case:
     """As a task of MTEB asks for embeddings."""
     import mteb
-    from datasets import Dataset
-    from datasets import Image as Column
+    from datasets import Dataset, Image
     from mteb._create_dataloaders import create_dataloader
     from mteb.models.model_implementations.clip_models import CLIPModel
 
     model = CLIPModel(str(clip_folder(folder)), revision=None, device="cpu")
     task = mteb.get_task("CIFAR10Clustering").metadata
-    pictures = Dataset.from_dict({"image": [Image.fromarray(p) for p in photos()]})
-    batches = create_dataloader(
-        pictures.cast_column("image", Column()), task_metadata=task, input_column="image", batch_size=2
-    )
+    images = Dataset.from_dict({"image": pictures()}).cast_column("image", Image())
+    batches = create_dataloader(images, task_metadata=task, input_column="image", batch_size=2)
     expected = model.encode(batches, task_metadata=task, hf_split="test", hf_subset="default")
     return Case(load(model), np.asarray(expected, np.float32), GREY_LEVEL)
 
@@ -195,19 +198,14 @@ def graph(
     inputs: tuple[str, ...] = ("pixels",),
 ) -> str:
     """A convolution and the mean of its map, written as ONNX; ``kind``: of the input's numbers."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    nodes, entry = [], inputs[0]
-    if kind != "FLOAT":
-        nodes.append(helper.make_node("Cast", [entry], ["as_float"], to=TensorProto.FLOAT))
-        entry = "as_float"
-    if shape[-1] == 3:
-        nodes.append(helper.make_node("Transpose", [entry], ["channels_first"], perm=[0, 3, 1, 2]))
-        entry = "channels_first"
-    nodes.append(helper.make_node("Conv", [entry, "kernel"], ["map"], strides=[8, 8]))
-    nodes.append(helper.make_node("GlobalAveragePool", ["map"], ["pooled"]))
-    nodes += [helper.make_node("Flatten", ["pooled"], [name]) for name in outputs if name != "map"]
+    order = [0, 3, 1, 2] if shape[-1] == 3 else [0, 1, 2, 3]
+    nodes = [
+        helper.make_node("Cast", [inputs[0]], ["as_float"], to=TensorProto.FLOAT),
+        helper.make_node("Transpose", ["as_float"], ["channels_first"], perm=order),
+        helper.make_node("Conv", ["channels_first", "kernel"], ["map"], strides=[8, 8]),
+        helper.make_node("GlobalAveragePool", ["map"], ["pooled"]),
+        *(helper.make_node("Flatten", ["pooled"], [name]) for name in outputs if name != "map"),
+    ]
     made = helper.make_graph(
         nodes,
         "encoder",
@@ -245,10 +243,8 @@ def scripted(folder: Path) -> str:
 
 def exported(folder: Path, pictures: int = 1, any_number: bool = False) -> Path:
     dims = ({0: torch.export.Dim("batch")},) if any_number else None
-    example = (torch.zeros(pictures, 3, 32, 32),)
-    torch.export.save(
-        torch.export.export(small_network(), example, dynamic_shapes=dims), folder / "model.pt2"
-    )
+    made = torch.export.export(small_network(), (torch.zeros(pictures, 3, 32, 32),), dynamic_shapes=dims)
+    torch.export.save(made, folder / "model.pt2")
     return folder / "model.pt2"
 
 

@@ -36,7 +36,7 @@ def built(kind: str, **options: Any) -> Any:
     return method
 
 
-def batches(purpose: str, size: int = 8) -> Iterator[Batch]:
+def passes(purpose: str, size: int) -> Iterator[Batch]:
     """Every training photo once."""
     drawn = seeds.torch_generator("photos", purpose)
     order = torch.randperm(len(LABELS), generator=drawn)
@@ -45,12 +45,8 @@ def batches(purpose: str, size: int = 8) -> Iterator[Batch]:
         yield Batch(photos, LABELS[rows], rows)
 
 
-def passes(name: str, size: int) -> Iterator[Batch]:
-    return batches(name, size)
-
-
 def one_batch() -> Batch:
-    return next(batches("one", 12))
+    return next(passes("one", 12))
 
 
 def unlike(method: Any) -> Any:

@@ -123,9 +123,8 @@ def whole_grid(project: Project) -> None:
     spec = {"train": train, "loss": {"margin": 0.5}, "index": "ab" * 8, "backbone": {}}
     model = {f"data/runs/demo/models/{NAME}/model.safetensors": "1" * 64}
     inputs = {PHOTOS: "2" * 64, f"data/runs/demo/models/{NAME}/checkpoint": "5" * 64}
-    project.training(
-        spec=spec, inputs=inputs, outputs=model, metrics={"best_val_map_at_r": 0.4}, device="cpu"
-    )
+    found = {"best_val_map_at_r": 0.4}
+    project.training(spec=spec, inputs=inputs, outputs=model, metrics=found, device="cpu")
     results = {"map_at_r_clean": 0.6, "map_at_r_corrupted": 0.5, "relative_drop": 1 / 6}
     project.asked("score", metrics=results)
     figure = project.data / "report/demo/figures/drop.png"
@@ -141,30 +140,18 @@ def chain(project: Project) -> None:
         return str(json.loads(path.read_text())["digest"])
 
     project.history(3)
-    masks, photos = "data/work/masks/toy_090/u2netp/masks.zip", {PHOTOS: "2" * 64}
-    index = project.record(
-        "work/datasets/toy_090/index.json",
-        "index",
-        "toy_090",
-        grid="another",
-        spec={"kind": "toy", "options": {"source": "https://example.org/toys.zip"}},
-        outputs=photos,
-        collection=("photos", PHOTOS),
-        metrics={"photos": 30, "classes": 6, "photos_train": 20, "photos_test": 10},
-    )
-    masked = project.record(
-        "work/masks/toy_090/u2netp/masks.json",
-        "masks",
-        "toy_090/u2netp",
-        spec={"kind": "u2netp", "index": digest(index)},
-        inputs=photos,
-        outputs={masks: "4" * 64},
-        collection=("masks", masks),
-        metrics={"photos": 30, "empty": 1},
-    )
+    file, toys = "data/work/masks/toy_090/u2netp/masks.zip", "https://example.org/toys.zip"
+    photos, masks = {PHOTOS: "2" * 64}, {file: "4" * 64}
+    counts = {"photos": 30, "classes": 6, "photos_train": 20, "photos_test": 10}
+    of_index: dict[str, Any] = {"outputs": photos, "collection": ("photos", PHOTOS), "metrics": counts}
+    of_index |= {"spec": {"kind": "toy", "options": {"source": toys}}, "grid": "another"}
+    index = digest(project.record("work/datasets/toy_090/index.json", "index", "toy_090", **of_index))
+    of_masks = {"outputs": masks, "collection": ("masks", file), "metrics": {"photos": 30, "empty": 1}}
+    of_masks |= {"spec": {"kind": "u2netp", "index": index}, "inputs": photos}
+    masked = project.record("work/masks/toy_090/u2netp/masks.json", "masks", "toy_090/u2netp", **of_masks)
     best = {"best_val_map_at_r": 0.4, "best_val_corrupted_map_at_r": 0.3, "best_epoch": 3}
     trained = project.training(
-        spec={"train": {"lr": 1e-4}, "index": digest(index), "loss": {"margin": 0.5}},
+        spec={"train": {"lr": 1e-4}, "index": index, "loss": {"margin": 0.5}},
         inputs=photos,
         metrics=best | {"images_per_second": 50.0},
     )
@@ -172,13 +159,12 @@ def chain(project: Project) -> None:
     embedded = project.asked(
         "embed",
         spec={"evaluation": {"draws": 5}, **made},
-        inputs=photos | {masks: "4" * 64},
+        inputs=photos | masks,
         metrics={"photos": 10},
         peak_memory_mb=900.0,
     )
     results = {"map_at_r_clean": 0.6, "map_at_r_corrupted": 0.45, "relative_drop": 0.25}
-    project.asked(
-        "score", spec={"embed": digest(embedded)}, metrics=results | {"precision_at_1_corrupted": 0.7}
-    )
+    results |= {"precision_at_1_corrupted": 0.7}
+    project.asked("score", spec={"embed": digest(embedded)}, metrics=results)
     scores = {"attribution_ref": 0.3, "attribution_robust": 0.35}
     project.asked("attribute", spec={"attribution": {"samples": 25}, **made}, metrics=scores)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import pwd
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from project import PATIENCE
+from project import PATIENCE, wait_for
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
@@ -40,11 +38,8 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
             [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log
         )
     try:
-        end = time.monotonic() + PATIENCE
-        while not _answers(address):
-            assert server.poll() is None, (folder / "server.log").read_text()[-3000:]
-            assert time.monotonic() < end, "mlflow server has not started"
-            time.sleep(0.2)
+        wait_for(lambda: server.poll() is not None or _answers(address), "mlflow server")
+        assert server.poll() is None, (folder / "server.log").read_text()[-3000:]
         yield address
     finally:
         server.terminate()
@@ -57,21 +52,17 @@ def postgresql() -> Iterator[str]:
     pytest.importorskip("psycopg2", reason="MLflow's way to PostgreSQL is missing: make cluster")
     if not PROGRAMS:
         pytest.skip("no PostgreSQL here: apt-get install postgresql")
-    programs, user, port = PROGRAMS[-1].parent, None, free_port()
+    programs, port = PROGRAMS[-1].parent, free_port()
     # Not below pytest's own folder, which every new session closes to other users.
     data = Path(tempfile.mkdtemp(prefix="bgbias-postgresql-"))
-    if os.getuid() == 0:
-        # PostgreSQL refuses to run as root.
-        try:
-            user = pwd.getpwnam("postgres").pw_name
-        except KeyError:
-            pytest.skip("PostgreSQL does not run as root, and there is no user 'postgres'")
+    # PostgreSQL refuses to run as root; its package brings a user.
+    user = "postgres" if os.getuid() == 0 else None
+    if user:
         shutil.chown(data, user)
 
     def run(program: str, *words: str) -> None:
-        made = subprocess.run(
-            [programs / program, *words], user=user, cwd="/", capture_output=True, text=True, check=False
-        )
+        command: list[str | Path] = [programs / program, *words]
+        made = subprocess.run(command, user=user, cwd="/", capture_output=True, text=True, check=False)
         assert made.returncode == 0, f"{program}: {made.stdout}{made.stderr}"
 
     run("initdb", "--pgdata", str(data), "--auth", "trust", "--username", "bgbias", "--no-sync")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import yaml
+from miniatures import as_folder
 
 from bgbias import seeds
 from bgbias.engine import graph, records
@@ -22,52 +23,44 @@ from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
 POOLS = {"train": 5, "val": 3, "test": 4}
+STUDY = """
+grid: small
+plugins: [PLUGINS]
+paths:
+  {raw: HERE/raw, downloads: HERE/downloads, work: HERE/work, runs: HERE/runs, report: HERE/report,
+   checksums: HERE/checksums.csv}
+datasets:
+  squares: {kind: squares, masker: ground_truth, backgrounds: noise}
+maskers:
+  ground_truth: {kind: ground_truth}
+  other: {kind: ground_truth}
+backgrounds:
+  noise: {train: {source: HERE/train}, val: {source: HERE/val}, test: {source: HERE/test}}
+backbones: {pixels: {}}
+losses:
+  contrastive: {default: {pos_margin: 0.0, neg_margin: 0.5}}
+  triplet: {default: {margin: 0.1}}
+  arcface: {default: {margin: 20, scale: 16, lr: 0.01}}
+train:
+  {embedding_dim: 8, batch_size: 8, iterations_per_epoch: 3, max_epochs: 4, lr: 0.001, freeze_batch_norm: false}
+evaluation: {draws: 2}
+attribution: {images: 3, samples: 2}
+grids:
+  small:
+    cells:
+    - {datasets: [squares], backbones: [pixels], losses: [contrastive, arcface], methods: [plain, bgaugment],
+       seeds: [0]}
+"""
 
 
 def described(folder: Path) -> dict[str, Any]:
     """The study's params.yaml as a mapping, with all its artefacts and sources below ``folder``."""
-    for role, count in POOLS.items():
-        (folder / role).mkdir(parents=True, exist_ok=True)
-        for number in range(count):
-            noise = seeds.generator("noise", role, number).integers(
-                0, 256, (44, 60 - 5 * number, 3), dtype=np.uint8
-            )
-            (folder / role / f"{role}{number}.png").write_bytes(pixels.encode_png(noise))
-    block = {
-        "datasets": ["squares"],
-        "backbones": ["pixels"],
-        "losses": ["contrastive", "arcface"],
-        "methods": ["plain", "bgaugment"],
-        "seeds": [0],
-    }
-    return {
-        "grid": "small",
-        "plugins": [str(Path(__file__).parent / "plugins")],
-        "paths": {
-            **{root: f"{folder}/{root}" for root in ("raw", "downloads", "work", "runs", "report")},
-            "checksums": f"{folder}/checksums.csv",
-        },
-        "datasets": {"squares": {"kind": "squares", "masker": "ground_truth", "backgrounds": "noise"}},
-        "maskers": {"ground_truth": {"kind": "ground_truth"}, "other": {"kind": "ground_truth"}},
-        "backgrounds": {"noise": {role: {"source": f"{folder}/{role}"} for role in POOLS}},
-        "backbones": {"pixels": {}},
-        "losses": {
-            "contrastive": {"default": {"pos_margin": 0.0, "neg_margin": 0.5}},
-            "triplet": {"default": {"margin": 0.1}},
-            "arcface": {"default": {"margin": 20, "scale": 16, "lr": 0.01}},
-        },
-        "train": {
-            "embedding_dim": 8,
-            "batch_size": 8,
-            "iterations_per_epoch": 3,
-            "max_epochs": 4,
-            "lr": 1.0e-3,
-            "freeze_batch_norm": False,
-        },
-        "evaluation": {"draws": 2},
-        "attribution": {"images": 3, "samples": 2},
-        "grids": {"small": {"cells": [block]}},
-    }
+    for role, number in ((role, number) for role, count in POOLS.items() for number in range(count)):
+        generator = seeds.generator("noise", role, number)
+        noise = generator.integers(0, 256, (44, 60 - 5 * number, 3), dtype=np.uint8)
+        as_folder(folder / role, {f"{role}{number}.png": pixels.encode_png(noise)})
+    plugins = str(Path(__file__).parent / "plugins")
+    return dict(yaml.safe_load(STUDY.replace("PLUGINS", plugins).replace("HERE", str(folder))))
 
 
 def load(folder: Path, raw: dict[str, Any], grid: str | None = None) -> Study:
