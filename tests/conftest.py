@@ -23,11 +23,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    from workers import ByFile
-
-    return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """A process that dies ends the run, which names its test: by files, xdist would hand finished ones out, and wait for ever."""
+    if hasattr(config.option, "maxworkerrestart"):
+        config.option.maxworkerrestart = "0"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -35,7 +35,6 @@ NUMBERS = (
     "report/{grid}/*.csv",
     "report/{grid}/*.parquet",
 )
-TIMES = ("seconds", "val_seconds")  # columns of a history
 
 
 def main() -> int:
@@ -89,14 +88,9 @@ def audit(folder: Path) -> Path:
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file; of a history without its times, of weights without the digest of the code that made them."""
+    """The SHA-256 of a file; of weights without the digest of the code that made them."""
     data = path.read_bytes()
-    if path.name == "history.csv":
-        import pandas as pd
-
-        history = pd.read_csv(path, dtype=str, keep_default_na=False)
-        data = history.drop(columns=list(TIMES), errors="ignore").to_csv(index=False).encode()
-    elif path.suffix == ".safetensors":
+    if path.suffix == ".safetensors":
         begin = 8 + int.from_bytes(data[:8], "little")
         tensors = json.loads(data[8:begin])
         tensors.pop("__metadata__", None)
