@@ -13,24 +13,18 @@ import h5py
 import miniatures
 import numpy as np
 import pytest
-from miniatures import CUHK, as_folder, as_tar, as_zip, box, cuhk_files, cuhk_list, cuhk_name
+from miniatures import CUHK, as_folder, as_tar, as_zip, box, cuhk_files, cuhk_list, cuhk_name, deliver
 
-from bgbias.datasets import cars196, cuhk03, market1501
+from bgbias.datasets import cars196, cuhk03
 from bgbias.errors import UserError
 from bgbias.files.fetch import fetch
 from bgbias.images import pixels
 from bgbias.photos.table import Item
 
 
-def market(archive: Path, **options: Any) -> dict[str, Item]:
-    params = market1501.Params(val_persons=2, **options)
-    return {i.image_id: i for i in market1501.items(params, {"photos": archive}, "market")}
-
-
 def cuhk(archive: Path, protocol_list: Path | None = None, **options: Any) -> dict[str, Item]:
-    params = cuhk03.Params(val_persons=2, **options)
     parts = {"photos": archive} | ({"protocol": protocol_list} if protocol_list else {})
-    return {i.image_id: i for i in cuhk03.items(params, parts, "cuhk")}
+    return deliver("cuhk03", parts, val_persons=2, **options)
 
 
 @pytest.fixture
@@ -40,7 +34,7 @@ def release(tmp_path: Path) -> Path:
 
 def test_market_says_who_is_asked_among_whom(tmp_path: Path) -> None:
     archive = as_zip(tmp_path / "market.zip", miniatures.market_files())
-    found = market(archive)
+    found = deliver("market1501", archive, val_persons=2)
     assert {i.class_name for i in found.values() if i.split == "val"} == {"0010", "0011"}
     test = [i for i in found.values() if i.split == "test"]
     assert {i.image_id for i in test if i.query} == {"query/0001_c1s1_1_00.jpg", "query/0003_c1s1_3_00.jpg"}
@@ -50,9 +44,9 @@ def test_market_says_who_is_asked_among_whom(tmp_path: Path) -> None:
     assert all(i.query and i.gallery for i in found.values() if i.split != "test")
     assert not any("-1_" in name for name in found)  # junk
     # Whole persons in squares, unless the photos shall stay as they are.
-    name = "query/0001_c1s1_1_00.jpg"
+    name, tall = "query/0001_c1s1_1_00.jpg", deliver("market1501", archive, val_persons=2, square=False)
     assert pixels.decode(found[name].data, name).shape == (8, 8, 3)
-    assert pixels.decode(market(archive, square=False)[name].data, name).shape == (8, 4, 3)
+    assert pixels.decode(tall[name].data, name).shape == (8, 4, 3)
 
 
 def test_new_protocol_by_its_configuration(tmp_path: Path) -> None:
@@ -148,11 +142,6 @@ def test_a_classic_split_of_other_photos_and_persons_is_refused(tmp_path: Path) 
 # Cars196, which is the same in every layout by class and content.
 
 
-def items(parts: dict[str, Path], **options: Any) -> dict[str, Item]:
-    """What a layout delivers, by id."""
-    return {i.image_id: i for i in cars196.items(cars196.Params(**options), parts, "mine")}
-
-
 def layouts(folder: Path) -> Iterator[dict[str, Path]]:
     """Two files; the official four; one zip with folders doubled and a browser's number in a name; class folders."""
     files, split = miniatures.cars_joint(), miniatures.cars_split()
@@ -170,9 +159,9 @@ def layouts(folder: Path) -> Iterator[dict[str, Path]]:
 
 
 def test_cars_are_the_same_in_every_layout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cars = items({"photos": as_tar(tmp_path / "cars.tgz", miniatures.cars_joint())})
+    cars = deliver("cars196", as_tar(tmp_path / "cars.tgz", miniatures.cars_joint()))
     for layout in layouts(tmp_path):
-        assert items(layout) == cars
+        assert deliver("cars196", layout) == cars
     assert capsys.readouterr().err.count("mine: layout ") == 5
     truth = {miniatures.jpeg(n): c for c, _, n in miniatures.CARS}
     assert all(truth[i.data] == i.label for i in cars.values())
@@ -196,6 +185,6 @@ def test_annotations_of_ones_own_are_known_by_the_name_of_the_file_that_was_give
     parts = {"photos": as_zip(tmp_path / "cars.zip", split), "annotations": tmp_path / "fetched annotations"}
     parts["annotations"].write_bytes(*made["labels"].values())
     own = {"source": "cars.zip", "annotations": "/data/cars_test_annos_withlabels (1).mat"}
-    assert len(items(parts, **own)) == 588
+    assert len(deliver("cars196", parts, **own)) == 588
     with pytest.raises(UserError, match=r"cars_test_annos_withlabels\.mat is missing \(md5 b0a2b23655a3"):
-        items({"photos": parts["photos"]})
+        deliver("cars196", parts["photos"])

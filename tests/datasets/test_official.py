@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import miniatures
 import numpy as np
 import pytest
-from miniatures import IMAGENET, LISTED_BIRDS, Files, as_folder, as_tar, as_zip
+from miniatures import IMAGENET, LISTED_BIRDS, Files, as_folder, as_tar, as_zip, deliver
 
 from bgbias import plugins
 from bgbias.datasets import _imagenet, _official, cub200, sop, stl10
@@ -63,13 +63,7 @@ COUNTED = {
 
 
 def items(kind: str, archives: Path | dict[str, Path], **more: Any) -> dict[str, Item]:
-    """What a dataset delivers, by id."""
-    module = plugins.load("datasets", kind)
-    params = module.Params.model_validate(OFFICIAL[kind].options | more)
-    parts = archives if isinstance(archives, dict) else {"photos": archives}
-    found = list(module.items(params, parts, "mine"))
-    assert len({i.image_id for i in found}) == len(found)
-    return {i.image_id: i for i in found}
+    return deliver(kind, archives, **OFFICIAL[kind].options | more)
 
 
 @pytest.mark.parametrize("kind", OFFICIAL)

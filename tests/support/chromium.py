@@ -19,8 +19,6 @@ from typing import Any
 from project import PATIENCE
 
 PROGRAM = shutil.which("chromium")
-# Chromium reads commands from descriptor 3 and writes answers to 4.
-COMMANDS, ANSWERS = 3, 4
 
 
 class Page:
@@ -107,23 +105,14 @@ def browsing() -> Iterator[Page]:
     assert PROGRAM, "Chromium is not installed: apt-get install chromium"
     to_read, commands = os.pipe()
     answers, to_write = os.pipe()
-
-    def connect() -> None:
-        # Through higher numbers, since either may be 3 or 4 already.
-        high = [os.dup2(fd, number, inheritable=False) for fd, number in ((to_read, 103), (to_write, 104))]
-        for fd, number in zip(high, (COMMANDS, ANSWERS), strict=True):
-            os.dup2(fd, number)
-
     with tempfile.TemporaryDirectory(prefix="chromium-") as profile:
         words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
         words += ["--remote-debugging-pipe", "--disable-dev-shm-usage", "--disable-background-networking"]
+        # It reads commands from descriptor 3 and writes answers to 4.
+        shell = ["bash", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write} </dev/null >/dev/null 2>&1', "bash"]
         chromium = subprocess.Popen(
-            [PROGRAM, *words, f"--user-data-dir={profile}", "about:blank"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=connect,
-            pass_fds=(COMMANDS, ANSWERS),
+            [*shell, PROGRAM, *words, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(to_read, to_write),
             start_new_session=True,
         )
         os.close(to_read)

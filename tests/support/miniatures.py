@@ -19,9 +19,11 @@ import numpy as np
 from PIL import Image
 from scipy.io import savemat
 
+from bgbias import plugins
 from bgbias.datasets import _imagenet
 from bgbias.datasets.cars196 import NAMES
 from bgbias.images import pixels
+from bgbias.photos.table import Item
 
 Files = dict[str, bytes]
 
@@ -90,6 +92,15 @@ def as_folder(path: Path, files: Files) -> Path:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(data)
     return path
+
+
+def deliver(kind: str, parts: Path | dict[str, Path], **options: Any) -> dict[str, Item]:
+    """What a dataset makes of its fetched parts, or of its photos alone, by id."""
+    module = plugins.load("datasets", kind)
+    parts = parts if isinstance(parts, dict) else {"photos": parts}
+    found = list(module.items(module.Params.model_validate(options), parts, "mine"))
+    assert len({i.image_id for i in found}) == len(found)
+    return {i.image_id: i for i in found}
 
 
 # Photos a class: five classes in the official layout, listed by class as the original is.

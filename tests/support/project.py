@@ -45,15 +45,8 @@ class Project:
                 name = f"/proc/{os.getpid()}/fd/{said.fileno()}"
                 code = warm_python.run(words, self.folder, around, name, seconds)
             else:
-                code = subprocess.run(
-                    command,
-                    cwd=self.folder,
-                    env=around,
-                    stdout=said,
-                    stderr=said,
-                    timeout=seconds,
-                    check=False,
-                ).returncode
+                to: dict[str, Any] = {"stdout": said, "stderr": said, "timeout": seconds}
+                code = subprocess.run(command, cwd=self.folder, env=around, check=False, **to).returncode
             said.seek(0)
             done = subprocess.CompletedProcess(command, code, said.read())
         assert not check or code == 0, f"{' '.join(words)}\n{done.stdout[-6000:]}"
@@ -91,8 +84,12 @@ class Project:
 
     def planned(self, *words: str) -> list[str]:
         """The jobs of a dry run, sorted, each as ``rule`` or ``rule subject``."""
-        said = self.snakemake("--dry-run", *words)
-        return sorted(_named(rule, body) for rule, body in JOB.findall(said))
+        planned = []
+        for rule, body in JOB.findall(self.snakemake("--dry-run", *words)):
+            found = re.search(r"wildcards: (.*)", body)
+            values = [pair.split("=", 1)[1] for pair in found[1].split(", ")] if found else []
+            planned.append(f"{rule} {'/'.join(values)}".strip())
+        return sorted(planned)
 
     def own_source(self) -> None:
         """A copy of the package, to be edited or committed, in place of the link to it."""
@@ -108,11 +105,9 @@ class Project:
             self.own_source()
         study = [self.folder / "params.yaml", *self.folder.glob("grids/*.yaml")]
         files = [self.folder / name] if name else study
-        texts = {path: path.read_text(encoding="utf-8") for path in files}
-        number = sum(text.count(before) for text in texts.values())
-        assert number == 1, f"{before!r} stands {number} times in {name or 'the settings'}"
-        (path,) = (path for path, text in texts.items() if before in text)
-        path.write_text(texts[path].replace(before, after), encoding="utf-8")
+        found = [path for path in files for _ in range(path.read_text(encoding="utf-8").count(before))]
+        assert len(found) == 1, f"{before!r} stands {len(found)} times in {name or 'the settings'}"
+        found[0].write_text(found[0].read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
     def copy(self, folder: Path) -> Project:
         """The same project with all that was made in it, in another folder."""
@@ -123,11 +118,8 @@ class Project:
         """The surroundings of a command: no activated environment, no MLflow unless asked for."""
         tools = str(Path(sys.executable).parent)
         kept = [p for p in os.environ.get("PATH", os.defpath).split(os.pathsep) if p != tools]
-        plain = {
-            k: v
-            for k, v in os.environ.items()
-            if k == "BGBIAS_CACHE" or not k.startswith(("BGBIAS_", "PYTHONPATH", "MLFLOW_"))
-        }
+        ours = ("BGBIAS_", "PYTHONPATH", "MLFLOW_")
+        plain = {k: v for k, v in os.environ.items() if k == "BGBIAS_CACHE" or not k.startswith(ours)}
         return plain | {"PATH": os.pathsep.join(kept), "BGBIAS_TRACK": "0", "OMP_NUM_THREADS": "1"} | changed
 
 
@@ -161,9 +153,3 @@ def wait_for(condition: Callable[[], Any], what: str) -> None:
     while not condition():
         assert time.monotonic() < end, f"waited {PATIENCE} s in vain for {what}"
         time.sleep(0.02)
-
-
-def _named(rule: str, body: str) -> str:
-    found = re.search(r"wildcards: (.*)", body)
-    values = dict(pair.split("=", 1) for pair in found[1].split(", ")) if found else {}
-    return " ".join([rule, "/".join(values[k] for k in values)]).strip()
