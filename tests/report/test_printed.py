@@ -17,7 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import table_examples as examples
-from table_inputs import CURED, DRAWS, PLAIN, SEEDS, STUDY, attribution, drops, queries, results, study
+from handmade_results import CURED, PLAIN, attribution, study
+from table_inputs import DRAWS, SEEDS, STUDY, drops, queries, results
 
 from bgbias import plugins
 from bgbias.report import captions, formats, prose, tables

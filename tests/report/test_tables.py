@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import table_examples as examples
+from handmade_results import study
 from table_examples import CLARITY, THIRD
-from table_inputs import DRAWS, SEEDS, check, drops, less, queries, results, study, wide
+from table_inputs import DRAWS, SEEDS, check, drops, less, queries, results, wide
 
 from bgbias.errors import UserError
 from bgbias.evaluation.metrics import OF_DONOR, map_at_r

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from handmade_results import PLAIN, study
 from scipy import stats
-from table_inputs import PLAIN, study
 
 from bgbias.errors import UserError
 from bgbias.results.correlation import spearman

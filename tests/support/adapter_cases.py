@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
-from brought_models import KINDS, clip_folder, photos, randomised, saved, saved_folder, theirs
+from brought_models import photos, randomised, saved, theirs
 from onnx import TensorProto, helper, numpy_helper
 from PIL.Image import Image as Picture
 from PIL.Image import fromarray
+from small_transformers import KINDS, clip_folder, saved_folder
 from torch import nn
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 

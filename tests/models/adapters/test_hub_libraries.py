@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from adapter_cases import CPU
-from brought_models import assert_equal, clip_folder, ours, photos, saved, saved_folder
+from brought_models import assert_equal, ours, photos, saved
 from PIL import Image
+from small_transformers import clip_folder, saved_folder
 
 from bgbias.errors import UserError
 from bgbias.models.adapters import Adapted, Options, load
