@@ -14,7 +14,7 @@ import pytest
 import torch
 from fitting import model
 from in_memory import split, table
-from sklearn.metrics import jaccard_score
+from naive_masks import naive_iou
 from small_study import data_nodes, described, load, options
 
 from bgbias import seeds
@@ -230,7 +230,7 @@ def test_iou_of_masks_is_that_of_counted_pixels_and_crops_without_object_are_not
     mask = random.random((5, 5)) < 0.4
     truth = TrueMasks({"a": grey}, ["a"], 5)  # type: ignore[arg-type]
     # The middle five rows and columns of nine and eleven; 128 and more is object.
-    assert truth.iou("a", mask) == pytest.approx(jaccard_score((grey[2:7, 3:8] >= 128).ravel(), mask.ravel()))
+    assert truth.iou("a", mask) == pytest.approx(naive_iou(mask, grey[2:7, 3:8] >= 128))
     corner = np.zeros((9, 9), np.uint8)
     corner[0, 0] = 255
     known = {"corner": corner, "middle": np.full((9, 9), 255, np.uint8), "not_asked_for": grey}
