@@ -58,8 +58,8 @@ class Handler(BaseHTTPRequestHandler):
         if server.failures or path != server.path:
             self.send_error(server.failures.pop(0) if server.failures else 404)
             return
-        is_continued = asked and server.ranges and self.headers.get("If-Range") in (None, server.version)
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if is_continued else 0
+        is_there = server.ranges and self.headers.get("If-Range") in (None, server.version)
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and is_there else 0
         if start and start >= len(content):
             self.answer(416, {"Content-Range": f"bytes */{len(content)}"})
             return
