@@ -8,13 +8,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from project import PATIENCE, wait_for
+
+from bgbias.tracking import ui
 
 PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
@@ -32,15 +33,14 @@ def mlflow_server(folder: Path, store: str, port: int) -> Iterator[str]:
     words = ["server", "--backend-store-uri", store, "--artifacts-destination", str(folder / "artifacts")]
     words += ["--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     environment = os.environ | {"MLFLOW_DISABLE_TELEMETRY": "true"}
-    address = f"http://127.0.0.1:{port}"
     with (folder / "server.log").open("a") as log:
         server = subprocess.Popen(
             [sys.executable, "-m", "mlflow", *words], cwd=folder, env=environment, stdout=log, stderr=log
         )
     try:
-        wait_for(lambda: server.poll() is not None or _answers(address), "mlflow server")
+        wait_for(lambda: server.poll() is not None or ui._answers(port), "mlflow server")
         assert server.poll() is None, (folder / "server.log").read_text()[-3000:]
-        yield address
+        yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
         server.wait(timeout=PATIENCE)  # its own workers end first, slowly on a busy machine
@@ -74,11 +74,3 @@ def postgresql() -> Iterator[str]:
     finally:
         run("pg_ctl", "--pgdata", str(data), "--mode", "immediate", "stop")
         shutil.rmtree(data)
-
-
-def _answers(address: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{address}/health", timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
