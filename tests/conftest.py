@@ -64,14 +64,11 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _the_usual_file() -> None:
-    """Messages name the file of the study that was read last: not of another test's."""
+def _as_if_alone() -> Iterator[None]:
+    """Messages name the file of the study that was read last: not of another test's. A model that MLflow loads leaves its folder
+    of code, in which little of ours lies, where modules are looked for.
+    """
     errors.speak_of(errors.USUAL)
-
-
-@pytest.fixture(autouse=True)
-def _the_same_path() -> Iterator[None]:
-    """A model that MLflow loads leaves its folder of code, in which little of ours lies, where modules are looked for."""
     before = list(sys.path)
     yield
     sys.path[:] = before
