@@ -29,7 +29,8 @@ PARTS = ("smoke", "demo", "audit")
 NUMBERS = (
     "runs/{grid}/models/**/model.safetensors",
     "runs/{grid}/models/**/history.csv",
-    "runs/{grid}/scores/**/*.npz",
+    "runs/{grid}/scores/**/embeddings.npz",
+    "runs/{grid}/scores/**/attribution.npz",
     "runs/{grid}/scores/**/queries.parquet",
     "runs/{grid}/scores/**/*.csv",
     "report/{grid}/*.csv",
