@@ -1,73 +1,26 @@
-"""Embeddings of an audit: what is missing comes in one stream, what is brought is checked, and a guessed preparation is tried."""
+"""Embeddings of an audit: those that are there stay, what is brought is checked, and a guessed preparation is tried."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from in_memory import table
 from miniatures import as_folder
+from rankings import random_unit, unit
 from torch import nn
 
 from bgbias import seeds
-from bgbias.auditing import embedding, exchange, workdir
+from bgbias.auditing import exchange, workdir
 from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
-from bgbias.auditing.photos import PhotoCollection
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.resumable import ResumableRows, count_missing
+from bgbias.auditing.resumable import ResumableRows
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, View
 from bgbias.images.pixels import encode_png
 from bgbias.models.adapters import Options, load
-from bgbias.models.adapters._calls import USUAL, BatchSize
 from tests.support.collected import collect
-
-ASKED: list[View] = [("clean", 0), ("random_background", 1)]
-AT_ONCE = USUAL // len(ASKED)  # photos
-PHOTOS = 3 * AT_ONCE + 5
-
-
-class Stub:
-    """Photos whose views are numbers, and which remember who asked."""
-
-    def __init__(self) -> None:
-        self.table = table({f"photo {row}": row for row in range(PHOTOS)})
-        self.asked: list[tuple[int, Sequence[int]]] = []
-
-    def views(
-        self, asked: Sequence[View], workers: int, rows: Sequence[int]
-    ) -> Generator[np.ndarray, None, None]:
-        self.asked.append((workers, rows))
-        yield from (np.array([row, draw, 1.0]) for row in rows for _, draw in asked)
-
-
-def test_a_gap_is_filled_from_one_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "workers", lambda device, photos: photos // 10)
-    told = list[int]()
-    monkeypatch.setattr(embedding, "showing", lambda count, label: nullcontext(told.append))
-    model = SimpleNamespace(
-        device="cuda", name="model", dim=3, embed=lambda views: views, batch=BatchSize(), workers=None
-    )
-    photos = Stub()
-    assert count_missing(tmp_path, embedding.VIEWS, PHOTOS) == PHOTOS
-    there = ResumableRows(tmp_path, embedding.VIEWS, np.float32, (len(ASKED), PHOTOS, 3), axis=1)
-    there[range(AT_ONCE, 2 * AT_ONCE)] = 0
-    assert count_missing(tmp_path, embedding.VIEWS, PHOTOS) == PHOTOS - AT_ONCE
-    views = embedding.embed_views(model, photos, ASKED, tmp_path)  # type: ignore[arg-type]
-    missing = [*range(AT_ONCE), *range(2 * AT_ONCE, PHOTOS)]
-    assert photos.asked == [(len(missing) // 10, missing)]
-    assert told == [AT_ONCE, AT_ONCE, 5]
-    for view in ASKED:
-        expected = np.array([[row, view[1], 1.0] for row in range(PHOTOS)])
-        expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-        expected[AT_ONCE : 2 * AT_ONCE] = 0  # was said to be there
-        np.testing.assert_allclose(views[view], expected, rtol=1e-6)
-    assert count_missing(tmp_path, embedding.VIEWS, PHOTOS) == 0
 
 
 def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> None:
@@ -86,26 +39,22 @@ COUNT = 60
 IDS = [f"{row:02}.jpg" for row in range(COUNT)]
 
 
-def unit(vectors: np.ndarray) -> np.ndarray:
-    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
-
-
 @pytest.mark.parametrize("of_object", [0.0, 0.7, 1.0])
 def test_photos_in_another_order_are_refused_wherever_a_model_looks(of_object: float) -> None:
     """At the object so much, and else at the background."""
     random = seeds.generator("vectors", of_object)
-    objects, own, others = (unit(random.normal(size=(COUNT, 16))) for _ in range(3))
+    objects, own, others = random_unit(0, 3, COUNT, 16)
 
     def embed(background: np.ndarray) -> np.ndarray:
-        noise = 0.05 * random.normal(size=(COUNT, 32))
-        return unit(np.hstack([of_object * objects, (1 - of_object) * background]) + noise)
+        seen = np.hstack([of_object * objects, (1 - of_object) * background])
+        return unit(seen + 0.05 * random.normal(size=seen.shape))
 
     vectors: dict[View, np.ndarray] = {
         (CLEAN, 0): embed(own),
         ("own_inpainted", 0): embed(own),
         ("random_background", 0): embed(others),
         ("random_background", 1): embed(others[::-1]),
-        ("only_bg", 0): unit(random.normal(size=(COUNT, 32))),
+        ("only_bg", 0): random_unit(1, COUNT, 32),
     }
     refuse_another_order(vectors, IDS)
     with pytest.raises(UserError, match=r"clean-0 and own_inpainted-0 are not of the same photos .* 00\.jpg"):
@@ -117,7 +66,7 @@ def test_photos_in_another_order_are_refused_wherever_a_model_looks(of_object: f
 
 
 def test_one_vector_for_most_photos_is_refused_and_fewer_are_counted() -> None:
-    vectors = unit(seeds.generator("ties").normal(size=(COUNT, 8)))
+    vectors = random_unit(0, COUNT, 8)
     vectors[:20] = vectors[0]
     vectors[30:32] = vectors[30]
     refuse_constant(vectors, "a model")
@@ -128,28 +77,18 @@ def test_one_vector_for_most_photos_is_refused_and_fewer_are_counted() -> None:
 
 
 VIEWS = ((CLEAN, 0), ("only_fg", 0))
-
-
-def with_row(value: float) -> np.ndarray:
-    array = np.ones((3, 4))
-    array[1] = value
-    return array
+ONES = np.ones((3, 4))
 
 
 @pytest.mark.parametrize(
     ("clean", "others", "words"),
     [
-        (np.ones(3), {}, r"clean-0 are \[3\], where \[3, D\] is expected"),
         (np.ones((2, 4)), {}, r"clean-0 are \[2, 4\], where \[3, 4\] is expected"),
-        (with_row(np.nan), {}, r"clean-0 .* in row 1 of photos.csv"),
+        (np.ones(3), {}, r"clean-0 are \[3\], where \[3, D\] is expected"),
+        (np.full((3, 4), np.nan), {}, r"clean-0 .* in row 0 of photos.csv"),
         (np.ones((3, 4), complex), {}, "clean-0 are no numbers but complex128"),
-        (
-            np.ones((3, 4)),
-            {"only_fg-0": np.ones((3, 5))},
-            r"only_fg-0 are \[3, 5\], where \[3, 4\] is expected",
-        ),
-        (np.ones((3, 4)), {"only_fg-0": with_row(0)}, r"only_fg-0 .* in row 1 of photos.csv"),
-        (np.ones((3, 4)), {"no_fg-0": np.ones((3, 4))}, r"views\.npz lacks only_fg-0; it has no_fg-0"),
+        (ONES, {"only_fg-0": np.eye(3, 4, 2)}, r"only_fg-0 .* in row 2 of photos.csv"),
+        (ONES, {"no_fg-0": ONES}, r"views\.npz lacks only_fg-0; it has no_fg-0"),
     ],
 )
 def test_brought_embeddings_that_cannot_be_used_are_told(
@@ -157,7 +96,7 @@ def test_brought_embeddings_that_cannot_be_used_are_told(
 ) -> None:
     paths = tmp_path / "clean.npy", tmp_path / "views.npz"
     np.save(paths[0], clean)
-    np.savez(paths[1], **others or {"only_fg-0": np.ones((3, 4))})  # type: ignore[arg-type]
+    np.savez(paths[1], **others or {"only_fg-0": ONES})  # type: ignore[arg-type]
     with pytest.raises(UserError, match=words):
         exchange.read(*paths, VIEWS, 3)
     with pytest.raises(UserError, match=r"views\.npz cannot be read as .* \(it holds several arrays\)"):
@@ -165,14 +104,14 @@ def test_brought_embeddings_that_cannot_be_used_are_told(
 
 
 def test_saved_embeddings_are_read_again_at_unit_length_with_the_models_look(tmp_path: Path) -> None:
-    """And count as an answer to their question on this computer."""
+    """And count as an answer to their question on this computer; pictures of another one are not mixed with its own."""
     model = load(lambda batch: [picture.mean((0, 1)) for picture in batch], Options(size=40, resize=44))
     vectors = {view: np.eye(3, 4, k, dtype=np.float32) for k, view in enumerate(VIEWS)}
     with pytest.raises(UserError, match="No pictures were exported for this question"):
         workdir.check_exported("question")
     exchange.write(tmp_path, {view: 2 * array for view, array in vectors.items()}, model, "question")
-    clean, views = tmp_path / "clean.npy", tmp_path / "views.npz"
-    found = exchange.read(clean, views, VIEWS, 3)
+    clean = tmp_path / "clean.npy"
+    found = exchange.read(clean, tmp_path / "views.npz", VIEWS, 3)
     for view in VIEWS:
         np.testing.assert_array_equal(found[view], vectors[view])
     again = exchange.make_stand_in(Options(), clean)
@@ -180,11 +119,8 @@ def test_saved_embeddings_are_read_again_at_unit_length_with_the_models_look(tmp
     workdir.check_exported("question")
     with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
         exchange.make_stand_in(Options(size=32), clean)
-
-
-def test_pictures_of_another_question_are_not_mixed_with_these(tmp_path: Path) -> None:
     for _ in range(2):
-        workdir.begin_export(tmp_path, "this")
+        workdir.begin_export(tmp_path, "question")
     with pytest.raises(UserError, match="holds the pictures of another question; name another folder by"):
         workdir.begin_export(tmp_path, "another")
 
@@ -199,19 +135,15 @@ class Bright(nn.Module):
         return x.mean((2, 3)).clamp(-1, 1) - 0.5
 
 
-@pytest.fixture
-def collection(tmp_path: Path) -> PhotoCollection:
-    """Eight classes of bright colours."""
+def test_a_preparation_that_finds_clearly_more_is_named(tmp_path: Path) -> None:
+    """Of eight classes of bright colours; a mean colour says as much, however it is scaled."""
     random, files = seeds.generator("bright"), dict[str, bytes]()
     for number in range(8):
         colour = random.integers(190, 250, 3)
         for photo in range(4):
             picture = np.clip(colour + random.integers(-5, 6, (32, 32, 3)), 0, 255).astype(np.uint8)
             files[f"class {number}/{photo}.png"] = encode_png(picture)
-    return collect(as_folder(tmp_path / "bright", files))
-
-
-def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollection) -> None:
+    collection = collect(as_folder(tmp_path / "bright", files))
     guessed = load(Bright(), Options(size=32, device="cpu"))
     told = load(Bright(), Options(size=32, mean=(0.5,) * 3, std=(0.5,) * 3, device="cpu"))
     views = np.stack([guessed.look(np.full((40, 40, 3), level, np.uint8)) for level in (30, 200)])
@@ -222,9 +154,6 @@ def test_a_preparation_that_finds_clearly_more_is_named(collection: PhotoCollect
     (sentence,) = found.sentences
     assert f"On 32 photos the model finds clearly more with {HALF}: MAP@R {percent:.1f} %" in sentence
     assert not compare(told, collection).map_at_r, "nothing was guessed"
-
-
-def test_a_preparation_that_finds_as_much_is_not_named(collection: PhotoCollection) -> None:
-    """A mean colour says as much, however it is scaled."""
-    found = compare(load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32)), collection)
+    mean = load(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), Options(size=32))
+    found = compare(mean, collection)
     assert (found.better, found.sentences, len(found.map_at_r)) == (None, [], 4)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from rankings import embedded, map_at_r, order, unit
 
 from bgbias import seeds
 from bgbias.auditing import findings, slices
@@ -17,8 +18,7 @@ from bgbias.results import rows
 from bgbias.results.decomposition import DROP
 
 SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, "only_bg")
-DRAWS, DIM = 2, 8
-SIZES = (5,) * 5  # photos a class
+DRAWS = 2
 NAMES = {10 * c: f"class {c}" for c in range(6)}
 UNSURE = {"000", "001", "003", "010"}  # photo 003 is no query
 
@@ -27,24 +27,21 @@ def embed(sizes: Sequence[int]) -> Embeddings:
     """Of classes of so many photos, each of which lends its background to the next one of its class."""
     random = seeds.generator("audit findings")
     number = np.repeat(np.arange(len(sizes)), sizes)
-    middle = random.normal(size=(len(sizes), DIM))[number]
+    middle = random.normal(size=(len(sizes), 8))[number]
     rows = np.arange(len(number))
-
-    def unit(noise: float) -> np.ndarray:
-        vectors = middle + noise * random.normal(size=middle.shape)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-
-    views = {view: unit(0.6 if view[0] == CLEAN else 1.2) for view in conditions.views(SHOWN, DRAWS)}
+    views = {
+        view: unit(middle + (0.6 if view[0] == CLEAN else 1.2) * random.normal(size=middle.shape))
+        for view in conditions.views(SHOWN, DRAWS)
+    }
     of_class = np.concatenate([np.roll(rows[number == c], 1) for c in range(len(sizes))])
     donors = {view: np.roll(rows, max(sizes)) for view in views if view[0] == "mixed_rand"}
     donors |= {view: of_class for view in views if view[0] == "mixed_same"}
-    ids = [f"{row:03d}" for row in rows]
-    return Embeddings(ids, 10 * number, rows != 3, views, donors)
+    return embedded(10 * number, views, usable=rows != 3, donors=donors)
 
 
 @pytest.fixture(scope="module")
 def embeddings() -> Embeddings:
-    return embed(SIZES)
+    return embed((5,) * 5)
 
 
 @pytest.fixture(scope="module")
@@ -52,29 +49,22 @@ def found(embeddings: Embeddings) -> findings.Findings:
     return findings.compute_findings(embeddings, NAMES, UNSURE)
 
 
-def naive_map_at_r(query: np.ndarray, own: int, gallery: np.ndarray, labels: np.ndarray) -> float:
-    order = [g for g in np.argsort(-(gallery @ query), kind="stable") if g != own]
-    relevant = int((labels == labels[own]).sum()) - 1
-    hits, total = 0, 0.0
-    for rank, other in enumerate(order[:relevant], 1):
-        if labels[other] == labels[own]:
-            hits += 1
-            total += hits / rank
-    return total / relevant
-
-
 def test_levels_and_losses_are_those_of_plain_loops(embeddings: Embeddings, found: findings.Findings) -> None:
     clean, labels = embeddings.views[CLEAN, 0], embeddings.labels
-    changed = [embeddings.views[RANDOM_BACKGROUND, draw] for draw in range(DRAWS)]
     asked = np.flatnonzero(embeddings.usable)
-    before = [naive_map_at_r(clean[n], n, clean, labels) for n in asked]
-    after = [np.mean([naive_map_at_r(view[n], n, clean, labels) for view in changed]) for n in asked]
+
+    def naive(view: np.ndarray) -> np.ndarray:
+        ranked = ((n, order(view[n], clean, gone=[n])) for n in asked)
+        return np.array([map_at_r((labels[others] == labels[n]).tolist()) for n, others in ranked])
+
+    before = naive(clean)
+    after = np.mean([naive(embeddings.views[RANDOM_BACKGROUND, draw]) for draw in range(DRAWS)], axis=0)
     levels = pd.DataFrame(found.levels).set_index(["setting", "condition", "metric"])["value"]
     for condition, values in ((CLEAN, before), (RANDOM_BACKGROUND, after)):
         assert levels[QUERY_ONLY, condition, "map_at_r"] == pytest.approx(np.mean(values), abs=1e-12)
     photos = found.photos.set_index("image_id").loc[[embeddings.ids[n] for n in asked]]
     assert len(photos) == len(found.photos)
-    np.testing.assert_allclose(photos["lost"], np.subtract(before, after), atol=1e-12)
+    np.testing.assert_allclose(photos["lost"], before - after, atol=1e-12)
     assert photos["class_name"].tolist() == [NAMES[labels[n]] for n in asked]
 
 
@@ -88,9 +78,7 @@ def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: 
         assert (row["value"], row["low"], row["high"]) == (expected.value, expected.low, expected.high)
 
 
-@pytest.mark.parametrize(
-    ("sizes", "are_known"), [(SIZES, True), ((5, 5, 5, 2, 2, 2), True), ((5, 2, 2, 2, 2), False)]
-)
+@pytest.mark.parametrize(("sizes", "are_known"), [((5, 5, 5, 2, 2, 2), True), ((5, 2, 2, 2, 2), False)])
 def test_steps_add_up_to_the_drop_of_the_queries_that_have_them_all(
     sizes: tuple[int, ...], are_known: bool
 ) -> None:
@@ -147,42 +135,30 @@ def test_a_masks_area_and_place_are_those_of_its_pixels() -> None:
     assert np.isnan(slices._measure_mask(np.zeros((4, 4), np.uint8))["off_centre"])
 
 
-def join(photos: pd.DataFrame, properties: pd.DataFrame) -> pd.DataFrame:
-    """The queries among the photos, with their properties."""
-    return photos[photos["lost"].notna()].merge(properties, on="image_id")
-
-
 def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
-    """The smaller the object, the more is lost; photo 7 is no query."""
-    area = np.random.default_rng(0).permutation(np.linspace(0.1, 0.7, 61))
-    ids = [f"{i:03}" for i in range(61)]
-    queries = pd.DataFrame({"image_id": ids, "clean": 0.8, "random_background": area, "lost": 0.8 - area})
-    queries["class_name"] = [f"class {i % 6}" for i in range(61)]
-    queries.loc[7, "lost"] = np.nan
-    known = pd.DataFrame(
-        {"image_id": ids, "area": area, "off_centre": 0.1, "brightness": 0.5, "clarity": 1.0}
-    )
-    found = list(slices.make_thirds(join(queries, known)))
+    """The smaller the object, the more is lost."""
+    area = np.random.default_rng(0).permutation(np.linspace(0.1, 0.7, 60))
+    queries = pd.DataFrame({"class_name": np.arange(60) % 6, "clean": 0.8, "random_background": area})
+    queries = queries.assign(lost=0.8 - area, area=area, off_centre=0.1, brightness=0.5, clarity=1.0)
+    found = list(slices.make_thirds(queries))
     assert [third.prop for third in found] == ["area"] * 3  # what is the same for all parts nobody
     assert sum(third.queries for third in found) == 60
     assert found[0].most <= found[1].least <= found[1].most <= found[2].least
-    in_order = np.sort(np.delete(area, 7))
-    part, rest = np.split(in_order, [found[0].queries])
+    part, rest = np.split(np.sort(area), [found[0].queries])
     assert found[0].lost.value == pytest.approx(0.8 - part.mean())
     assert found[0].lost.low < found[0].lost.value < found[0].lost.high
-    assert list(slices.make_thirds(join(queries.head(20), known))) == []
+    assert list(slices.make_thirds(queries.head(20))) == []
 
-    (larger,) = slices.leave_out_small(join(queries, known), found)
+    (larger,) = slices.leave_out_small(queries, found)
     assert (larger.queries, larger.least) == (len(rest), found[1].least)
     assert larger.drop.value == pytest.approx(1 - rest.mean() / 0.8)
-    assert list(slices.leave_out_small(join(queries, known), found[::-1])) == []  # large ones lose most
-    # Masks that somebody drew are the objects, however small.
-    mixed = known.assign(clarity=known["clarity"].where(known["area"] > 0.15))
-    (with_drawn,) = slices.leave_out_small(join(queries, mixed), found)
-    assert with_drawn.drawn == (in_order <= 0.15).sum() > 0
+    assert list(slices.leave_out_small(queries, found[::-1])) == []  # large ones lose most
+    # Masks that somebody drew are the objects, however small; a masker without doubt drew nothing by hand.
+    is_drawn = area <= 0.15
+    (with_drawn,) = slices.leave_out_small(queries.assign(clarity=np.where(is_drawn, np.nan, 1)), found)
+    assert with_drawn.drawn == is_drawn.sum() > 0
     assert with_drawn.queries == larger.queries + with_drawn.drawn
-    nobody_knows = known.assign(clarity=np.nan)  # a masker without doubt drew nothing by hand
-    assert list(slices.leave_out_small(join(queries, nobody_knows), found)) == [larger]
+    assert list(slices.leave_out_small(queries.assign(clarity=np.nan), found)) == [larger]
 
 
 def test_equal_values_stay_together_or_make_no_thirds() -> None:
@@ -200,18 +176,15 @@ def test_equal_values_stay_together_or_make_no_thirds() -> None:
 
 
 def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
-    queries = pd.DataFrame({"image_id": list("abcdefg"), "class_name": list("1122334"), "clean": 0.8})
-    queries["random_background"] = [0.6] * 6 + [0.0]
-    queries["lost"] = queries["clean"] - queries["random_background"]
-    queries.loc[5, "lost"] = np.nan  # no query, however unsure its mask is
-    known = pd.DataFrame({"image_id": list("abcdefg"), "clarity": [1.0, 0.85, 1.0, 1.0, 1.0, 0.1, 0.84]})
-    found = slices.leave_out_unsure(join(queries, known))
+    queries = pd.DataFrame({"class_name": list("112234"), "clean": 0.8})
+    queries["random_background"] = [0.6] * 5 + [0.0]
+    found = slices.leave_out_unsure(queries.assign(clarity=[1.0, 0.85, 1.0, 1.0, 1.0, 0.84]))
     assert found is not None
     assert (found.queries, found.others) == (5, 1)
     assert found.drop.value == pytest.approx(0.25)
-    assert slices.leave_out_unsure(join(queries, known.assign(clarity=1.0))) is None
-    none = slices.leave_out_unsure(join(queries, known.assign(clarity=0.5)))
+    none = slices.leave_out_unsure(queries.assign(clarity=0.5))
     assert none is not None
     assert (none.queries, none.others) == (0, 6)
     assert np.isnan(none.drop.value)
-    assert slices.leave_out_unsure(join(queries, known.assign(clarity=np.nan))) is None  # nobody knows
+    for clarity in (1.0, np.nan):  # nobody knows
+        assert slices.leave_out_unsure(queries.assign(clarity=clarity)) is None

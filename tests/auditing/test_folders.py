@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import unicodedata
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -166,24 +165,15 @@ def test_place_that_is_not_there_is_told_with_the_nearest_one(tmp_path: Path) ->
         collect(tmp_path / "photos.doc")
 
 
-@pytest.fixture
-def _asked_anew() -> Iterator[None]:
-    pictures.can_read_heif.cache_clear()
-    yield
-    pictures.can_read_heif.cache_clear()
-
-
-@pytest.mark.usefixtures("_asked_anew")
 def test_heic_is_read_where_the_library_is_and_told_where_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Asked anew each time.
+    monkeypatch.setattr(pictures, "can_read_heif", pictures.can_read_heif.__wrapped__)
     place = as_folder(tmp_path / "shop", shop() | {"shoe 00/phone.HEIC": snapshot("phone")})
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     left_out = collect(place).left_out
     assert "convert it to JPEG or PNG, or pip install pillow-heif" in left_out["shoe 00/phone.HEIC"]
-    pictures.can_read_heif.cache_clear()
-    told: list[bool] = []
-    library = SimpleNamespace(register_heif_opener=lambda: told.append(True))
-    monkeypatch.setitem(sys.modules, "pillow_heif", library)
+    monkeypatch.setitem(sys.modules, "pillow_heif", library := Mock())
     assert collect(place).read("shoe 00/phone.HEIC") == snapshot("phone")
-    assert told == [True]
+    library.register_heif_opener.assert_called()

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from rankings import map_at_r, order, unit
 
 import bgbias
 from bgbias.errors import UserError
@@ -68,15 +69,11 @@ def test_queries_are_asked_among_the_gallery_alone(toys: Path) -> None:
     rows = pd.DataFrame({"path": files, "class": [file.parent.name for file in files], "mask": masks})
     rows["part"] = ["query" if path.name < "001" else "gallery" for path in rows["path"]]
     found = audited(toys, rows)
-    vectors = np.array(colours([np.asarray(Image.open(path)) for path in rows["path"]]))
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    names, gallery = rows["class"].to_numpy(), (rows["part"] == "gallery").to_numpy()
+    vectors = unit(np.array(colours([np.asarray(Image.open(path)) for path in files])))
+    names, gallery = rows["class"].to_numpy(), np.flatnonzero(rows["part"] == "gallery")
     expected = {}
-    for query in np.flatnonzero(~gallery):
-        ranked = np.flatnonzero(gallery)[np.argsort(-vectors[gallery] @ vectors[query], kind="stable")]
-        right = names[ranked] == names[query]
-        relevant = right.sum()
-        precision = np.cumsum(right)[:relevant] / np.arange(1, relevant + 1)
-        expected[names[query]] = (precision * right[:relevant]).sum() / relevant
+    for query in np.flatnonzero(rows["part"] == "query"):
+        ranked = gallery[order(vectors[query], vectors[gallery])]
+        expected[names[query]] = map_at_r((names[ranked] == names[query]).tolist())
     of_photos = found.to_frame().set_index("class_name")["map_at_r_clean"].dropna()
     assert of_photos.to_dict() == pytest.approx(expected, abs=1e-6)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import io
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
+from rankings import embedded, map_at_r, order, unit
 from snapshots import snapshot
 
 import bgbias
 from bgbias.auditing import findings
-from bgbias.auditing.comparison import ComparedAudits, render
+from bgbias.auditing.comparison import render
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
-from bgbias.evaluation.conditions import View
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
 from bgbias.photos.tables import NamedColumns
@@ -25,18 +24,13 @@ from tests.support.collected import collect
 from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
 
 
-@pytest.fixture(scope="module")
-def compared(shop: Path) -> ComparedAudits:
-    """A model that is blind for the background, and one that sees nothing else."""
+def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_sees_nothing_else(
+    shop: Path,
+) -> None:
     how = {"size": SIDE, "resize": SIDE, "draws": 2, "attribution": 0, "place": 1, "class_level": 2}
     models = {"object": object_alone, "background": background_alone}
-    return bgbias.audit(shop / "photos", models, masks=shop / "masks", backgrounds=shop / "walls", **how)
-
-
-def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_sees_nothing_else(
-    compared: ComparedAudits,
-) -> None:
-    blind, other = (compared.audits[name].numbers["places"] for name in ("object", "background"))
+    compared = bgbias.audit(shop / "photos", models, masks=shop / "masks", backgrounds=shop / "walls", **how)
+    blind, other = (compared.audits[name].numbers["places"] for name in models)
     assert blind["natural"]["low"] > 0  # the lamps
     assert blind["on_composites"]["value"] == pytest.approx(0, abs=1e-12)
     assert blind["carried"]["value"] == pytest.approx(0, abs=1e-12)
@@ -45,12 +39,8 @@ def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_s
     assert other["carried"]["low"] > 0.5
     assert (other["queries"], other["classes"]) == (2 * CLASSES * EACH, CLASSES)
     assert "original photos from another place" in compared.audits["background"].verdict
-
-
-def test_models_are_compared_by_what_another_place_costs(compared: ComparedAudits) -> None:
-    models = compared.models.set_index("model")
-    for name in ("object", "background"):
-        assert models["natural"][name] == compared.audits[name].numbers["places"]["natural"]["value"]
+    natural = compared.models.set_index("model")["natural"].to_dict()
+    assert natural == {"object": blind["natural"]["value"], "background": other["natural"]["value"]}
     assert "carried by the background, %" in render([compared])
 
 
@@ -65,6 +55,9 @@ def test_a_level_of_folders_is_a_place_as_a_tables_column_and_no_part_of_the_cla
     inside = collect(photos, columns=NamedColumns(place="2"), class_level=1)
     assert set(inside.table.frame["class_name"]) == {"visit 0", "visit 1"}
     assert not collect(photos, class_level=2).is_across_places
+    # A sample has photos of each place.
+    frame = collect(photos, columns=one, sample=4 * CLASSES).table.frame
+    assert (frame.groupby(["class_name", "place"]).size() == 2).all()
 
 
 @pytest.mark.parametrize(
@@ -91,12 +84,6 @@ def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: P
     assert collect(tmp_path, columns=NamedColumns(place="1"), class_level=2).is_across_places
 
 
-def test_a_sample_has_photos_of_each_place(shop: Path) -> None:
-    photos = collect(shop / "photos", columns=NamedColumns(place="1"), sample=4 * CLASSES)
-    frame = photos.table.frame
-    assert (frame.groupby(["class_name", "place"]).size() == 2).all()
-
-
 def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path: Path) -> None:
     table = list_photos(shop, "visit")
     table["class"] += table["visit"]
@@ -109,7 +96,7 @@ def test_a_place_in_which_no_class_meets_itself_is_an_error(shop: Path, tmp_path
 
 LABELS = np.repeat(np.arange(6), 6)
 DAYS = np.tile(["monday", "monday", "monday", "tuesday", "tuesday", ""], 6)
-IDS = [f"{row:02}" for row in range(len(LABELS))]
+VIEWS = (("clean", 0), ("random_background", 0), ("random_background", 1))
 
 
 @pytest.fixture
@@ -118,39 +105,29 @@ def embeddings() -> Embeddings:
     generator = np.random.default_rng(0)
     of_class, of_day = generator.normal(size=(6, 12)), generator.normal(size=(6, 3, 12))
     base = 0.5 * of_class[LABELS] + of_day[LABELS, np.unique(DAYS, return_inverse=True)[1]]
-    views: dict[View, np.ndarray] = {}
-    for view, spread in (
-        (("clean", 0), 0.5),
-        (("random_background", 0), 1.2),
-        (("random_background", 1), 1.2),
-    ):
-        vectors = base + spread * generator.normal(size=base.shape)
-        views[view] = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
-    return Embeddings(IDS, LABELS, np.ones(len(LABELS), bool), views)
-
-
-def naive(vectors: np.ndarray, gallery: np.ndarray) -> list[float]:
-    """MAP@R of each photo without the matches of its own day, one by one."""
-    found = []
-    for row, vector in enumerate(vectors):
-        own = (LABELS[row] == LABELS) & (DAYS[row] == DAYS) & (DAYS != "")
-        own[row] = True
-        order = sorted(np.flatnonzero(~own), key=lambda j: -float(gallery[j] @ vector))
-        relevant = sum(LABELS[j] == LABELS[row] for j in order)
-        hits = [LABELS[j] == LABELS[row] for j in order[:relevant]]
-        found.append(sum(hit * sum(hits[: k + 1]) / (k + 1) for k, hit in enumerate(hits)) / relevant)
-    return found
+    spreads = zip(VIEWS, (0.5, 1.2, 1.2), strict=True)
+    return embedded(LABELS, {v: unit(base + s * generator.normal(size=base.shape)) for v, s in spreads})
 
 
 def test_matches_of_the_own_session_are_left_out(embeddings: Embeddings) -> None:
-    days = {row: day for row, day in zip(IDS, DAYS.tolist(), strict=True) if day}
-    found = findings.compare_sessions(embeddings, days)
+    found = findings.compare_sessions(
+        embeddings, {row: day for row, day in zip(embeddings.ids, DAYS.tolist(), strict=True) if day}
+    )
     assert found is not None
     assert (found.sessions, found.queries) == (2, len(LABELS))
-    clean = embeddings.views["clean", 0]
-    assert found.clean.value == pytest.approx(np.mean(naive(clean, clean)))
-    changed = [np.mean(naive(embeddings.views["random_background", draw], clean)) for draw in (0, 1)]
-    assert found.drop.value == pytest.approx(1 - np.mean(changed) / found.clean.value)
+    clean, *others = (embeddings.views[view] for view in VIEWS)
+
+    def naive(view: np.ndarray) -> float:
+        """MAP@R of photos without the matches of their own day, one by one."""
+        of_photos = []
+        for row, vector in enumerate(view):
+            own = np.flatnonzero((LABELS[row] == LABELS) & (DAYS[row] == DAYS) & (DAYS != ""))
+            ranked = order(vector, clean, gone={row, *own.tolist()})
+            of_photos.append(map_at_r((LABELS[ranked] == LABELS[row]).tolist()))
+        return float(np.mean(of_photos))
+
+    assert found.clean.value == pytest.approx(naive(clean))
+    assert found.drop.value == pytest.approx(1 - np.mean([*map(naive, others)]) / found.clean.value)
     with_all = scores.score_queries(embeddings, {}).query("condition == 'clean' and setting == 'symmetric'")
     assert found.clean.value < with_all["map_at_r"].mean() - 0.1
     first = (clean @ clean.T - 9 * np.eye(len(clean))).argmax(axis=1)
@@ -160,7 +137,7 @@ def test_matches_of_the_own_session_are_left_out(embeddings: Embeddings) -> None
 
 @pytest.mark.parametrize("names", [[""] * 36, [str(n) for n in range(36)], [str(n // 6) for n in range(36)]])
 def test_sessions_that_part_no_class_say_nothing(embeddings: Embeddings, names: list[str]) -> None:
-    sessions = {row: name for row, name in zip(IDS, names, strict=True) if name}
+    sessions = {row: name for row, name in zip(embeddings.ids, names, strict=True) if name}
     assert findings.compare_sessions(embeddings, sessions) is None
 
 
@@ -173,9 +150,8 @@ def test_the_day_is_read_from_exif() -> None:
 
 
 def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
-    table = list_photos(shop, "session")
-    how: dict[str, Any] = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0}
-    found = bgbias.audit(table, background_alone, backgrounds=shop / "walls", **how)
+    how = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0, "backgrounds": shop / "walls"}
+    found = bgbias.audit(list_photos(shop, "session"), background_alone, **how)
     assert found.numbers["sessions"]["own"] > 0.9
     clean = found.estimate("levels", setting="query", condition="clean", metric="map_at_r")
     assert found.numbers["sessions"]["clean"]["value"] < clean.value / 2
