@@ -11,6 +11,8 @@ from commands import bgbias
 from fitting import model
 from PIL import Image
 from project import ROOT
+from rankings import unit
+from scipy.ndimage import convolve
 from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins, seeds
@@ -113,10 +115,6 @@ def test_mistakes_are_told_in_plain_words(folder: Path, words: tuple[str, ...], 
 PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
-def picture(*shape: int) -> np.ndarray:
-    return seeds.generator("sanity", shape).integers(0, 256, shape, dtype=np.uint8)
-
-
 def test_networks_forget_from_the_top_down() -> None:
     params = plugins.load("backbones", "tiny").Params()
     network = build_model("tiny", params, 16, seeds.torch_generator("sanity"))
@@ -126,9 +124,8 @@ def test_networks_forget_from_the_top_down() -> None:
         after = dict(randomise(network, level).named_parameters())
         kept = trunk[: len(trunk) - round(share * len(trunk))]
         for name, tensor in before.items():
-            assert torch.equal(
-                after[name].flatten().sort().values, tensor.flatten().sort().values
-            )  # permuted
+            # Permuted.
+            assert torch.equal(*(each.flatten().sort().values for each in (after[name], tensor)))
             varied = tensor.unique().numel() > 4
             assert torch.equal(after[name], tensor) == (name in kept or not varied)
     assert all(torch.equal(tensor, before[name]) for name, tensor in network.named_parameters())
@@ -146,18 +143,14 @@ def test_maps_that_saw_no_photo() -> None:
 
 
 def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> None:
-    values, gone = picture(9, 9, 3).astype(float), seeds.generator("gone").random((9, 9)) < 0.6
+    values, gone = photo(0, 9, 9).astype(float), seeds.generator("gone").random((9, 9)) < 0.6
     filled = checks.impute(values, gone)
     assert np.array_equal(filled[~gone], values[~gone])
-    for row, column in zip(*np.nonzero(gone), strict=True):
-        total, weights = np.zeros(3), 0.0
-        for down in (-1, 0, 1):
-            for right in (-1, 0, 1):
-                beside = row + down, column + right
-                if (down, right) != (0, 0) and min(beside) >= 0 and max(beside) < 9:
-                    weight = 1 / 12 if down and right else 1 / 6
-                    total, weights = total + weight * filled[beside], weights + weight
-        np.testing.assert_allclose(filled[row, column], total / weights, atol=1e-9)
+    weights = np.array([[1, 2, 1], [2, 0, 2], [1, 2, 1]])[..., None] / 12
+    around = convolve(filled, weights, mode="constant") / convolve(
+        np.ones((9, 9, 1)), weights, mode="constant"
+    )
+    np.testing.assert_allclose(filled[gone], around[gone], atol=1e-9)
     nothing = checks.impute(values, np.zeros((9, 9), bool))
     assert np.array_equal(nothing, values)
     assert not checks.impute(values, np.ones((9, 9), bool)).any()
@@ -165,22 +158,19 @@ def test_what_is_gone_is_the_weighted_mean_of_its_neighbours_all_at_once() -> No
 
 def test_a_map_of_what_a_model_looks_at_is_faithful_and_its_opposite_is_not() -> None:
     """A model that sees the left half alone."""
-    photo = picture(32, 32, 3)
+    seen = photo(0, 32, 32)
 
-    def embedded(view: np.ndarray) -> np.ndarray:
-        vector = (view[:, :16].astype(float) - 127.5).ravel()
-        made: np.ndarray = vector / np.linalg.norm(vector)
-        return made
+    def embed(view: np.ndarray) -> np.ndarray:
+        return unit((view[:, :16].astype(float) - 127.5).ravel())
+
+    def measure(attribution: np.ndarray) -> float:
+        views = checks.removals(seen, attribution, np.random.default_rng(1))
+        return float(checks.area(np.array([embed(view) @ embed(seen) for view in views])))
 
     left = np.zeros((32, 32))
     left[:, :16] = 1 + np.random.default_rng(0).random((32, 16))
-    found = {}
-    for name, attribution in (("left", left), ("right", left[:, ::-1])):
-        views = checks.removals(photo, attribution, np.random.default_rng(1))
-        kept = np.array([embedded(view) @ embedded(photo) for view in views])
-        found[name] = checks.area(kept)
-    assert found["left"] > 0.4
-    assert found["right"] == pytest.approx(-found["left"], abs=0.1)
+    assert measure(left) > 0.4
+    assert measure(left[:, ::-1]) == pytest.approx(-measure(left), abs=0.1)
 
 
 def test_a_model_is_doubted_and_asked_by_similarity(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
+from in_memory import table
 
 from bgbias.auditing import forecast
 from bgbias.auditing.config import AuditConfig, Question
 from bgbias.models.adapters import Options, load
-from bgbias.photos.table import ImageTable
 from tests.auditing.conftest import HOW
 from tests.support import commands
 
@@ -25,10 +24,8 @@ STEPS = ("masks", "photos", "pictures", "embeddings", "crossing", "attribution")
 
 def question(count: int = 130) -> Any:
     """About so many photos of 13 classes."""
-    labels = [number % 13 for number in range(count)]
-    rows = {"image_id": map(str, range(count)), "label": labels, "class_name": "a", "split": "test"}
-    table = ImageTable(pd.DataFrame(rows | {"key_set": "set", "key_item": map(str, range(count))}))
-    collection = SimpleNamespace(table=table, labelled=True, is_across_places=False)
+    photos = table({str(number): number % 13 for number in range(count)})
+    collection = SimpleNamespace(table=photos, labelled=True, is_across_places=False)
     return Question(collection, None, SimpleNamespace(photos=["a"] * 10), AuditConfig())
 
 

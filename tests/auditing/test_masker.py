@@ -21,7 +21,6 @@ from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.masks.mask_cache import KeptMasks
 from bgbias.masks.policy import Mask
-from bgbias.masks.u2net import u2netp
 
 ALPHA = np.arange(48, dtype=np.uint8).reshape(6, 8)
 
@@ -106,7 +105,7 @@ def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(t
         masker.check("onnx", net, {"mean": 0.5})
 
 
-def test_weights_that_nobody_has_are_told_with_what_to_do(
+def test_weights_that_nobody_has_or_of_another_net_are_told_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
@@ -119,6 +118,10 @@ def test_weights_that_nobody_has_are_told_with_what_to_do(
     assert "params.yaml" not in str(told.value)
     with pytest.raises(UserError, match=r"get isnet-general-use\.onnx \(178,648,008 bytes, md5 fc16"):
         masker.find("isnet", None, "cpu")
+    wrong = tmp_path / "wrong.safetensors"
+    save_file({"stage1.weight": torch.zeros(3)}, wrong)
+    with pytest.raises(UserError, match=r"wrong\.safetensors.* Correct --mask-weights\.$"):
+        masker.load(masker.find("u2netp", wrong, "cpu"))
 
 
 def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
@@ -142,18 +145,3 @@ def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
     assert masker.find("onnx", places[0], "cpu").key != mine.key
     graph(places[0], bias=0.1)
     assert masker.find("isnet", places[0], "cpu").key != mine.key
-
-
-def test_weights_of_another_net_are_told_with_the_commands_option(tmp_path: Path) -> None:
-    wrong = tmp_path / "wrong.safetensors"
-    save_file({"stage1.weight": torch.zeros(3)}, wrong)
-    with pytest.raises(UserError, match=r"wrong\.safetensors.* Correct --mask-weights\.$"):
-        masker.load(masker.find("u2netp", wrong, "cpu"))
-
-
-def test_weights_come_in_either_format(tmp_path: Path) -> None:
-    state, files = u2netp().state_dict(), (tmp_path / "mine.safetensors", tmp_path / "mine.pth")
-    save_file(state, files[0])
-    torch.save(state, files[1])
-    one, other = (masker.find("u2netp", file, "cpu").build()._net.state_dict() for file in files)
-    assert all(torch.equal(values, other[name]) for name, values in one.items())

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -88,17 +89,9 @@ def test_mistakes_are_told_in_plain_words(
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize(
-    ("words", "told"), [("--version", f"bgbias {bgbias.__version__}\n"), ("train -h", "Train one model")]
-)
-def test_a_command_says_what_it_is(
-    typed: Callable[..., int], capsys: pytest.CaptureFixture[str], words: str, told: str
-) -> None:
-    assert typed(*words.split()) == 0
-    assert told in capsys.readouterr().out
-
-
 def test_help_has_a_line_for_each_command() -> None:
+    for words, told in (("--version", f"bgbias {bgbias.__version__}\n"), ("train -h", "Train one model")):
+        assert told in CliRunner().invoke(cli.app, words).stdout
     group: Any = typer.main.get_command(cli.app)
     named = {name for names in cli.PANELS.values() for name in names}
     assert named <= group.commands.keys()
@@ -112,31 +105,17 @@ def test_help_has_a_line_for_each_command() -> None:
     ("error", "told"),
     [
         (ModuleNotFoundError("", name="mlflow.entities"), "pip install 'bgbias[workflow]'"),
-        (
-            OSError(errno.EROFS, "Read-only", "data/run.json"),
-            "data/run.json cannot be written or read (Read-only)",
-        ),
-        (
-            OSError(errno.ENOSPC, "No space", "data/run.json"),
-            "the disk is full (data/run.json). Free some space",
-        ),
+        (OSError(errno.EROFS, "Read-only", "run.json"), "run.json cannot be written or read (Read-only)"),
+        (OSError(errno.ENOSPC, "No space", "run.json"), "the disk is full (run.json). Free some space"),
         (ModuleNotFoundError("", name="no_such_thing"), None),
         (OSError(errno.EIO, "Input/output error"), None),
     ],
 )
 def test_what_a_person_can_put_right_is_told_and_nothing_else(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, error: Exception, told: str | None
+    capsys: pytest.CaptureFixture[str], error: Exception, told: str | None
 ) -> None:
-    command = typer.Typer()
-
-    @command.command()
-    def ask() -> None:
-        raise error
-
-    monkeypatch.setattr(sys, "argv", ["bgbias"])
-    with pytest.raises(SystemExit if told else type(error)) as ended:
-        cli.run_reporting_errors(command)
-    assert told is None or isinstance(ended.value, SystemExit)
+    with pytest.raises(SystemExit if told else type(error)):
+        cli.run_reporting_errors(Mock(side_effect=error))
     assert (told or "") in capsys.readouterr().err
 
 

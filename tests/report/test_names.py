@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_rgb
+from miniatures import as_folder
 from project import ROOT
 
 from bgbias import plugins
@@ -30,11 +31,7 @@ def mine(tmp_path: Path) -> Iterator[None]:
         "methods/thing": METHOD + titled + 'ENTRIES = {"thing_8": "Eight things", "no_thing": "No thing"}\n',
         "methods/other": METHOD,
     }
-    for name, text in files.items():
-        path = tmp_path / f"{name}.py"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-    plugins.use(tmp_path)
+    plugins.use(as_folder(tmp_path, {f"{name}.py": text.encode() for name, text in files.items()}))
     yield
     plugins.use()
 

@@ -1,18 +1,21 @@
-"""Which grids have tables, figures and comparisons, and the way from photos to those that need more than a trained model."""
+"""Which grids have tables and figures, with whom models are compared, what trainings cost, and the way from photos to a table."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_study import data_nodes, described, load, options, run
 
+from bgbias.files import json_checksum
 from bgbias.nodes import collect
 from bgbias.nodes import table as table_node
-from bgbias.report import figures, formats, tables
+from bgbias.report import costs, figures, formats, tables
 from bgbias.report.tables import pretrainings, shape_texture
 from bgbias.study import plan
+from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 MOCO = {"kind": "moco_v2", "epochs": 3}
@@ -55,30 +58,23 @@ def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path:
     # Where the same pretraining without negatives is of another dataset, the bare network is the next best.
     raw["datasets"]["others"] = raw["datasets"]["squares"] | {"options": {}}
     (block,) = raw["grids"]["small"]["cells"]
-    raw["grids"]["small"]["cells"] = [
-        block | {"backbones": ["pixels", "patches"]},
-        block | {"backbones": ["moco"], "datasets": ["others"]},
-    ]
+    of_others = block | {"backbones": ["moco"], "datasets": ["others"]}
+    raw["grids"]["small"]["cells"] = [block | {"backbones": ["pixels", "patches"]}, of_others]
     found = plan.compared_backbones(load(tmp_path, raw))
     assert {(model[1], other) for model, other in found.items()} == {("patches", "pixels")}
 
 
+@pytest.mark.parametrize(
+    "expected", [{"pixels": [0, 1, 2], "moco": [0, 1, 2], "mobilenet_v2": [0]}, {"pixels": [0]}]
+)
 def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_beside_them(
-    tmp_path: Path,
+    tmp_path: Path, expected: dict[str, list[int]]
 ) -> None:
     raw = pretrained(tmp_path, {"moco": MOCO}, pretrained=True, seeds=[0, 1, 2])
     raw["backbones"]["mobilenet_v2"] = {"weights": "published"}
-    (block,) = raw["grids"]["small"]["cells"]
-    for backbones, expected in (
-        (["pixels", "moco", "mobilenet_v2"], {"pixels": [0, 1, 2], "moco": [0, 1, 2], "mobilenet_v2": [0]}),
-        (["pixels"], {"pixels": [0]}),
-    ):
-        block["backbones"] = backbones
-        cells = [c for c in plan.cells(load(tmp_path, raw)) if c.method == "pretrained"]
-        assert {name: [c.seed for c in cells if c.backbone == name] for name in backbones} == expected
-
-
-# -- shape and texture ------------------------------------------------------------------------------------------------
+    raw["grids"]["small"]["cells"][0]["backbones"] = list(expected)
+    cells = [c for c in plan.cells(load(tmp_path, raw)) if c.method == "pretrained"]
+    assert {name: [c.seed for c in cells if c.backbone == name] for name in expected} == expected
 
 
 def test_from_photos_to_the_table_of_shape_and_texture(tmp_path: Path) -> None:
@@ -99,14 +95,15 @@ def test_from_photos_to_the_table_of_shape_and_texture(tmp_path: Path) -> None:
 
 def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
     of = {
-        "bare": MOCO,
-        "three": PATCHES | {"alpha": 3},
-        "off": PATCHES | {"alpha": 0},
-        "longer": PATCHES | {"epochs": 2},
-        "small": PATCHES | {"largest": 32},
-        "objects": MOCO | {"negatives": "surroundings", "alpha": 1},
+        "bare": (MOCO, "none", 0.0, "bare"),
+        "three": (PATCHES | {"alpha": 3}, "patches", 3, "bare"),
+        "off": (PATCHES | {"alpha": 0}, "none", 0.0, "bare"),
+        "longer": (PATCHES | {"epochs": 2}, "patches", 2.0, "longer"),
+        "small": (PATCHES | {"largest": 32}, "patches 16–32", 2.0, "bare"),
+        "objects": (MOCO | {"negatives": "surroundings", "alpha": 1}, "surroundings", 1, "bare"),
     }
-    raw = pretrained(tmp_path, of, pretrained=True, losses=[], methods=[])
+    trained = {name: row[0] for name, row in of.items()}
+    raw = pretrained(tmp_path, trained, pretrained=True, losses=[], methods=[])
     figure = figures.load("shape_share")
     without = load(tmp_path, raw)
     assert not shape_texture.wanted(without)
@@ -114,14 +111,41 @@ def test_what_differs_in_alpha_alone_is_one_line(tmp_path: Path) -> None:
     raw["evaluation"]["conditions"] = ["clean", "random_background", "cue_conflict"]
     study = load(tmp_path, raw)
     found = shape_texture.pretraining_columns(study)
-    assert {name: tuple(of.values()) for name, of in found.items()} == {
-        "bare": ("none", 0.0, "bare"),
-        "three": ("patches", 3, "bare"),
-        "off": ("none", 0.0, "bare"),
-        "longer": ("patches", 2.0, "longer"),
-        "small": ("patches 16–32", 2.0, "bare"),
-        "objects": ("surroundings", 1, "bare"),
+    assert {name: tuple(columns.values()) for name, columns in found.items()} == {
+        name: row[1:] for name, row in of.items()
     }
     assert figure.wanted(study)
     raw["grids"]["small"]["cells"][0]["backbones"] = ["pixels", "bare"]
     assert not figure.wanted(load(tmp_path, raw))
+
+
+def test_steps_take_what_all_epochs_took_in_the_least_disturbed_training(tmp_path: Path) -> None:
+    """Of two trainings one stopped early on a busy machine: 2 epochs of 90 s, and 4 of 60 s in the mean."""
+    alike = {"digest": "", "spec": {}, "inputs": {}, "outputs": {}, "device": "cpu (1 thread)"}
+    alike |= {"peak_memory_mb": 1000.0, "metrics": {"peak_gpu_memory_mb": 2000.0}}
+    trainings = {}
+    for seed, seconds in enumerate(([90.0, 90.0], [30.0, 90.0, 30.0, 90.0])):
+        epochs = {"train_seconds": seconds, "validate_seconds": [7.0 for _ in seconds]}
+        record = trainings[Cell("toy", "tiny", "contrastive", "plain", seed)] = tmp_path / f"{seed}.json"
+        json_checksum.write(record, alike | {"epoch_seconds": epochs})
+    table = costs.costs_by_model(trainings, iterations=10)
+    assert table["cost_device"].tolist() == ["cpu (1 thread)"]
+    line = formats.plain(table, costs.COLUMNS, ()).splitlines()[-1]
+    assert line.split() == ["Contrastive", "6.0", "3.0", "1.0", "2.1"]
+    older = costs.training_costs({}, iterations=50)
+    assert older.pop("cost_device") == "unknown"
+    assert len(older) == 4
+    assert all(math.isnan(value) for value in older.values())
+
+
+def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path) -> None:
+    """A step of plain training: a way there and one back, which counts as two. MDProp goes there for its targets, and there and
+    back to the photos (two thirds) for one step of its attack, and there and back for what comes of it.
+    """
+    raw = described(tmp_path)
+    named = ["plain", "mdprop", "st_2xbatch"]
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": named, "pretrained": True}
+    raw["train"]["batch_size"] = 12
+    found = {model.rpartition("/")[2]: cost for model, cost in costs.passes(load(tmp_path, raw)).items()}
+    mdprop = (1 + 1 + 1 + 1 + 2 * (1 + 2 / 3 + 1)) / 3
+    assert found == pytest.approx({"plain": 1, "mdprop": mdprop, "st_2xbatch": 2})
