@@ -1,35 +1,44 @@
-"""Photos of two places, and of sessions: what is lost from one to the other, and how much of that the background carries."""
+"""Photos of two visits to a shop: what another place costs, matches of the own session, and what masks leave open of a drop."""
 
 from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from miniatures import as_folder
 from PIL import ExifTags, Image
 from rankings import embedded, map_at_r, order, unit
 from snapshots import snapshot
+from two_visits import CLASSES, EACH, OBJECT, SIDE, background_alone, list_photos, object_alone
 
 import bgbias
+from bgbias import plugins
 from bgbias.auditing import findings
 from bgbias.auditing.comparison import render
+from bgbias.auditing.mask_range import measure_object_share
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.images.pixels import day_of
+from bgbias.masks.policy import Mask
 from bgbias.photos.tables import NamedColumns
 from tests.support.collected import collect
-from tests.support.two_visits import CLASSES, EACH, SIDE, background_alone, list_photos, object_alone
+
+HOW = {"size": SIDE, "resize": SIDE, "draws": 2, "attribution": 0}
 
 
 def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_sees_nothing_else(
     shop: Path,
 ) -> None:
-    how = {"size": SIDE, "resize": SIDE, "draws": 2, "attribution": 0, "place": 1, "class_level": 2}
+    how = {"place": 1, "class_level": 2, "masks": shop / "masks", "backgrounds": shop / "walls"}
     models = {"object": object_alone, "background": background_alone}
-    compared = bgbias.audit(shop / "photos", models, masks=shop / "masks", backgrounds=shop / "walls", **how)
+    compared = bgbias.audit(shop / "photos", models, **HOW, **how)
     blind, other = (compared.audits[name].numbers["places"] for name in models)
     assert blind["natural"]["low"] > 0  # the lamps
     assert blind["on_composites"]["value"] == pytest.approx(0, abs=1e-12)
@@ -150,10 +159,107 @@ def test_the_day_is_read_from_exif() -> None:
 
 
 def test_an_audit_tells_matches_of_the_own_session_apart(shop: Path) -> None:
-    how = {"size": SIDE, "resize": SIDE, "draws": 1, "attribution": 0, "backgrounds": shop / "walls"}
-    found = bgbias.audit(list_photos(shop, "session"), background_alone, **how)
+    found = bgbias.audit(list_photos(shop, "session"), background_alone, backgrounds=shop / "walls", **HOW)
     assert found.numbers["sessions"]["own"] > 0.9
     clean = found.estimate("levels", setting="query", condition="clean", metric="map_at_r")
     assert found.numbers["sessions"]["clean"]["value"] < clean.value / 2
     of_own = "right first matches are photos of the query's own session"
     assert any(of_own in line for line in found.numbers["queries"])
+
+
+# -- two segmentation models: between which values the drop lies, were masks perfect ------------------------------------
+
+MASKER = """
+import numpy as np
+
+from bgbias.masks.policy import Mask
+from bgbias.settings import Strict
+
+PREDICTS, SPEED, FILES = True, (), ()
+
+
+class Params(Strict):
+    pass
+
+
+def build(params, device):
+    alpha = np.zeros((32, 32), np.uint8)
+    alpha[8:24, {columns}] = 255
+    return lambda photos: [Mask(alpha, 1.0) for _ in photos]
+"""
+# Each misses another side of the object, or takes another side of the background for it.
+COLUMNS = {"without_left": "12:24", "without_right": "8:20", "with_left": "2:24", "with_right": "8:30"}
+
+
+@pytest.fixture
+def maskers(tmp_path: Path) -> Iterator[None]:
+    files = {f"maskers/{name}.py": MASKER.format(columns=of).encode() for name, of in COLUMNS.items()}
+    plugins.use(as_folder(tmp_path, files))
+    yield
+    plugins.use()
+
+
+def of_all(batch: list[np.ndarray]) -> list[np.ndarray]:
+    """What a model makes of the whole picture, the object's middle above all."""
+    return [np.concatenate([p.mean((0, 1)), p[OBJECT, OBJECT].mean((0, 1)), [60]]) - 60 for p in batch]
+
+
+def audited(shop: Path, drawn: int = 0, photos: str = "", **how: Any) -> bgbias.Audit:
+    """Of all photos, of which one in so many has its drawn mask; or of others."""
+    rows = list_photos(shop, "place").drop(columns="place")
+    rows.loc[np.arange(len(rows)) % drawn > 0 if drawn else slice(None), "mask"] = None
+    source = shop / photos if photos else rows
+    return bgbias.audit(source, of_all, backgrounds=shop / "walls", **HOW, **how)
+
+
+def test_the_drop_with_perfect_masks_lies_between_what_two_models_leave_open(
+    shop: Path, maskers: None
+) -> None:
+    """The first two have all of the object together, and both of the others have nothing but the object."""
+    true = audited(shop, drawn=1).drop.value
+    for first, second, end, agreement in (
+        ("without_left", "without_right", "either", 0.5),
+        ("with_left", "with_right", "both", 16 / 28),
+    ):
+        found = audited(shop, masker=first, second_masker=second)
+        of_range = found.numbers["mask_range"]
+        assert of_range[end]["value"] == pytest.approx(true, abs=1e-12)
+        assert abs(found.drop.value - true) > 0.01
+        assert of_range["agreement"] == pytest.approx(agreement)
+        assert (of_range["second"], of_range["object_share"]) == (second, None)
+    # Drawn masks say where between it lies.
+    of_range = audited(shop, 4, masker="without_left", second_masker="without_right").numbers["mask_range"]
+    assert of_range["object_share"] == pytest.approx(1)
+    assert of_range["extrapolated"]["value"] == pytest.approx(true, abs=1e-12)
+
+
+def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None:
+    """Of 28 columns half of those that one of them alone has are object."""
+
+    def mask(first: int, last: int) -> Mask:
+        alpha = np.zeros((32, 32), np.uint8)
+        alpha[OBJECT, first:last] = 255
+        return Mask(alpha, 1.0)
+
+    def masks(first: int, last: int) -> Any:
+        return SimpleNamespace(find_predicted=lambda _: mask(first, last), find=lambda _: mask(8, 24))
+
+    assert measure_object_share(["a", "b"], masks(12, 24), masks(2, 24)) == pytest.approx(4 / 10)
+    assert np.isnan(measure_object_share(["a"], masks(12, 24), masks(12, 24)))
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"second_masker": "without_left"}, "without_left masks these photos already; name another one by"),
+        ({"second_masker": "nobody"}, "There is no 'nobody' in maskers"),
+        ({"second_masker": "isnet", "second_mask_weights": "no.onnx"}, "no.onnx: there is no such file"),
+        ({"drawn": 1}, "All photos have drawn masks, which are taken as right: leave out"),
+        ({"photos": "photos/visit 0/class 0"}, "which needs classes: leave it out"),
+    ],
+)
+def test_a_second_model_that_tells_nothing_is_an_error(
+    shop: Path, maskers: None, how: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)

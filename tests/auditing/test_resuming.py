@@ -1,4 +1,6 @@
-"""An audit that is interrupted goes on; one that is finished is shown, and whatever is not quite the same is computed."""
+"""An audit that is interrupted or fails goes on; one that is finished is shown, and whatever is not quite the same is computed.
+What is left is told first, and refused where the disk has no room for it.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,16 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from in_memory import table
+from PIL import Image
 
 import bgbias
-from bgbias.auditing import attribution_scores, audit, embedding, masker, request, workdir
+from bgbias.auditing import attribution_scores, audit, embedding, forecast, masker, request, workdir
 from bgbias.auditing.config import AuditConfig, Question
 from bgbias.errors import UserError
 from bgbias.files.locks import hold_lock
@@ -78,13 +84,72 @@ def test_stopped_in_each_of_its_steps_it_ends_with_the_same_bytes(
             done = run("stopped")
         assert done.returncode == 128 + signal.SIGINT, (step, done.stderr)
         assert "interrupted. What is finished is kept: the same command again goes on in st" in done.stderr
-        left |= {p.name: int((np.load(p) == 0).sum()) for p in (place / "stopped").rglob("*-there.npy")}
-    assert left == {f"{name}-there.npy": 0 for name in ("measures", "views", "crossing")} | {
-        "gradients-there.npy": 3
-    }
+        there = (place / "stopped").rglob("*-there.npy")
+        left |= {path.name.removesuffix("-there.npy"): int((np.load(path) == 0).sum()) for path in there}
+    assert left == {"measures": 0, "views": 0, "crossing": 0, "gradients": 3}
     done = run("stopped")
     assert done.returncode == 0, done.stderr
     assert files("stopped") == files("whole")
+
+
+def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_stays(place: Path) -> None:
+    last = max((place / "photos").rglob("*.png"))
+    worse = [np.asarray(Image.open(last))]
+
+    def fragile(batch: list[np.ndarray]) -> list[np.ndarray]:
+        if worse and any(np.array_equal(photo, worse[0]) for photo in batch):
+            raise RuntimeError("in the middle of it\nand why")
+        return [photo.mean((0, 1)) for photo in batch]
+
+    how = {"size": 64, "resize": 64, "draws": 1, "attribution": 0, "backgrounds": place / "walls"}
+    how |= {"masks": place / "masks", "out": place / "audit"}
+    with pytest.raises(
+        UserError, match=r"fragile fails on .*: in the middle of it ... and why, at "
+    ) as error:
+        bgbias.audit(place / "photos", fragile, **how)
+    assert f"{last.parent.name}/{last.name}" in str(error.value)
+    (done_file,) = (place / "audit").rglob("views-there.npy")
+    assert np.load(done_file).tolist() == [1] * 24 + [0] * 6
+    worse.clear()
+    assert bgbias.audit(place / "photos", fragile, **how).numbers["photos"]["photos"] == 30
+
+
+def test_a_disk_without_the_room_is_refused_before_anything_is_made(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    done = commands.bgbias(place, "audit", *MINE, "--masker", "grabcut")
+    assert done.returncode == 2
+    assert re.search(r"has room for .*, and the audit needs .* more\. Name another folder", done.stderr)
+    assert not list((place / "audit").rglob("*-there.npy"))
+
+
+def test_what_is_finished_takes_nothing_and_the_model_is_not_asked() -> None:
+    photos, calls = [np.full((20, 24, 3), 9, np.uint8)] * 2, list[int]()
+
+    def embed(batch: list[np.ndarray]) -> np.ndarray:
+        calls.append(len(batch))
+        return np.stack([photo.mean((0, 1)) for photo in batch])
+
+    def measure(count: int = 130, **left: int) -> forecast.Forecast:
+        """Of so many photos of 13 classes."""
+        chosen = table({str(number): number % 13 for number in range(count)})
+        collection: Any = SimpleNamespace(table=chosen, labelled=True, is_across_places=False)
+        backgrounds: Any = SimpleNamespace(photos=["a"] * 10)
+        question = Question(collection, None, backgrounds, AuditConfig())
+        steps = ("masks", "photos", "pictures", "embeddings", "crossing", "attribution")
+        return forecast.measure(question, model, "embed", photos, dict.fromkeys(steps, 0) | left, 0.1)
+
+    model = load(embed, Options(size=16, resize=16))
+    calls.clear()
+    done = measure()
+    assert (sum(done.seconds.values()), calls) == (0, [])
+    assert {name for name, seconds in measure(attribution=3).seconds.items() if seconds} == {"attribution"}
+    whole = measure(masks=130, photos=130, embeddings=130, crossing=100, attribution=64)
+    assert whole.seconds["masks"] == pytest.approx(13)
+    assert all(whole.seconds.values())
+    assert (whole.disk, whole.mapped) == (done.disk, done.mapped)
+    assert 1.5 < measure(260).mapped / done.mapped < 2, "all but what is crossed and attributed"
 
 
 def test_a_second_one_in_the_same_folder_is_told_who_is_at_it(tmp_path: Path) -> None:
