@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
+from rankings import map_at_r, order
 from saliency_graphs import graph
 from single_page import Reader, accessible, printed_whole, shown_whole
 from torch import nn
@@ -240,3 +241,62 @@ def test_files_of_somebody_else_are_not_replaced(tmp_path: Path, check: Any, nam
     (tmp_path / name).write_text('{"schema": "hers"}')
     with pytest.raises(UserError, match=words):
         check(tmp_path, None)
+
+
+# -- photos as people have them: each ends in a verdict or a clear reason -----------------------------------------------
+
+
+def audited_from_python(place: Path, **how: Any) -> bgbias.Audit:
+    """Of the photos as they lie there, unless others are named."""
+    small = {"size": 64, "resize": 64, "attribution": 0, "draws": 1, "backgrounds": place / "walls"}
+    usual = {"photos": place / "photos", "masks": place / "masks", "model": f"{place}/my_model.py:build"}
+    return bgbias.audit(**usual | small | how)  # type: ignore[call-overload, no-any-return]
+
+
+def test_two_classes_one_of_whose_photos_is_broken_say_that_they_say_little(place: Path) -> None:
+    """There are no intervals: no field is marked, and nothing is called chance. Nor does a masker that knows no doubt, as
+    GrabCut, vouch for anything.
+    """
+    for folder in sorted((place / "photos").iterdir())[2:]:
+        shutil.rmtree(folder)
+    broken = min((place / "photos").rglob("*.png"))
+    broken.write_bytes(broken.read_bytes()[:60])
+    found = audited_from_python(place, masks=None, masker="grabcut", out=place / "out")
+    assert (found.numbers["photos"]["photos"], found.numbers["photos"]["left_out"]) == (9, 1)
+    assert np.isfinite([found.drop.value, found.drop.low]).tolist() == [True, False]
+    page = (place / "out/audit.html").read_text(encoding="utf-8")
+    for said in ("neither can be tested", "the drop cannot be tested", "is in doubt of no pixel"):
+        assert said in page
+    for unsaid in ('class="here"', "Significant where", "jackknife", "have a clear mask"):
+        assert unsaid not in page
+
+
+def test_masks_that_show_nothing_are_a_reason_and_a_model_that_is_none_before_masks_are_made(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for mask in (place / "masks").rglob("*.png"):
+        Image.new("L", (64, 64)).save(mask)
+    with pytest.raises(UserError, match=r"empty mask: 30.*by masker=.*by masks="):
+        audited_from_python(place)
+    monkeypatch.setenv("BGBIAS_CACHE", str(place / "cache"))
+    with pytest.raises(UserError, match="same vector"):
+        audited_from_python(
+            place, model=lambda batch: [np.zeros(3) for _ in batch], masks=None, masker="grabcut"
+        )
+    assert not (place / "cache").exists()
+
+
+def test_queries_are_asked_among_the_gallery_alone(toys: Path) -> None:
+    files = sorted((toys / "photos").rglob("*.png"))
+    masks = [toys / "masks" / file.relative_to(toys / "photos") for file in files]
+    rows = pd.DataFrame({"path": files, "class": [file.parent.name for file in files], "mask": masks})
+    rows["part"] = ["query" if path.name < "001" else "gallery" for path in rows["path"]]
+    found = audited_from_python(toys, photos=rows, masks=None)
+    vectors = bgbias.embed(f"{toys}/my_model.py:build", files, size=64, resize=64)
+    names, gallery = rows["class"].to_numpy(), np.flatnonzero(rows["part"] == "gallery")
+    expected = {}
+    for query in np.flatnonzero(rows["part"] == "query"):
+        ranked = gallery[order(vectors[query], vectors[gallery])]
+        expected[names[query]] = map_at_r((names[ranked] == names[query]).tolist())
+    of_photos = found.to_frame().set_index("class_name")["map_at_r_clean"].dropna()
+    assert of_photos.to_dict() == pytest.approx(expected, abs=1e-6)

@@ -16,6 +16,7 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, S
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.results import rows
 from bgbias.results.decomposition import DROP
+from bgbias.results.thirds import in_thirds
 
 SHOWN = (CLEAN, "own_inpainted", "mixed_same", "mixed_rand", RANDOM_BACKGROUND, "only_bg")
 DRAWS = 2
@@ -148,6 +149,9 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert found[0].lost.value == pytest.approx(0.8 - part.mean())
     assert found[0].lost.low < found[0].lost.value < found[0].lost.high
     assert list(slices.make_thirds(queries.head(20))) == []
+    # Photos come in the order of their classes: parting equal values by their names would compare classes.
+    np.testing.assert_array_equal(in_thirds(pd.Series(np.arange(42) % 3)), np.arange(42) % 3)
+    assert in_thirds(pd.Series([0.4] * 5 + [1.0] * 37)) is None
 
     (larger,) = slices.leave_out_small(queries, found)
     assert (larger.queries, larger.least) == (len(rest), found[1].least)
@@ -159,20 +163,6 @@ def test_thirds_hold_all_queries_in_the_order_of_the_property() -> None:
     assert with_drawn.drawn == is_drawn.sum() > 0
     assert with_drawn.queries == larger.queries + with_drawn.drawn
     assert list(slices.leave_out_small(queries.assign(clarity=np.nan), found)) == [larger]
-
-
-def test_equal_values_stay_together_or_make_no_thirds() -> None:
-    """Photos come in the order of their classes: parting equal ones by their names would compare classes."""
-    values = {"class_name": np.arange(42) // 6, "clean": 1.0, "random_background": 0.5, "lost": 0.5}
-    measured = {
-        "area": np.arange(42) % 3,
-        "off_centre": 0.1,
-        "brightness": 0.5,
-        "clarity": [0.4] * 5 + [1.0] * 37,
-    }
-    found = list(slices.make_thirds(pd.DataFrame(values | measured)))
-    assert {third.prop for third in found} == {"area"}
-    assert [(third.least, third.most) for third in found] == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_the_drop_is_told_of_the_queries_whose_masks_are_sure() -> None:
