@@ -25,14 +25,8 @@ WHITE = pixels.encode_png(np.full((36, 48), 255, np.uint8))
 
 def test_folder_zip_and_tar_are_one_collection(tmp_path: Path) -> None:
     files = shop()
-    found = [
-        collect(place)
-        for place in (
-            as_folder(tmp_path / "shop", files),
-            as_zip(tmp_path / "shop.zip", files),
-            as_tar(tmp_path / "shop.tar.gz", files),
-        )
-    ]
+    packs = {"shop": as_folder, "shop.zip": as_zip, "shop.tar.gz": as_tar}
+    found = [collect(pack(tmp_path / name, files)) for name, pack in packs.items()]
     for photos in found:
         assert (photos.name, photos.labelled, photos.classes) == ("shop", True, 3)
         assert photos.table.frame["split"].unique().tolist() == ["test"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -52,16 +52,10 @@ def test_drawn_backgrounds_are_drawn_once_on_a_computer(
 ) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
     monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2})
-    draw, times = generated.pictures, list[str]()
-
-    def count(kind: Any, *rest: Any) -> object:
-        times.append(kind)
-        return draw(kind, *rest)
-
-    monkeypatch.setattr(generated, "pictures", count)
+    monkeypatch.setattr(generated, "pictures", draw := Mock(wraps=generated.pictures))
     first = backgrounds.find(None)
     assert backgrounds.find(None) == first
-    assert times == ["gradients"]
+    assert draw.call_count == 1
     # A damaged file, and a place where nothing can be kept, cost the drawing, and nothing else.
     [kept] = tmp_path.rglob("*.zip")
     data = kept.read_bytes()
@@ -71,7 +65,7 @@ def test_drawn_backgrounds_are_drawn_once_on_a_computer(
     (tmp_path / "wall.png").touch()
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "wall.png"))
     assert backgrounds.find(None) == first
-    assert len(times) == 4
+    assert draw.call_count == 4
     with pytest.raises(UserError, match=r"is one picture; name the folder that holds it"):
         backgrounds.find(str(tmp_path / "wall.png"))
 

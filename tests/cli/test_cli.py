@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import commands
 import numpy as np
 import pytest
 import typer
@@ -36,27 +36,9 @@ def study(tmp_path: Path, small_plugins: None) -> Study:
     return load(tmp_path, described(tmp_path))
 
 
-@pytest.fixture
-def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
-    """Type a command; its exit status comes back."""
-    handler = signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str) -> int:
-        monkeypatch.setattr(sys, "argv", ["bgbias", *words])
-        monkeypatch.chdir(tmp_path)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0)
-
-    yield run
-    signal.signal(signal.SIGTERM, handler)
-
-
-def test_command_runs_a_node_as_it_was_planned_and_names_itself(
-    study: Study, typed: Callable[..., int], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert typed("index", "squares", "--expect", graph.digest(study, "index", dataset="squares")) == 0
-    assert capsys.readouterr().err.startswith("$ bgbias index squares --expect ")
+def test_command_runs_a_node_as_it_was_planned_and_names_itself(study: Study, tmp_path: Path) -> None:
+    planned = graph.digest(study, "index", dataset="squares")
+    assert commands.bgbias(tmp_path, "index", "squares", "--expect", planned).returncode == 0
     command = record(study, "index_record", dataset="squares")["command"]
     assert command.startswith("python -m bgbias index squares")
 
@@ -77,16 +59,14 @@ def test_command_runs_a_node_as_it_was_planned_and_names_itself(
         (["index", "squares", "--params", "else/params.yaml"], "else/params.yaml is missing; run from the"),
     ],
 )
-def test_mistakes_are_told_in_plain_words(
-    study: Study, typed: Callable[..., int], capsys: pytest.CaptureFixture[str], words: list[str], told: str
-) -> None:
+def test_mistakes_are_told_in_plain_words(study: Study, tmp_path: Path, words: list[str], told: str) -> None:
     if "--device" in words:
         data_nodes(study)
-    assert typed(*words) == 2
-    error = capsys.readouterr().err
-    assert "\nbgbias: " in error
-    assert told in error
-    assert "Traceback" not in error
+    done = commands.bgbias(tmp_path, *words)
+    assert done.returncode == 2
+    assert "\nbgbias: " in done.stderr
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_help_has_a_line_for_each_command() -> None:
@@ -124,6 +104,7 @@ def test_a_crash_is_no_failed_limit() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == os.EX_SOFTWARE
     assert "ZeroDivisionError" in done.stderr
+    assert done.stderr.startswith("$ bgbias\n"), "it names itself"
 
 
 @pytest.mark.parametrize("target", ["status", "run", "report", "ui", "resume", "restore"])
