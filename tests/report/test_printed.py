@@ -114,7 +114,9 @@ def test_a_table_is_printed_as_somebody_has_read_it(
     """In a terminal each table once: a grid that lacks something has another caption and other columns."""
     monkeypatch.setattr(probes, "_on_training", lambda _: {})
     (name, *lacking), table = what.split(", "), MADE[what]()
-    caption = captions.write(tables.load(name), STUDY, table, {} if lacking else {"toy": 3})
+    attribution_of = SimpleNamespace(images=256 if lacking else None)
+    asked: Any = SimpleNamespace(**vars(STUDY) | {"attribution": attribution_of})
+    caption = captions.write(tables.load(name), asked, table, {} if lacking else {"toy": 3, "other": 0})
     written = formats.write(table, tmp_path, name, caption)
     pd.testing.assert_frame_equal(formats.read(written["csv"]), table, check_exact=True, check_dtype=False)
     for width in (formats.WIDEST, 80):
@@ -149,15 +151,6 @@ def test_captions_explain_bold_where_it_is_set_and_every_table_has_a_legend(name
     assert prose.fill_macro("legends.j2", name)
 
 
-def test_captions_say_which_photos_were_drawn_and_excluded() -> None:
-    table = where_models_look.table(attribution({("plain", 0): [0.1, 0.2]}))
-    some = SimpleNamespace(train=STUDY.train, attribution=SimpleNamespace(images=256))
-    caption = captions.write(where_models_look, some, table, {"cub200": 4, "sop": 0})
-    assert "keyed subset of at most 256 test photos" in caption
-    assert "CUB200 4" in caption
-    assert "SOP" not in caption
-
-
 def test_latex_and_web_pages_are_as_somebody_has_read_them() -> None:
     table = retrieval.table(*study(), KNOWN)
     caption = captions.write(retrieval, STUDY, table, {})
@@ -170,11 +163,3 @@ def test_latex_and_web_pages_are_as_somebody_has_read_them() -> None:
         r"50\% of a\_b \& c\#d \$e \{f\} \textasciitilde{}g \textasciicircum{}h \textbackslash{}i"
     )
     assert formats.escape("−1 ± 2 – <3 ≥4") == r"$-$1 $\pm$ 2 -- $<$3 $\geq$4"
-
-
-def test_names_of_files_in_a_caption_are_not_in_bold() -> None:
-    made = retrieval.table(*study())
-    once = formats.markdown(made, "table1", "What photos/__init__.py says.").partition("\n\n")[0]
-    assert once == r"What photos/\_\_init\_\_.py says."
-    # What is published was printed once, and is printed again.
-    assert formats.markdown(made, "table1", once).partition("\n\n")[0] == once
