@@ -127,17 +127,16 @@ def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() 
 
 
 def closed_form(rows: Tensor, maps: list[Tensor], same: bool, magnitude: bool) -> list[Tensor]:
-    """1/hw W^T (I - f f^T) w / |g| of one tuple (docs/methods.md, section 7); of magnitudes, 1/hw W^T (w sign g) / |g|."""
-    vectors = [rows @ m[0].mean((1, 2)) for m in maps]
-    units = [g / g.square().sum().sqrt() for g in vectors]
+    """1/hw W^T (I - f f^T) w / |g| of each tuple (docs/methods.md, section 7); of magnitudes, 1/hw W^T (w sign g) / |g|."""
+    vectors = [m.mean((2, 3)) @ rows.T for m in maps]
+    lengths = [g.square().sum(1, keepdim=True).sqrt() for g in vectors]
+    units = [g / length for g, length in zip(vectors, lengths, strict=True)]
     first, *others = ((units[0] - f).abs() for f in units[1:])
-    weight = 1 - first if same else first
-    for apart in others:
-        weight = weight * apart
+    weight = math.prod(others, start=1 - first if same else first)
     found = []
-    for g, f in zip(vectors, units, strict=True):
-        toward = weight * g.sign() if magnitude else weight - (weight * f).sum() * f
-        found.append(rows.T @ toward / g.square().sum().sqrt() / maps[0][0, 0].numel())
+    for g, f, length in zip(vectors, units, lengths, strict=True):
+        toward = weight * g.sign() if magnitude else weight - (weight * f).sum(1, keepdim=True) * f
+        found.append(toward @ rows / length / maps[0][0, 0].numel())
     return found
 
 
@@ -148,10 +147,7 @@ def test_importances_are_those_of_the_closed_form(roles: int, same: bool, how: S
     rows = torch.randn(3, 4, generator=generator, dtype=torch.float64)
     maps = [torch.rand(3, 4, 3, 2, generator=generator, dtype=torch.float64) for _ in range(roles)]
     found = attention.importances(lambda a: a.mean((2, 3)) @ rows.T, maps, same, how)
-    for t in range(3):
-        expected = closed_form(rows, [m[t : t + 1] for m in maps], same, how == "magnitude")
-        for importance, twin in zip(found, expected, strict=True):
-            torch.testing.assert_close(importance[t], twin)
+    torch.testing.assert_close(found, closed_form(rows, maps, same, how == "magnitude"))
 
 
 LABELS = {"a": 0, "b": 0, "c": 0, "d": 1, "e": 1, "alone": 2, "untrusted": 0}

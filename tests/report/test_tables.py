@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import table_examples as examples
 from handmade_results import study
+from project import ROOT
 from table_examples import CLARITY, THIRD
 from table_inputs import DRAWS, SEEDS, check, drops, less, queries, results, wide
 
@@ -36,12 +36,14 @@ from bgbias.report.tables import (
 from bgbias.results import published, uncertainty
 from bgbias.results.decomposition import chance_levels
 
-PUBLISHED = Path(__file__).resolve().parents[2] / "data" / "published"
+PARTS = (("map_at_r", "clean"), ("map_at_r", "random_background"), ("score", "clean"))
 
 
 @pytest.mark.parametrize(("dataset", "backbone"), [("cub50", "bn_inception"), ("sop", "resnet18")])
 def test_no_published_number_beside_other_photos_or_another_backbone(dataset: str, backbone: str) -> None:
-    table = retrieval.table(*study(dataset=dataset, backbone=backbone), published.read(PUBLISHED))
+    table = retrieval.table(
+        *study(dataset=dataset, backbone=backbone), published.read(ROOT / "data/published")
+    )
     assert table.filter(like="published").isna().all(axis=None)
 
 
@@ -78,9 +80,10 @@ def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> No
 
 
 def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
-    values, shares = examples.crossed(), examples.shares()
-    numbers = {"plain": 1.0, "bgaugment": 2.0, "attr_frac": 3.0, "sam_siamese": 4.0}
-    table = crossing.table(values, shares, drops(numbers)).set_index("method")
+    values = examples.crossed()
+    table = crossing.table(values, examples.shares(), drops(dict.fromkeys(examples.CROSSED, 1.0))).set_index(
+        "method"
+    )
     for method, row in table.iterrows():
         every = np.stack([wide(values, method=method, background=b) for b in examples.BACKGROUNDS], -1)
         for name, k in (("worst_1", 1), ("worst_5", 5), ("worst_all", 6)):
@@ -166,14 +169,7 @@ def verify(table: pd.DataFrame, values: pd.DataFrame) -> None:
     """Differences from plain training, their intervals and p, are those of values that are selected naively."""
     for _, row in table.iterrows():
         (clean, corrupted, score), (of_clean, of_corrupted, of_score) = (
-            [
-                wide(values, column, method=method, setting="symmetric", condition=condition)
-                for column, condition in (
-                    ("map_at_r", "clean"),
-                    ("map_at_r", "random_background"),
-                    ("score", "clean"),
-                )
-            ]
+            [wide(values, column, method=method, setting="symmetric", condition=of) for column, of in PARTS]
             for method in (row["method"], "plain")
         )
         check(row, "corrupted_difference", [corrupted, of_corrupted], less)
