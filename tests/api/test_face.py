@@ -1,7 +1,5 @@
 """The library's face gives what the workflow's nodes give, to whoever has photos and a model, and nothing else at hand."""
 
-from __future__ import annotations
-
 import doctest
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What tests of the audit share, and none changes: a folder of toys, one finished audit of it, and photos of two visits."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The command on a person's folder: a verdict, files and a page that say the same, pictures for models elsewhere."""
 
-from __future__ import annotations
-
 import doctest
 import json
 import re

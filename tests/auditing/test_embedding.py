@@ -1,7 +1,5 @@
 """Embeddings of an audit: those that are there stay, what is brought is checked, and a guessed preparation is tried."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An audit as a dataset of FiftyOne. Only where FiftyOne and its database are; its wheel is no part of the lock."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

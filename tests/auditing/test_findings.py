@@ -1,7 +1,5 @@
 """Numbers of an audit, and of thirds of its queries: against the workflow's own functions, and twins that count by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A folder of photos, or an archive of one, is taken as it lies there, and what is doubtful in it is told."""
 
-from __future__ import annotations
-
 import re
 import sys
 import unicodedata

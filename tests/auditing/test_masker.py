@@ -1,7 +1,5 @@
 """Masks and backgrounds of an audit are made once on a computer; masks belong to the masker as it was."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from unittest.mock import Mock

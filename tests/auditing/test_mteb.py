@@ -1,7 +1,5 @@
 """Exported pictures as a task of MTEB: its scores are those of the library's own ranking."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is collected is looked at once, as a person sees it and without a change to any file; tables and lists name photos."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import tracemalloc

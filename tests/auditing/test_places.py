@@ -1,7 +1,5 @@
 """Photos of two visits to a shop: what another place costs, matches of the own session, and what masks leave open of a drop."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 What is left is told first, and refused where the disk has no room for it.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

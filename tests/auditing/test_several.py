@@ -1,7 +1,5 @@
 """Several models on the same photos: one command, finished audits, and a leaderboard of many."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Commands do what nodes do, tell mistakes in plain words, and end when they are told to."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

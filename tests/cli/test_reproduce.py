@@ -1,7 +1,5 @@
 """Published results, for real: the README has their numbers, and whoever makes them again is told whether they are the same."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a grid: its numbers are those of the tables, it needs no network, and a browser shows all of it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from pathlib import Path

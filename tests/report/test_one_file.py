@@ -1,7 +1,5 @@
 """A table, a figure, a loss and a method are a file each: what is planned, made, printed and drawn of it is said there alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

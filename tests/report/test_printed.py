@@ -3,8 +3,6 @@
 The texts lie in golden/: tests/support/golden.py says how they are written anew. Rules that any text must keep are below.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace

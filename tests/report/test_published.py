@@ -2,8 +2,6 @@
 identical, within the interval, or different.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

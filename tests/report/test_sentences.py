@@ -3,8 +3,6 @@
 The sentences lie in golden/sentences.md: tests/support/golden.py says how they are written anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 How all are printed, and with which numbers: test_printed.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Which grids have tables and figures, with whom models are compared, what trainings cost, and the way from photos to a table."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any
