@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from golden import check
@@ -42,48 +43,36 @@ def labelled(
     first_class: str = "a",
 ) -> Any:
     """What an audit of photos with classes found: the first class loses more than half of its MAP@R."""
-    settings = ("query", "symmetric")
-    conditions = (
-        (CLEAN, clean, first[0]),
-        (RANDOM_BACKGROUND, Estimate(0.3, 0.2, 0.4), first[1]),
-        ("only_fg", Estimate(grey, 0.0, 0.9), 0.5),
-    )
+
+    def of_both(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [{"setting": setting} | row for setting in ("query", "symmetric") for row in rows]
+
     levels = [
-        {"setting": setting, "condition": condition, "metric": metric} | vars(value)
-        for setting in settings
-        for condition, of, hits in conditions
+        {"condition": condition, "metric": metric} | vars(value)
+        for condition, of, hits in (
+            (CLEAN, clean, first[0]),
+            (RANDOM_BACKGROUND, Estimate(0.3, 0.2, 0.4), first[1]),
+            ("only_fg", Estimate(grey, 0.0, 0.9), 0.5),
+        )
         for metric, value in (("map_at_r", of), ("precision_at_1", Estimate(hits)))
     ]
-    drops = [
-        {"setting": setting, "unit": unit} | vars(value)
-        for setting in settings
-        for unit, value in (("relative", drop), ("points", points))
-    ]
-    steps = [
-        {"setting": setting, "step": step} | vars(pasting if step == "pasting" else POINTS)
-        for setting in settings
-        for step in result.TITLES["steps"]
-    ]
-    classes = {
-        "class_name": [f"shop/{n}" for n in (first_class, *"bcdefghi")[: len(sizes)]],
-        "queries": sizes,
-        "unsure_masks": unsure_masks,
-        "clean": 0.5,
-        "corrupted": 0.1,
-        "lost": 0.4,
-        "sd": [math.nan, *[0.15] * (len(sizes) - 1)],
-        "relative": [0.8, *[0.1] * (len(sizes) - 1)],
-    }
-    count = sum(sizes)
-    lender = [math.nan] * without_a_lender + [0.4] * (count - without_a_lender)
-    ids = [f"{n:03}" for n in range(count)]
+    drops = [{"unit": "relative"} | vars(drop), {"unit": "points"} | vars(points)]
+    steps = [{"step": s} | vars(pasting if s == "pasting" else POINTS) for s in result.TITLES["steps"]]
+    names = (first_class, *"bcdefghi")[: len(sizes)]
+    classes = pd.DataFrame({"class_name": [f"shop/{name}" for name in names], "queries": sizes})
+    classes = classes.assign(
+        unsure_masks=unsure_masks, clean=0.5, corrupted=0.1, lost=0.4, sd=0.15, relative=0.1
+    )
+    classes.loc[0, ["sd", "relative"]] = math.nan, 0.8
+    photos = pd.DataFrame({"image_id": [f"{n:03}" for n in range(sum(sizes))], "lost": 0.1})
+    lenders = np.where(photos.index < without_a_lender, math.nan, 0.4)
     return SimpleNamespace(
-        levels=levels,
-        drops=drops,
-        steps=[] if math.isnan(pasting.value) else steps,
-        classes=pd.DataFrame(classes),
+        levels=of_both(levels),
+        drops=of_both(drops),
+        steps=[] if math.isnan(pasting.value) else of_both(steps),
+        classes=classes,
         places=places,
-        photos=pd.DataFrame({"image_id": ids, "lost": [0.1] * count, findings.PATH[2]: lender}),
+        photos=photos.assign(**{findings.PATH[2]: lenders}),
         by_chance=by_chance,
     )
 
@@ -158,14 +147,6 @@ SESSIONS = findings.AcrossSessions(3, 0.8, 40, Estimate(0.2, 0.1, 0.3), Estimate
 SHARES = Shares(0.5, 0.25, 0.25)
 RARELY = Estimate(0.68, 0.29, 1.07), Estimate(0.043, -0.021, 0.107)
 NO_ENDS = Estimate(0.5), Estimate(0.2)
-GUESSED = PreparationTrial(32, {"": 0.5, "--mean 0": 0.75}, "--mean 0")
-EVERYTHING = {
-    "looks": SimpleNamespace(mean=Estimate(0.5, 0.4, 0.6), how="occlusion"),
-    "shares": SHARES,
-    "mask_range": TWO_MASKERS,
-    "sessions": SESSIONS,
-    "guesses": ("The mean was guessed.",),
-}
 # By what of it is read.
 AUDITS: dict[str, dict[str, Any]] = {
     "verdict": {
@@ -224,7 +205,7 @@ AUDITS: dict[str, dict[str, Any]] = {
             labelled(grey=0.8, pasting=Estimate(0.05, 0.01, 0.1)),
             photographed=False,
             guesses=("The mean was guessed.",),
-            preparations=GUESSED,
+            preparations=PreparationTrial(32, {"": 0.5, "--mean 0": 0.75}, "--mean 0"),
         ),
     },
     "terminal": {
@@ -237,7 +218,11 @@ AUDITS: dict[str, dict[str, Any]] = {
                 unsure_masks=3,
                 first_class="a" * 45,
             ),
-            **EVERYTHING,
+            looks=SimpleNamespace(mean=Estimate(0.5, 0.4, 0.6), how="occlusion"),
+            shares=SHARES,
+            mask_range=TWO_MASKERS,
+            sessions=SESSIONS,
+            guesses=("The mean was guessed.",),
         ),
     },
 }
@@ -309,8 +294,7 @@ def test_what_else_is_said_is_what_was_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "classes", "share"),
-    [(0.25, 4, 0.5), (0.5, 11, 0.05 / 0.55), (0.5, 1, math.nan)],
+    ("right", "classes", "share"), [(0.25, 4, 0.5), (0.5, 11, 1 / 11), (0.5, 1, math.nan)]
 )
 def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
     right: float, classes: int, share: float
