@@ -192,7 +192,7 @@ def weights(folder: Path) -> Path:
     ("model", "how"),
     [(convolution(), "gradients"), ("timm:test_resnet.r160_in1k", "gradients"), (colours, "occlusion")],
 )
-def test_a_brought_model_embeds_ranks_and_is_attributed(
+def test_a_brought_model_embeds_and_attributes(
     model: object, how: str, weights: Path, tmp_path: Path
 ) -> None:
     options: dict[str, object] = {"size": 64, "resize": 64}
@@ -277,9 +277,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "words"), MISTAKES)
-def test_mistakes_are_told_in_words(
-    model: bgbias.Embedder, mistake: Callable[[Any], object], words: str
-) -> None:
+def test_mistakes_are_named(model: bgbias.Embedder, mistake: Callable[[Any], object], words: str) -> None:
     with pytest.raises(UserError, match=words):
         mistake(model)
 

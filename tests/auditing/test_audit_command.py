@@ -56,9 +56,7 @@ def test_the_terminal_the_json_and_the_tables_say_the_same(audited: Audited, tol
     assert told["schema"] == 1
 
 
-def test_the_page_says_the_numbers_of_the_json_and_holds_its_pictures_and_links(
-    audited: Audited, told: Any
-) -> None:
+def test_the_page_has_the_numbers_of_the_json_its_pictures_and_links(audited: Audited, told: Any) -> None:
     page = audited.out / "audit.html"
     read, source = Reader.of(page), page.read_text(encoding="utf-8")
     text = read.text
@@ -158,9 +156,7 @@ def test_the_example_in_python_is_true(toys: Path, tmp_path: Path, monkeypatch: 
     assert doctest.DocTestRunner().run(example) == (0, 4)
 
 
-def test_without_classes_there_is_what_needs_none_in_the_place_of_another_audit(
-    place: Path, audited: Audited
-) -> None:
+def test_without_classes_there_is_what_needs_none_in_place_of_an_audit(place: Path, audited: Audited) -> None:
     """With masks of a graph, and of a function, which has no gradients."""
     shutil.copytree(audited.out, place / "before")
     (place / "loose").mkdir()

@@ -13,9 +13,7 @@ from bgbias.errors import UserError
 from tests.auditing.conftest import Audited
 
 
-def test_without_the_library_its_extra_is_named(
-    audited: Audited, toys: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_missing_extra_is_named(audited: Audited, toys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fiftyone", None)
     with pytest.raises(UserError, match=r"fiftyone is not installed: pip install 'bgbias\[fiftyone\]'"):
         dataset(bgbias.Audit.load(audited.out), toys / "photos")

@@ -230,9 +230,7 @@ def test_the_drop_in_both_settings_is_the_studys(embeddings: Embeddings, found: 
 
 
 @pytest.mark.parametrize(("sizes", "are_known"), [((5, 5, 5, 2, 2, 2), True), ((5, 2, 2, 2, 2), False)])
-def test_steps_add_up_to_the_drop_of_the_queries_that_have_them_all(
-    sizes: tuple[int, ...], are_known: bool
-) -> None:
+def test_steps_add_up_to_the_drop_of_queries_that_have_all(sizes: tuple[int, ...], are_known: bool) -> None:
     """One of two photos lends its background to the other, and cannot be found in front of it: the few classes of more photos do
     not stand for all.
     """

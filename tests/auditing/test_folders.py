@@ -140,9 +140,7 @@ def test_what_systems_add_is_left_out_by_name(tmp_path: Path) -> None:
         ({"shop.csv": b"path"}, "holds no photos, but a table: name that one, {place}/shop.csv"),
     ],
 )
-def test_folder_without_photos_is_refused_with_the_next_step(
-    tmp_path: Path, files: dict[str, bytes], words: str
-) -> None:
+def test_a_folder_without_photos_is_refused(tmp_path: Path, files: dict[str, bytes], words: str) -> None:
     place = as_folder(tmp_path / "shop", files)
     place.mkdir(exist_ok=True)
     with pytest.raises(UserError, match=re.escape(words.format(place=place))):
@@ -157,9 +155,7 @@ def test_place_that_is_not_there_is_told_with_the_nearest_one(tmp_path: Path) ->
         collect(tmp_path / "photos.doc")
 
 
-def test_heic_is_read_where_the_library_is_and_told_where_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_heic_is_read_where_its_library_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Asked anew each time.
     monkeypatch.setattr(pictures, "can_read_heif", pictures.can_read_heif.__wrapped__)
     place = as_folder(tmp_path / "shop", shop() | {"shoe 00/phone.HEIC": snapshot("phone")})

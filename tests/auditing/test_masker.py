@@ -45,7 +45,7 @@ def test_a_background_that_a_phone_turned_stands_as_a_person_sees_it(tmp_path: P
     np.testing.assert_array_equal(one, other)
 
 
-def test_drawn_backgrounds_are_drawn_once_on_a_computer(
+def test_backgrounds_are_generated_once_on_a_computer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
@@ -97,9 +97,7 @@ def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(t
         masker.check("onnx", net, {"mean": 0.5})
 
 
-def test_weights_that_nobody_has_or_of_another_net_are_told_with_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_and_wrong_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
@@ -116,9 +114,7 @@ def test_weights_that_nobody_has_or_of_another_net_are_told_with_what_to_do(
         masker.load(masker.find("u2netp", wrong, "cpu"))
 
 
-def test_a_graph_masks_from_a_file_the_cache_or_the_shared_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graphs_mask_from_file_cache_or_shared_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "shared"))
     name = "isnet-general-use.onnx"

@@ -23,14 +23,19 @@ from bgbias.photos.table import read_table
 from tests.support.collected import collect
 
 
-def test_photos_are_seen_as_a_person_sees_them(tmp_path: Path) -> None:
-    files = shop() | {"shoe 00/0.jpg": snapshot("turned", orientation=6)}
-    photos = collect(as_folder(tmp_path / "shop", files))
+def test_photos_are_upright_and_odd_sizes_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bgbias.photos.examination.HUGE", 36 * 48)
+    odd = {"shoe 00/huge.jpg": snapshot("huge", width=49), "shoe 01/tiny.jpg": snapshot("tiny", height=31)}
+    odd |= {"shoe 00/0.jpg": snapshot("turned", orientation=6)}
+    photos = collect(as_folder(tmp_path / "shop", shop() | odd))
     assert pixels.decode(photos.read("shoe 00/0.jpg"), "turned").shape == (48, 36, 3)
-    (turned,) = photos.oddities
-    assert (turned.name, turned.cases) == ("turned_by_exif", ("shoe 00/0.jpg",))
+    assert {oddity.name: oddity.cases for oddity in photos.oddities} == {
+        "turned_by_exif": ("shoe 00/0.jpg",),
+        "huge": ("shoe 00/huge.jpg",),
+        "tiny": ("shoe 01/tiny.jpg",),
+    }
     # The sum is that of the file.
-    assert photos.sums["shoe 00/0.jpg"] == (hashlib.sha256(files["shoe 00/0.jpg"]).hexdigest(),)
+    assert photos.sums["shoe 00/0.jpg"] == (hashlib.sha256(odd["shoe 00/0.jpg"]).hexdigest(),)
 
 
 def test_second_shots_are_left_out_and_counted(place: Path) -> None:
@@ -43,14 +48,6 @@ def test_second_shots_are_left_out_and_counted(place: Path) -> None:
     assert photos.digest == before.digest
     assert set(photos.left_out) == {name.replace(".png", "_again.jpg") for name in photos.table.ids}
     assert (before.near_duplicates, photos.as_json()["near_duplicates"]) == (0, 30)
-
-
-def test_tiny_and_huge_pictures_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bgbias.photos.examination.HUGE", 36 * 48)
-    odd = {"shoe 00/huge.jpg": snapshot("huge", width=49), "shoe 01/tiny.jpg": snapshot("tiny", height=31)}
-    photos = collect(as_folder(tmp_path / "shop", shop(2) | odd))
-    found = {oddity.name: oddity.cases for oddity in photos.oddities}
-    assert found == {"huge": ("shoe 00/huge.jpg",), "tiny": ("shoe 01/tiny.jpg",)}
 
 
 def test_true_masks_come_from_a_folder_of_their_own(tmp_path: Path) -> None:
@@ -125,12 +122,12 @@ def test_cut_outs_are_their_own_masks_where_the_photos_are_named_as_masks(tmp_pa
 
 
 @pytest.mark.usefixtures("small_plugins")
-def test_datasets_test_photos_keep_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_datasets_test_photos_keep_their_keys_and_a_name_that_means_two_things_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = load(tmp_path, described(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        UserError, match=r"photos of squares are not at hand .* python -m bgbias index squares"
-    ):
+    with pytest.raises(UserError, match=r"squares are not at hand .* python -m bgbias index squares"):
         collect("squares")
     index.index(study, "squares")
     photos = collect("squares")
@@ -141,12 +138,6 @@ def test_datasets_test_photos_keep_their_keys(tmp_path: Path, monkeypatch: pytes
     first = there.ids[0]
     assert (photos.read(first), photos.truth(first)) == (store.read(first), masks.read(first))
     assert "photos of its other splits are not looked at" in next(photos.describe())
-
-
-@pytest.mark.usefixtures("small_plugins")
-def test_name_that_means_two_things_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    load(tmp_path, described(tmp_path))
-    monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"called square\. Did you mean 'squares'\?"):
         collect("square")
     as_folder(tmp_path / "squares", {"1.jpg": b""})
@@ -176,9 +167,7 @@ def of_file(folder: Path, frame: pd.DataFrame, kind: str = "csv", **options: Any
     ("kind", "columns"),
     [("csv", ("path", "class")), ("csv", (" Image ", "LABEL")), ("parquet", ("file_name", "category"))],
 )
-def test_columns_have_the_names_that_people_give_them(
-    tmp_path: Path, rows: pd.DataFrame, kind: str, columns: tuple[str, str]
-) -> None:
+def test_columns_by_any_name(tmp_path: Path, rows: pd.DataFrame, kind: str, columns: tuple[str, str]) -> None:
     # In any order of rows, and beside columns that say nothing.
     frame = rows.set_axis(list(columns), axis=1).assign(price=1).sample(frac=1, random_state=0)
     photos = of_file(tmp_path, frame, kind)
@@ -262,26 +251,18 @@ def test_rows_that_cannot_be_taken_are_left_out_by_reason(tmp_path: Path, rows: 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            lambda rows: rows.rename(columns={"path": "fil_name"}),
-            r"list\.csv has no column of paths.*: fil_name, class\. Is 'fil_name' meant\? Call it 'file_name'\.",
-        ),
+        (lambda rows: rows.rename(columns={"path": "fil_name"}), r"Is 'fil_name' meant\? Call it"),
         (lambda rows: rows[:0], r"list\.csv has no rows"),
-        (
-            lambda rows: rows.assign(path="other/" + rows["path"]),
-            r"None of the 9 files .* 'other/shoe 00/0.jpg', .*/2.jpg'; relative paths start at {folder}\. Move",
-        ),
+        (lambda rows: rows.assign(path="other/" + rows["path"]), r"9 files .* start at {folder}\. Move"),
         (
             lambda rows: pd.concat([rows, rows[1:2].assign(**{"class": "bag"})]),
-            r"'shoe 00/1\.jpg' is of the class 'shoe 00' in row 3 and of 'bag' in row 11",
+            "in row 3 and of 'bag' in row 11",
         ),
         (lambda rows: rows.assign(part="query"), "has no query, or nothing in the gallery"),
         (lambda rows: rows.assign(part="probe"), r"row 2: the part 'probe' is neither query nor gallery"),
     ],
 )
-def test_what_is_wrong_in_a_table_is_an_error(
-    tmp_path: Path, rows: pd.DataFrame, change: Any, words: str
-) -> None:
+def test_mistakes_in_a_table_are_errors(tmp_path: Path, rows: pd.DataFrame, change: Any, words: str) -> None:
     with pytest.raises(UserError, match=words.replace("{folder}", str(tmp_path))):
         of_file(tmp_path, change(rows))
 

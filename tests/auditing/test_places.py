@@ -31,9 +31,7 @@ from tests.support.collected import collect
 HOW = {"size": SIDE, "resize": SIDE, "draws": 2, "attribution": 0}
 
 
-def test_the_background_carries_nothing_for_a_blind_model_and_all_for_one_that_sees_nothing_else(
-    shop: Path,
-) -> None:
+def test_backgrounds_carry_nothing_for_a_blind_model_and_all_for_one_that_sees_them_alone(shop: Path) -> None:
     how = {"place": 1, "class_level": 2, "masks": shop / "masks", "backgrounds": shop / "walls"}
     models = {"object": object_alone, "background": background_alone}
     compared = bgbias.audit(shop / "photos", models, **HOW, **how)
@@ -84,9 +82,7 @@ def test_a_place_that_is_not_there_is_an_error(shop: Path, place: str, said: str
 def test_a_folder_with_a_table_of_its_own_is_not_read_without_it_unasked(shop: Path, tmp_path: Path) -> None:
     list_photos(shop, "place").drop(columns="mask").to_csv(tmp_path / "photos.csv", index=False)
     shutil.copytree(shop / "photos", tmp_path, dirs_exist_ok=True)
-    with pytest.raises(
-        UserError, match=r"--place is 1, and .* has a table, photos.csv: name its column by --place"
-    ):
+    with pytest.raises(UserError, match=r"is 1, and .* has a table, photos.csv: name its column by --place"):
         collect(tmp_path, columns=NamedColumns(place="1"))
     assert collect(tmp_path, columns=NamedColumns(place="1"), class_level=2).is_across_places
 
@@ -210,9 +206,7 @@ def audited(shop: Path, drawn: int = 0, photos: str = "", **how: Any) -> bgbias.
     return bgbias.audit(source, of_all, backgrounds=shop / "walls", **HOW, **how)
 
 
-def test_the_drop_with_perfect_masks_lies_between_what_two_models_leave_open(
-    shop: Path, maskers: None
-) -> None:
+def test_the_drop_of_perfect_masks_lies_between_what_two_models_leave_open(shop: Path, maskers: None) -> None:
     """The first two have all of the object together, and both of the others have nothing but the object."""
     true = audited(shop, drawn=1).drop.value
     for first, second, end, agreement in (
@@ -256,8 +250,6 @@ def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None
         ({"photos": "photos/visit 0/class 0"}, "which needs classes: leave it out"),
     ],
 )
-def test_a_second_model_that_tells_nothing_is_an_error(
-    shop: Path, maskers: None, how: dict[str, Any], said: str
-) -> None:
+def test_useless_second_maskers_are_errors(shop: Path, maskers: None, how: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         audited(shop, **{"masker": "without_left", "second_masker": "without_right"} | how)

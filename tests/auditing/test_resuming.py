@@ -60,7 +60,7 @@ def stop_in(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masker, "TRIED", 2)
 
 
-def test_stopped_in_each_of_its_steps_it_ends_with_the_same_bytes(
+def test_stopped_in_any_step_it_ends_with_the_same_bytes(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in sorted((place / "photos").iterdir())[3:]:
@@ -101,9 +101,7 @@ def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_
 
     how = {"size": 64, "resize": 64, "draws": 1, "attribution": 0, "backgrounds": place / "walls"}
     how |= {"masks": place / "masks", "out": place / "audit"}
-    with pytest.raises(
-        UserError, match=r"fragile fails on .*: in the middle of it ... and why, at "
-    ) as error:
+    with pytest.raises(UserError, match=r"fragile fails on .*: in the middle .* and why, at ") as error:
         bgbias.audit(place / "photos", fragile, **how)
     assert f"{last.parent.name}/{last.name}" in str(error.value)
     (done_file,) = (place / "audit").rglob("views-there.npy")
@@ -112,9 +110,7 @@ def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_
     assert bgbias.audit(place / "photos", fragile, **how).numbers["photos"]["photos"] == 30
 
 
-def test_a_disk_without_the_room_is_refused_before_anything_is_made(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_the_room_is_refused_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     done = commands.bgbias(place, "audit", *MINE, "--masker", "grabcut")
     assert done.returncode == 2
@@ -183,9 +179,7 @@ def finished(place: Path, audited: Audited, monkeypatch: pytest.MonkeyPatch) -> 
     return computed
 
 
-def test_a_finished_audit_is_shown_and_not_computed_again(
-    place: Path, audited: Audited, finished: list[Path]
-) -> None:
+def test_a_finished_audit_is_shown_not_computed(place: Path, audited: Audited, finished: list[Path]) -> None:
     before = {path.name: path.stat().st_mtime_ns for path in (place / "out").iterdir()}
     done = commands.bgbias(place, "audit", *AGAIN, "--fail-above", "0")
     assert done.returncode == 1, done.stderr

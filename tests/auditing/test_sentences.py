@@ -296,9 +296,7 @@ def test_what_else_is_said_is_what_was_read() -> None:
 @pytest.mark.parametrize(
     ("right", "classes", "share"), [(0.25, 4, 0.5), (0.5, 11, 1 / 11), (0.5, 1, math.nan)]
 )
-def test_a_cue_conflict_is_beside_that_of_errors_that_fell_on_all_classes_alike(
-    right: float, classes: int, share: float
-) -> None:
+def test_a_cue_conflict_is_beside_that_of_errors_by_chance(right: float, classes: int, share: float) -> None:
     """Of four queries one is right; the other three spread over three other classes: one each, as many as are right."""
     level = {"condition": "mixed_rand", "setting": "query", "metric": "precision_at_1", "value": right}
     found = SimpleNamespace(levels=[level], classes=list(range(classes)))

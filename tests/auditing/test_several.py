@@ -33,6 +33,7 @@ def breaking(batch):
     return colours(batch)
 """
 HOW = ["photos", *conftest.HOW, "--draws", "2", "--attribution", "0"]
+Done = subprocess.CompletedProcess[str]
 
 
 def of(*names: str) -> list[str]:
@@ -47,12 +48,12 @@ def place(toys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(place: Path) -> subprocess.CompletedProcess[str]:
+def made(place: Path) -> Done:
     return commands.bgbias(place, "audit", *HOW, *of("colours", "breaking", "centre"), "--references")
 
 
 @pytest.fixture(scope="module")
-def other(place: Path, made: subprocess.CompletedProcess[str]) -> Path:
+def other(place: Path, made: Done) -> Path:
     """An audit of three backgrounds a photo, instead of two."""
     folder = Path(shutil.copytree(place / "audit/mine.py-colours", place / "other"))
     told = (folder / "audit.json").read_text()
@@ -60,9 +61,7 @@ def other(place: Path, made: subprocess.CompletedProcess[str]) -> Path:
     return folder
 
 
-def test_one_that_fails_is_named_and_the_others_are_compared(
-    place: Path, made: subprocess.CompletedProcess[str]
-) -> None:
+def test_one_that_fails_is_named_and_the_others_are_compared(place: Path, made: Done) -> None:
     assert made.returncode == 2
     assert "mine.py:breaking failed, and the others go on" in made.stderr
     assert made.stderr.strip().splitlines()[-1].startswith("bgbias: Of 4 models failed: mine.py:breaking.")
@@ -80,9 +79,7 @@ def test_one_that_fails_is_named_and_the_others_are_compared(
             assert row[step] == pytest.approx(alone.estimate("steps", setting="query", step=step).value)
 
 
-def test_the_same_command_computes_what_is_missing_alone(
-    place: Path, made: subprocess.CompletedProcess[str], tmp_path: Path
-) -> None:
+def test_the_same_command_computes_what_is_missing_alone(place: Path, made: Done, tmp_path: Path) -> None:
     folder = shutil.copytree(place, tmp_path / "again")
     shutil.rmtree(folder / "audit/mine.py-centre")
     again = commands.bgbias(folder, "audit", *HOW, *of("colours", "centre"))
@@ -92,9 +89,7 @@ def test_the_same_command_computes_what_is_missing_alone(
     assert (folder / "audit/mine.py-centre/audit.json").is_file()
 
 
-def test_finished_audits_are_compared_as_those_of_one_command(
-    place: Path, made: subprocess.CompletedProcess[str]
-) -> None:
+def test_finished_audits_are_compared_as_those_of_one_command(place: Path, made: Done) -> None:
     folders = [f"audit/mine.py-{name}" for name in ("colours", "centre")] + ["audit/reference-colours"]
     done = commands.bgbias(place, "compare", *folders, "--out", "afterwards")
     assert done.returncode == 0, done.stderr
@@ -134,9 +129,7 @@ def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(place: Path,
 
 
 @pytest.mark.skipif(chromium.PROGRAM is None, reason="there is no Chromium")
-def test_a_browser_shows_sorts_and_filters_many_models(
-    place: Path, made: subprocess.CompletedProcess[str], tmp_path: Path
-) -> None:
+def test_a_browser_shows_sorts_and_filters_many_models(place: Path, made: Done, tmp_path: Path) -> None:
     few = compare(read([place / "audit" / f"mine.py-{name}" for name in ("colours", "centre")]))
     some = list(few.audits.values())
     many = compare({f"model {number:02}": some[number % 2] for number in range(30)})

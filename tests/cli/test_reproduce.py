@@ -7,6 +7,7 @@ from pathlib import Path
 import project
 import pytest
 import typer
+from miniatures import as_folder
 from project import SMOKE, Project
 
 from bgbias.cli import reproduce
@@ -80,9 +81,7 @@ def test_a_harmless_edit_asks_nothing_and_gives_identical_numbers(published: Pro
 
 
 @pytest.mark.slow
-def test_other_backgrounds_lie_within_the_interval_and_an_edited_formula_is_different(
-    published: Project,
-) -> None:
+def test_other_backgrounds_lie_within_the_interval_and_an_edited_formula_does_not(published: Project) -> None:
     published.edit(
         'seeds.key(key_set, "bg", ', 'seeds.key(key_set, "other bg", ', "src/bgbias/backgrounds/draws.py"
     )
@@ -97,9 +96,7 @@ def test_other_backgrounds_lie_within_the_interval_and_an_edited_formula_is_diff
     assert "\ndifferent: " in made.stdout
 
 
-def test_results_of_photos_that_are_elsewhere_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_of_photos_elsewhere_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = project.fresh(tmp_path / "project")
     monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nowhere"))
     (folder := made.folder / publication.RESULTS / "cub50").mkdir(parents=True)
@@ -134,10 +131,7 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
         ("a,b\n1,2.5\n", "tables/one.csv: identical"),
         ("a,b\n1,2.75\n", "tables/one.csv: different: up to 0.25, in b; git diff tables/one.csv"),
         ("a,b\n1,2.5\n3,4\n", "different: 2 rows of 2 columns, published 1 of 2"),
-        (
-            "",
-            "cp again.csv tables/one.csv failed (above); what is finished is kept: run the same command again",
-        ),
+        ("", "cp again.csv tables/one.csv failed (above); what is finished is kept"),
     ],
 )
 def test_the_tables_of_a_script_are_made_again_and_compared(
@@ -146,9 +140,8 @@ def test_the_tables_of_a_script_are_made_again_and_compared(
     monkeypatch.chdir(tmp_path)
     noted = {"command": "cp again.csv tables/one.csv", "tables": {"tables/one.csv": {}}}
     files = {"tables/one.csv": "a,b\n1,2.5\n", "docs/results/study.json": json.dumps(noted)}
-    for name, text in (files | ({"again.csv": again} if again else {})).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+    files |= {"again.csv": again} if again else {}
+    as_folder(tmp_path, {name: text.encode() for name, text in files.items()})
     with pytest.raises((typer.Exit, UserError)) as ended:
         reproduce.reproduce("study")
     assert said in capfd.readouterr().out + str(ended.value)

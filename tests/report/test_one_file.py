@@ -82,9 +82,7 @@ def raw(tmp_path: Path) -> Iterator[dict[str, Any]]:
     plugins.use()
 
 
-def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(
-    raw: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_new_table_and_a_figure_are_planned_made_and_printed(raw: dict[str, Any], tmp_path: Path) -> None:
     study = load(tmp_path, raw)
     assert tables.list_enabled(study) == ("table1", "table2", "table3", "table99")
     assert figures.list_enabled(study)[:4] == ("photos", "masks", "photo_bar", "retrieval")
@@ -109,9 +107,7 @@ def test_a_new_table_and_a_new_figure_are_planned_made_and_printed(
     assert "photo_bar" not in figures.list_enabled(load(tmp_path, raw, "other"))
 
 
-def test_two_tables_of_one_number_and_a_table_that_is_not_there_are_named(
-    raw: dict[str, Any], tmp_path: Path
-) -> None:
+def test_two_tables_of_one_number_and_a_missing_one_are_named(raw: dict[str, Any], tmp_path: Path) -> None:
     load(tmp_path, raw)
     known = ", ".join(f"table{number}" for number in range(1, 10))
     with pytest.raises(UserError, match=f"no table 'table999'; there are: {known}"):
@@ -198,9 +194,7 @@ def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: No
         ("arcface", "dcml_no_fault", "+ DCML no fault"),
     ],
 )
-def test_names_of_rows_and_the_settings_that_they_carry_are_words(
-    loss: str, method: str, printed: str
-) -> None:
+def test_names_of_rows_and_the_settings_they_carry_are_words(loss: str, method: str, printed: str) -> None:
     assert names.row(loss, method) == printed
 
 

@@ -106,9 +106,7 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
 
 
 @pytest.mark.parametrize("what", MADE)
-def test_a_table_is_printed_as_somebody_has_read_it(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_prints_as_it_was_read(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a terminal each table once: a grid that lacks something has another caption and other columns."""
     monkeypatch.setattr(probes, "_on_training", lambda _: {})
     (name, *lacking), table = what.split(", "), MADE[what]()

@@ -54,9 +54,7 @@ def test_the_readme_has_the_numbers_of_its_files() -> None:
     assert pages.filled_readme(text.replace(f"{asked[3]}<!-- end", "old<!-- end")) == text
 
 
-def test_a_number_stands_with_its_interval_and_a_table_whole_or_in_chosen_columns_and_rows(
-    plain: pd.Series,
-) -> None:
+def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns(plain: pd.Series) -> None:
     drop, low, high = (plain[f"relative_drop{end}"] for end in ("", "_low", "_high"))
     question = f'number("demo", "table1", "{ROW}", "relative_drop", 1)'
     assert answer(question) == f"{drop:.1f} [{low:.1f}, {high:.1f}]"
