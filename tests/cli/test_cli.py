@@ -162,10 +162,7 @@ def test_a_signal_ends_a_command_also_as_a_lock_is_taken(number: signal.Signals)
 
 
 def doctor(*words: object) -> str:
-    ended = CliRunner().invoke(cli.app, ["doctor", *map(str, words)])
-    if ended.exception:
-        raise ended.exception
-    return ended.stdout
+    return CliRunner().invoke(cli.app, ["doctor", *map(str, words)], catch_exceptions=False).stdout
 
 
 def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -> None:
@@ -179,9 +176,7 @@ def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -
         tar.addfile(link)
     for place, left_out in ((folder, 5), (as_zip(tmp_path / "shop.zip", files), 5), (archive, 6)):
         told = doctor(place)
-        assert (
-            "left out: 5 (5/0.heic, 5/1.heic, 5/2.heic and 2 more): a photo in a format that is not" in told
-        )
+        assert "left out: 5 (5/0.heic, 5/1.heic, 5/2.heic and 2 more): a photo in a format" in told
         assert f"{place.name}: 9 photos of 3 classes, {left_out} files left out\n" in told
         assert "5/3.heic, 5/4.heic)" in doctor(place, "--all")
     assert "left out: 1 (shoe 00/9.jpg): a link, which is not followed in an archive: pack" in told

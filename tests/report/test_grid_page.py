@@ -21,6 +21,8 @@ from bgbias.errors import UserError
 from bgbias.report import grid_page, queries
 from bgbias.study import params, plan
 
+EMBEDDINGS = "runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz"
+
 
 @pytest.fixture(scope="module")
 def finished(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
@@ -91,9 +93,7 @@ def test_the_worst_queries_are_those_of_the_results_and_what_they_find_is_what_i
     for name, *levels in re.findall(r"(test/[\w/.]+) ?Plain: MAP@R (\d+) → (\d+)", every):
         assert [int(n) for n in levels] == [round(100 * of[name]) for of in (clean, elsewhere)]
     # Three photos, right where they are of the query's class.
-    stored = np.load(
-        next(page.parents[2].glob("runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz"))
-    )
+    stored = np.load(page.parents[2] / EMBEDDINGS)
     row = stored["ids"].tolist().index(lost.index[0])
     near = stored["clean"] @ stored["clean"][row]
     near[row] = -2
@@ -107,7 +107,7 @@ def test_the_worst_queries_are_those_of_the_results_and_what_they_find_is_what_i
 @pytest.mark.workflow
 def test_a_page_says_what_is_missing_and_wants_a_finished_grid(finished: Project, tmp_path: Path) -> None:
     other = finished.copy(tmp_path / "project")
-    gone = Path("data/runs/smoke/scores/toy_smoke/tiny/contrastive/plain/seed0/embeddings.npz")
+    gone = Path("data") / EMBEDDINGS
     study = params.load(other.folder / "params.yaml", "smoke")
     (other.folder / gone).unlink()
     with contextlib.chdir(other.folder):
@@ -119,9 +119,8 @@ def test_a_page_says_what_is_missing_and_wants_a_finished_grid(finished: Project
 
 
 @pytest.mark.workflow
+@pytest.mark.skipif(chromium.PROGRAM is None, reason="Chromium is not installed")
 def test_a_browser_shows_all_of_it(page: Path) -> None:
-    if chromium.PROGRAM is None:
-        pytest.skip("Chromium is not installed")
     assert page.stat().st_size < 10e6
     with chromium.browsing() as browser:
         shown_whole(browser, page)
@@ -147,10 +146,8 @@ def test_pages_tell_backgrounds_of_one_kind_from_others() -> None:
 
 def test_what_was_compared_has_the_masker_and_options_of_entries(tmp_path: Path, small_plugins: None) -> None:
     raw = described(tmp_path)
-    raw["methods"] = {
-        "at_strong": {"kind": "at", "epsilon": 0.5},
-        "mine": {"kind": "attr_frac", "weight": 2.0},
-    }
+    at, mine = {"kind": "at", "epsilon": 0.5}, {"kind": "attr_frac", "weight": 2.0}
+    raw["methods"] = {"at_strong": at, "mine": mine}
     methods = ["at", "at_strong", "at_strong+bgaugment", "mine"]
     raw["grids"]["small"]["cells"][0]["methods"] = methods
     rows = {"method": [*methods, "plain+128d"], "dataset": "squares", "backbone": "pixels"}
