@@ -8,7 +8,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
-import pandas as pd
 import pytest
 from miniatures import as_folder, as_mac_zip, as_tar, as_zip
 from snapshots import shop, snapshot
@@ -36,39 +35,24 @@ def test_folder_zip_and_tar_are_one_collection(tmp_path: Path) -> None:
     assert len({photos.digest for photos in found}) == 1
 
 
-def spelled(form: str, files: dict[str, bytes]) -> dict[str, bytes]:
-    """Files whose names are written as a system with this form of Unicode writes them."""
-    return {unicodedata.normalize(form, name): data for name, data in files.items()}
+def decomposed(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Files whose names are written as a Mac writes them."""
+    return {unicodedata.normalize("NFD", name): data for name, data in files.items()}
 
 
-@pytest.mark.parametrize("kind", ["folder", "zip of photos", "zip of masks", "table"])
-def test_a_name_is_one_name_however_its_letters_are_stored(tmp_path: Path, kind: str) -> None:
+def test_a_name_is_one_name_however_its_letters_are_stored(tmp_path: Path) -> None:
+    """More forms and places of names: tests/files/test_archives.py."""
     files = {f"{name}/{n}.jpg": snapshot(name, n) for name in ("Käse", "Zoë") for n in range(2)}
     drawn = {name.replace(".jpg", ".png"): WHITE for name in files}
-    composed, names = tmp_path / "NFC", list(spelled("NFC", files))
-    masks: Path | None = as_folder(composed / "masks", spelled("NFC", drawn))
-    usual = collect(as_folder(composed / "shop", spelled("NFC", files)), masks=masks)
-    apart = as_folder(tmp_path / "NFD" / "shop", spelled("NFD", files))
-    source: Path | pd.DataFrame = apart
-    if kind == "zip of photos":
-        source = as_mac_zip(tmp_path / "shop.zip", {f"shop/{k}": d for k, d in spelled("NFD", files).items()})
-    if kind == "zip of masks":
-        packed = {f"masks/{name}": data for name, data in spelled("NFD", drawn).items()}
-        masks = as_mac_zip(tmp_path / "masks.zip", packed)
-    if kind == "table":
-        source = pd.DataFrame({"path": [apart / name for name in names], "class": [n[:-6] for n in names]})
-        source["mask"] = [composed / "masks" / name for name in spelled("NFD", drawn)]
-        masks = None
-    other = collect(source, masks=masks)
+    usual = collect(as_folder(tmp_path / "shop", files), masks=as_folder(tmp_path / "masks", drawn))
+    packed = {f"masks/{name}": data for name, data in decomposed(drawn).items()}
+    place = as_folder(tmp_path / "NFD" / "shop", decomposed(files))
+    other = collect(place, masks=as_mac_zip(tmp_path / "masks.zip", packed))
     assert set(other.table.frame["class_name"]) == {"Käse", "Zoë"}
     assert other.table.frame.drop(columns="image_id").equals(usual.table.frame.drop(columns="image_id"))
     assert [other.sums[i] for i in other.table.ids] == [usual.sums[i] for i in usual.table.ids]
-
-
-def test_a_class_in_both_forms_is_one_class(tmp_path: Path) -> None:
-    place = as_folder(tmp_path / "shop", spelled("NFC", {f"Öl/{n}.jpg": snapshot(n) for n in range(2)}))
-    as_folder(place, spelled("NFD", {"Öl/2.jpg": snapshot(2), "Zoë/3.jpg": snapshot(3)}))
-    assert collect(place).table.frame["class_name"].tolist() == ["Zoë", "Öl", "Öl", "Öl"]
+    as_folder(place, {"Käse/2.jpg": snapshot(2)})  # a class in both forms is one class
+    assert sorted(collect(place).table.frame["class_name"]) == ["Käse"] * 3 + ["Zoë"] * 2
 
 
 def test_photos_beside_the_folders_of_classes_are_left_out(tmp_path: Path) -> None:
@@ -110,17 +94,6 @@ def test_folders_in_folders_are_refused_until_somebody_says_which_are_the_classe
     assert collect(place, class_level=3).classes == 6
     with pytest.raises(UserError, match="lies in no folder of level 7; say a lower --class-level"):
         collect(place, class_level=7)
-
-
-def test_linked_folders_are_entered_and_named_and_loops_are_not(tmp_path: Path) -> None:
-    place = as_folder(tmp_path / "shop", shop(2))
-    elsewhere = as_folder(tmp_path / "elsewhere", {f"{n}.jpg": snapshot("else", n) for n in range(2)})
-    (place / "linked").symlink_to(elsewhere)
-    (place / "shoe 00" / "back").symlink_to(place)
-    photos = collect(place)
-    assert photos.classes == 3
-    assert [oddity.cases for oddity in photos.oddities if oddity.name == "linked_folders"] == [("linked",)]
-    assert "a link back to a folder that it lies in" in photos.left_out["shoe 00/back"]
 
 
 def test_what_systems_add_is_left_out_by_name(tmp_path: Path) -> None:

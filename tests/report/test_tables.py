@@ -39,9 +39,8 @@ PARTS = (("map_at_r", "clean"), ("map_at_r", "random_background"), ("score", "cl
 
 @pytest.mark.parametrize(("dataset", "backbone"), [("cub50", "bn_inception"), ("sop", "resnet18")])
 def test_no_published_number_beside_other_photos_or_another_backbone(dataset: str, backbone: str) -> None:
-    table = retrieval.table(
-        *study(dataset=dataset, backbone=backbone), published.read(ROOT / "data/published")
-    )
+    known = published.read(ROOT / "data/published")
+    table = retrieval.table(*study(dataset=dataset, backbone=backbone), known)
     assert table.filter(like="published").isna().all(axis=None)
 
 
@@ -67,10 +66,8 @@ def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> No
         bounds = CLARITY[THIRD == 0].min(), CLARITY[THIRD == 2].max()
         assert (row["measure"], row["worst_from"], row["best_to"]) == ("clarity", *bounds)
         # Each class has as many queries in each third: a third's mean is one over all of three times its own values.
-        clean, corrupted = (
-            wide(values, method=method, setting="symmetric", condition=c)
-            for c in ("clean", "random_background")
-        )
+        own = {"method": method, "setting": "symmetric"}
+        clean, corrupted = (wide(values, **own, condition=c) for c in ("clean", "random_background"))
         check(row, "drop_more", [3 * (clean - corrupted) * ((THIRD == 0) - 1.0 * (THIRD == 2))])
     true = mask_quality.table(values, examples.masks(iou=1 - CLARITY)).iloc[0]
     assert true["measure"] == "iou"
@@ -79,9 +76,8 @@ def test_thirds_are_those_of_masks_and_differ_by_what_their_queries_lose() -> No
 
 def test_the_worst_of_some_backgrounds_is_the_mean_over_choices() -> None:
     values = examples.crossed()
-    table = crossing.table(values, examples.shares(), drops(dict.fromkeys(examples.CROSSED, 1.0))).set_index(
-        "method"
-    )
+    lost = drops(dict.fromkeys(examples.CROSSED, 1.0))
+    table = crossing.table(values, examples.shares(), lost).set_index("method")
     for method, row in table.iterrows():
         every = np.stack([wide(values, method=method, background=b) for b in examples.BACKGROUNDS], -1)
         for name, k in (("worst_1", 1), ("worst_5", 5), ("worst_all", 6)):
@@ -147,6 +143,7 @@ def test_pretrainings_share_their_seeds_and_correct_for_all_backbones() -> None:
 
 # What each method finds: of everything more or less, its gain on other backgrounds comes of chance alone for ``idle``.
 SHARES = {"plain": 1.0, "bgaugment": 1.3, "idle": 1.0, "idle+bgaugment": 1.25}
+ELSEWHERE = {"setting": "symmetric", "condition": "random_background"}
 
 
 def of_methods(
@@ -182,10 +179,7 @@ def test_methods_are_compared_with_plain_and_on_replaced_backgrounds_with_bgaugm
     table = compared(values).set_index("method", drop=False)
     others = table.drop("plain")
     verify(others, values)
-    own, best = (
-        wide(values, method=name, setting="symmetric", condition="random_background")
-        for name in ("idle+bgaugment", "bgaugment")
-    )
+    own, best = (wide(values, method=name, **ELSEWHERE) for name in ("idle+bgaugment", "bgaugment"))
     check(table.loc["idle+bgaugment"], "corrupted", [own])
     check(table.loc["idle+bgaugment"], "corrupted_over_bgaugment", [own, best], less)
     assert table["corrupted_over_bgaugment"].notna().sum() == 1
@@ -201,5 +195,5 @@ def test_folds_are_no_further_seeds_and_seeds_that_plain_has_not_are_left_out() 
     table = compared(every[(every["method"] != "plain") | (every["seed"] < 3)])
     verify(table.iloc[1:], every[every["seed"] < 3])
     # Of itself a model keeps all of its seeds.
-    own = wide(every, method="idle", setting="symmetric", condition="random_background")
+    own = wide(every, method="idle", **ELSEWHERE)
     check(table.iloc[1], "corrupted", [own])
