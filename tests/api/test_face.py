@@ -189,9 +189,7 @@ def weights(folder: Path) -> Path:
     ("model", "how"),
     [(convolution(), "gradients"), ("timm:test_resnet.r160_in1k", "gradients"), (colours, "occlusion")],
 )
-def test_a_brought_model_embeds_and_attributes(
-    model: object, how: str, weights: Path, tmp_path: Path
-) -> None:
+def test_brought_models_embed_and_attribute(model: object, how: str, weights: Path, tmp_path: Path) -> None:
     options: dict[str, object] = {"size": 64, "resize": 64}
     if isinstance(model, str):
         options["weights"] = weights
@@ -279,9 +277,7 @@ def test_mistakes_are_named(model: bgbias.Embedder, mistake: Callable[[Any], obj
         mistake(model)
 
 
-def test_an_option_that_is_missing_is_guessed_and_printed_and_one_that_nobody_knows_is_an_error_of_python(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+def test_missing_options_are_guessed_and_unknown_ones_are_errors(capfd: pytest.CaptureFixture[str]) -> None:
     bgbias.embed(convolution(), SHOWN, size=64, mean=(0.5,) * 3)
     assert "assumed: ImageNet's std" in capfd.readouterr().err
     with pytest.raises(TypeError, match="unexpected argument sizes; there are weights, size"):

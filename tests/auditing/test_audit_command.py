@@ -262,14 +262,13 @@ def test_two_classes_one_of_whose_photos_is_broken_say_that_they_say_little(plac
         assert unsaid not in page
 
 
-def test_masks_that_show_nothing_are_a_reason_and_a_model_that_is_none_before_masks_are_made(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blank_masks_and_constant_models_are_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for mask in (place / "masks").rglob("*.png"):
         Image.new("L", (64, 64)).save(mask)
     with pytest.raises(UserError, match=r"empty mask: 30.*by masker=.*by masks="):
         audited_from_python(place)
     monkeypatch.setenv("BGBIAS_CACHE", str(place / "cache"))
+    # Before masks are made.
     with pytest.raises(UserError, match="same vector"):
         audited_from_python(
             place, model=lambda batch: [np.zeros(3) for _ in batch], masks=None, masker="grabcut"

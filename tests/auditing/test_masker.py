@@ -45,9 +45,7 @@ def test_a_background_that_a_phone_turned_stands_as_a_person_sees_it(tmp_path: P
     np.testing.assert_array_equal(one, other)
 
 
-def test_backgrounds_are_generated_once_on_a_computer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_backgrounds_are_generated_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path))
     monkeypatch.setattr(backgrounds, "DRAWN", {"gradients": 2})
     monkeypatch.setattr(generated, "pictures", draw := Mock(wraps=generated.pictures))

@@ -122,9 +122,7 @@ def test_cut_outs_are_their_own_masks_where_the_photos_are_named_as_masks(tmp_pa
 
 
 @pytest.mark.usefixtures("small_plugins")
-def test_datasets_test_photos_keep_their_keys_and_a_name_that_means_two_things_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_photos_of_a_dataset_keep_their_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     study = load(tmp_path, described(tmp_path))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"squares are not at hand .* python -m bgbias index squares"):
@@ -138,6 +136,7 @@ def test_datasets_test_photos_keep_their_keys_and_a_name_that_means_two_things_i
     first = there.ids[0]
     assert (photos.read(first), photos.truth(first)) == (store.read(first), masks.read(first))
     assert "photos of its other splits are not looked at" in next(photos.describe())
+    # A name that means two things is refused.
     with pytest.raises(UserError, match=r"called square\. Did you mean 'squares'\?"):
         collect("square")
     as_folder(tmp_path / "squares", {"1.jpg": b""})
@@ -176,9 +175,7 @@ def test_columns_by_any_name(tmp_path: Path, rows: pd.DataFrame, kind: str, colu
     assert photos.read("shoe 02/0.jpg") == shop()["shoe 02/0.jpg"]
 
 
-def test_frame_is_read_from_here_and_a_path_is_known_by_where_it_lies(
-    tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_start_from_here(tmp_path: Path, rows: pd.DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     relative = collect(rows, name="shop")
     absolute = collect(rows.assign(path=[tmp_path / p for p in rows["path"]]), name="shop")

@@ -146,9 +146,7 @@ SHARES = {"plain": 1.0, "bgaugment": 1.3, "idle": 1.0, "idle+bgaugment": 1.25}
 ELSEWHERE = {"setting": "symmetric", "condition": "random_background"}
 
 
-def of_methods(
-    of_seeds: Sequence[object] = (0, 1, 2, 3), names: Sequence[str] = tuple(SHARES)
-) -> pd.DataFrame:
+def of_methods(of_seeds: Sequence[object] = range(4), names: Sequence[str] = tuple(SHARES)) -> pd.DataFrame:
     """Values a query, their attribution scores their MAP@R; those of some are skipped."""
     made = queries({name: SHARES[name] for name in names}, of_seeds=of_seeds)
     return made.assign(score=made["map_at_r"].where(made["image_id"] < "23.jpg"))

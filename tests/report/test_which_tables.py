@@ -65,7 +65,7 @@ def test_negatives_are_compared_with_the_same_pretraining_without_them(tmp_path:
 @pytest.mark.parametrize(
     "expected", [{"pixels": [0, 1, 2], "moco": [0, 1, 2], "mobilenet_v2": [0]}, {"pixels": [0]}]
 )
-def test_random_weights_are_drawn_by_every_seed_where_pretrained_ones_stand_beside_them(
+def test_random_weights_have_all_seeds_beside_pretrained(
     tmp_path: Path, expected: dict[str, list[int]]
 ) -> None:
     raw = pretrained(tmp_path, {"moco": MOCO}, pretrained=True, seeds=[0, 1, 2])
