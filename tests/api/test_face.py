@@ -18,7 +18,6 @@ from project import ROOT
 
 import bgbias
 from bgbias import UserError, plugins, seeds
-from bgbias.attribution import explanation
 from bgbias.attribution.score import normalise, score
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import attribute_photos
@@ -157,14 +156,6 @@ def test_attribution_scores_are_those_of_the_node(model: bgbias.Embedder) -> Non
     assert alone["ref"][0] == pytest.approx(scored["ref"][1], abs=1e-4)
     empty = bgbias.attribute(model, SHOWN[:1], [np.zeros((64, 64), bool)], samples=2)
     assert empty["skipped"].tolist() == ["empty mask"]
-
-
-def test_an_explanation_is_that_of_the_command(model: bgbias.Embedder) -> None:
-    told = bgbias.explain(model, SHOWN)
-    expected = explanation.explain(models.load(Path("model.safetensors")), [array(n) for n in SHOWN])
-    for ours, other in zip(told.maps, expected.maps, strict=True):
-        np.testing.assert_array_equal(ours, other)
-    assert told.distances == expected.distances
 
 
 def colours(batch: list[np.ndarray]) -> list[np.ndarray]:

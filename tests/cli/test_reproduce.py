@@ -15,10 +15,9 @@ from bgbias.errors import UserError
 from bgbias.results import publication
 
 pytestmark = pytest.mark.workflow
-PLAIN = f"{SMOKE}/plain"
 README = f"""# A page
 
-Plain training drops by <!-- {{{{ number("smoke", "table1", "{PLAIN}", "relative_drop", 1) }}}} -->?<!-- end --> %.
+Plain training drops by <!-- {{{{ number("smoke", "table1", "{SMOKE}/plain", "relative_drop", 1) }}}} -->?<!-- end --> %.
 
 <!-- {{{{ columns("smoke", "table1: Corrupted | Clean; table2: Score") }}}} --><!-- end -->
 

@@ -114,8 +114,7 @@ def test_two_tables_of_one_number_and_a_missing_one_are_named(raw: dict[str, Any
         tables.load("table999")
     (tmp_path / "own/tables/photo_counts_again.py").write_bytes(TABLE)
     load(tmp_path, raw)
-    words = r"photo_counts.py and .*photo_counts_again.py have the same NUMBER, 99"
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=r"photo_counts.py and .*_again.py have the same NUMBER, 99"):
         tables.load("table99")
 
 

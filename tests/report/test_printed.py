@@ -79,9 +79,7 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
     "table3": lambda: compared(costs=COSTS),
     "table3, neither mixed nor costs": lambda: compared(mixed=False),
     "table5": lambda: decomposition.table(examples.stepped(), tuple(examples.STEPS)),
-    "table5, one seed and what is on the way alone": lambda: decomposition.table(
-        examples.stepped((0,), PATH), PATH
-    ),
+    "table5, one seed": lambda: decomposition.table(examples.stepped((0,), PATH), PATH),
     "table6": lambda: crossing.table(examples.crossed(), examples.shares(), drops(NUMBERS)),
     "table6, below 0 and few models": lambda: crossing.table(
         examples.crossed(), examples.shares("background"), drops(NUMBERS).head(9)
@@ -92,6 +90,7 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
     "table10": lambda: mask_quality.table(examples.stepped(), examples.masks()),
     "table10, masks alike": lambda: mask_quality.table(examples.stepped(), examples.masks(np.ones(48))),
     "table12": lambda: probes.table(examples.probed()),
+    "table12, fitted elsewhere": lambda: probes.table(examples.probed()),
     "table13": lambda: pretrainings.table(*examples.pretrained(), examples.probed(), AGAINST),
     "table13, queries alone": lambda: pretrainings.table(
         examples.pretrained()[0], rows.together([]), rows.together([]), AGAINST
@@ -108,8 +107,8 @@ MADE: dict[str, Callable[[], pd.DataFrame]] = {
 @pytest.mark.parametrize("what", MADE)
 def test_a_table_prints_as_it_was_read(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a terminal each table once: a grid that lacks something has another caption and other columns."""
-    monkeypatch.setattr(probes, "_on_training", lambda _: {})
     (name, *lacking), table = what.split(", "), MADE[what]()
+    monkeypatch.setattr(probes, "_on_training", lambda _: {"toy": "other"} if lacking else {})
     attribution_of = SimpleNamespace(images=256 if lacking else None)
     asked: Any = SimpleNamespace(**vars(STUDY) | {"attribution": attribution_of})
     caption = captions.write(tables.load(name), asked, table, {} if lacking else {"toy": 3, "other": 0})
@@ -127,16 +126,6 @@ def test_a_table_prints_as_it_was_read(what: str, tmp_path: Path, monkeypatch: p
     text = written["md"].read_text("utf-8")
     file = what.replace(", ", "_").replace(" ", "_")
     golden.check(HERE / f"{file}.md", text if lacking else f"{text}\n```\n{shown}\n```\n")
-
-
-def test_a_caption_says_what_probes_were_fitted_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probes, "_on_training", lambda _: {"toy": "other"})
-    fitted = captions.write(probes, STUDY, probes.table(examples.probed()), {})
-    assert (
-        "fitted on clean photos of these classes: photos of toy by those of training photos of other."
-        in fitted
-    )
-    assert "parts" not in fitted
 
 
 @pytest.mark.parametrize("name", plugins.names("tables"))
