@@ -37,12 +37,6 @@ def tables() -> Tables:
     return {name: published.table(name) for name in (*published.tables, publication.SEEDS)}
 
 
-@pytest.fixture
-def plain(tables: Tables) -> pd.Series:
-    """A row of its first one."""
-    return tables["table1"].set_index(MODEL).loc[PLAIN]
-
-
 def answer(question: str) -> str:
     return pages.answer(question, pages.MACROS)
 
@@ -55,7 +49,8 @@ def test_the_readme_has_the_numbers_of_its_files() -> None:
     assert pages.filled_readme(text.replace(f"{asked[3]}<!-- end", "old<!-- end")) == text
 
 
-def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns(plain: pd.Series) -> None:
+def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns(tables: Tables) -> None:
+    plain = tables["table1"].set_index(MODEL).loc[PLAIN]
     drop, low, high = (plain[f"relative_drop{end}"] for end in ("", "_low", "_high"))
     question = f'number("demo", "table1", "{ROW}", "relative_drop", 1)'
     assert answer(question) == f"{drop:.1f} [{low:.1f}, {high:.1f}]"
@@ -80,11 +75,12 @@ def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns
 
 
 def test_rows_that_are_a_method_and_more_stand_in_the_methods_row(
-    plain: pd.Series, tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(publication.RESULTS / "demo", tmp_path / publication.RESULTS / "demo")
     monkeypatch.chdir(tmp_path)
     more = tables["table1"]
+    plain = more.set_index(MODEL).loc[PLAIN]
     attacked = more.assign(method=more["method"] + "+mtax:5@0.1", clean=12.34, clean_low=1.0, clean_high=20.0)
     pd.concat([more, attacked]).to_csv(publication.RESULTS / "demo/table1.csv", index=False)
     chosen = "table1: Drop, %; table1+mtax:5@0.1: Clean = under it"

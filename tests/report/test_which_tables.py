@@ -129,6 +129,7 @@ def test_steps_take_what_all_epochs_took_in_the_least_disturbed_training(tmp_pat
     assert table["cost_device"].tolist() == ["cpu (1 thread)"]
     line = formats.plain(table, costs.COLUMNS, ()).splitlines()[-1]
     assert line.split() == ["Contrastive", "6.0", "3.0", "1.0", "2.1"]
+    assert costs.training_costs({}, 10)["cost_device"] == "unknown"
 
 
 def test_costs_are_passes_by_those_of_plain_training(tmp_path: Path) -> None:
