@@ -71,8 +71,7 @@ def test_help_has_a_line_for_each_command() -> None:
     for words, told in (("--version", f"bgbias {bgbias.__version__}\n"), ("train -h", "Train one model")):
         assert told in CliRunner().invoke(cli.app, words).stdout
     group: Any = typer.main.get_command(cli.app)
-    named = {name for names in cli.PANELS.values() for name in names}
-    assert named <= group.commands.keys()
+    assert {name for names in cli.PANELS.values() for name in names} <= group.commands.keys()
     assert {c.rich_help_panel for c in group.commands.values()} == {*cli.PANELS, cli.STEPS}
     for name, command in group.commands.items():
         line = command.short_help or command.help.partition("\n\n")[0]

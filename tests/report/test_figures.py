@@ -228,8 +228,7 @@ def test_the_drop_stands_beside_papers_numbers_that_compare() -> None:
     differs = [np.nan, *["other photos"] * (len(table()) - 1)]
     shown = table().assign(published_clean=55.0, published_clean_differs=differs)
     axes = figure_drop(shown).axes
-    crosses = [line.get_xdata()[0] for of in axes for line in of.lines if line.get_marker() == "x"]
-    assert crosses == [55.0]
+    assert [line.get_xdata()[0] for of in axes for line in of.lines if line.get_marker() == "x"] == [55.0]
 
 
 def test_contact_sheet_places_pictures_row_by_row() -> None:

@@ -83,9 +83,8 @@ def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins
 def test_the_worst_queries_are_those_of_the_results_and_what_they_find_is_what_is_near(page: Path) -> None:
     text = Reader.of(page).text
     rows = pd.read_parquet(page.parent / "queries.parquet").query("method == 'plain'")
-    views = (("symmetric", "clean"), ("query", "random_background"))
     by_view = rows.groupby(["setting", "condition", "image_id"])["map_at_r"].mean()
-    clean, elsewhere = (by_view[view] for view in views)
+    clean, elsewhere = (by_view[view] for view in (("symmetric", "clean"), ("query", "random_background")))
     lost = (clean - elsewhere).sort_index().sort_values(ascending=False, kind="stable")
     every = text.partition("The queries that lose most")[2]
     worst = every.partition("Randomly chosen queries")[0]

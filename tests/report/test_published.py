@@ -70,8 +70,7 @@ def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns
     ]
     assert f"| {plain['clean']:.1f} [" in rows[0]
     assert rows[0].split(" | ")[-1].count(",") == 2  # three seeds
-    each_seed = answer('table("demo", "seeds")')
-    assert len(each_seed.strip().splitlines()) == 2 + len(published.table("table1"))
+    assert len(answer('table("demo", "seeds")').strip().splitlines()) == 2 + len(published.table("table1"))
 
 
 def test_rows_that_are_a_method_and_more_stand_in_the_methods_row(
