@@ -5,12 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
-from in_memory import hash_number, split
+from in_memory import Means, hash_number, noise, split
 from rankings import embedded, map_at_r, order, random_unit
-from torch import nn
 
-from bgbias import seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import crossing
@@ -22,21 +19,6 @@ from bgbias.models.settings import How
 SIDE, CROP = 36, 32
 
 
-def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
-    return seeds.generator(purpose, n).integers(0, 256, shape, dtype=np.uint8)
-
-
-class Means(nn.Module):
-    """A model that sees a picture's mean colour, brought to unit length."""
-
-    @staticmethod
-    def preprocess(x: torch.Tensor) -> torch.Tensor:
-        return x.float()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.normalize(x.mean(dim=(2, 3)), dim=1)
-
-
 @pytest.fixture(scope="module")
 def photos() -> EvaluationPhotos:
     pictures, masks = (
@@ -46,9 +28,7 @@ def photos() -> EvaluationPhotos:
     return split(pictures, [n % 2 for n in range(6)], CROP, masks, trusted=(0, 1, 3, 4, 5), pool=pool)
 
 
-def test_every_object_stands_in_front_of_the_same_parts_of_the_same_backgrounds(
-    photos: EvaluationPhotos,
-) -> None:
+def test_every_object_stands_on_the_same_parts_of_the_same_backgrounds(photos: EvaluationPhotos) -> None:
     shown = crossing.objects(photos, 3)
     keyed = sorted((0, 1, 3, 4, 5), key=lambda n: hash_number(f"crossing|own|test|{100 + n}"))
     assert shown.ids == [f"{n}.png" for n in keyed[:3]]

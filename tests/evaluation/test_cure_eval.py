@@ -1,6 +1,5 @@
 """Models with cures: fitted on validation photos alone, judged with masks that are found in what the model sees."""
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,9 @@ import pytest
 import torch
 from project import ROOT
 from small_study import data_nodes, described, load, run
+from torch.nn.functional import normalize
 
 from bgbias import plugins
-from bgbias.errors import UserError
 from bgbias.evaluation import conditions, cure_eval, embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
@@ -103,33 +102,19 @@ def test_a_model_is_scored_with_every_cure(cured: Study, cell: Cell) -> None:
 
 @BOTH
 def test_a_patch_is_what_the_model_makes_of_its_place_alone(cured: Study, cell: Cell) -> None:
-    network, seen = model(cured, cell), see(cured, CLEAN)[:3]
-    side, seen[2] = len(seen[0][0]), (seen[2][0], None)  # of the last one the mask is not trusted
-    how = How(pooled=cell == PRETRAINED, batch_size=2)
-    found = cure_eval.embed_patches(network, seen, plugins.load("cures", "patchwise"), how)
-    expected = []
+    network, patchwise, seen = model(cured, cell), plugins.load("cures", "patchwise"), see(cured, CLEAN)[:3]
+    seen[2] = (seen[2][0], None)  # its mask is not trusted
+    how, expected = How(pooled=cell == PRETRAINED, batch_size=2), []
     for shown, mask in seen:
-        x = network.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None])
-        (features,) = network.features(x).detach().numpy()
-        _, high, wide = features.shape
+        features = network.features(network.preprocess(torch.from_numpy(shown.copy()).permute(2, 0, 1)[None]))
         whole = np.full(shown.shape[:2], 255) if mask is None else mask
-        shares = np.zeros((high, wide))
-        for row, column in np.ndindex(high, wide):
-            # Of every pixel that the place touches.
-            rows, columns = (
-                slice(n * side // count, math.ceil((n + 1) * side / count))
-                for n, count in ((row, high), (column, wide))
-            )
-            shares[row, column] = whole[rows, columns].mean() / 255
-        for row, column in np.argwhere(shares >= min(0.5, shares.max())):
-            place = features[:, row, column]
-            if not how.pooled:
-                layer = network.embedder
-                place = layer.weight.detach().numpy() @ place + layer.bias.detach().numpy()
-            expected.append(place / np.linalg.norm(place))
-    np.testing.assert_allclose(found.vectors, np.array(expected), atol=1e-5)
-    assert found.counts.sum() == len(expected)
-    assert found.counts[2] == high * wide
+        (chosen,) = patchwise.apply(features, torch.from_numpy(whole / 255).float()[None, None])
+        places = features[0].permute(1, 2, 0)[chosen]
+        expected.append(normalize(places if how.pooled else network.embedder(places), dim=1).detach())
+    assert len(expected[2]) == features[0, 0].numel()
+    found = cure_eval.embed_patches(network, seen, patchwise, how)
+    np.testing.assert_allclose(found.vectors, torch.cat(expected), atol=1e-5)
+    assert found.counts.tolist() == [len(vectors) for vectors in expected]
 
 
 def test_what_is_fitted_has_seen_validation_photos_on_validation_backgrounds_alone(cured: Study) -> None:
@@ -170,16 +155,3 @@ def test_true_masks_are_those_that_pictures_were_made_with(cured: Study) -> None
             assert np.array_equal(shown, expected)
     facts = pd.read_csv(cured.files.at("remasking", dataset="squares", backbone="pixels")).loc[0]
     assert facts["masker_ms"] == 0
-
-
-@pytest.mark.parametrize(
-    ("cures", "words"),
-    [
-        ({"names": ["gray"]}, r"cures\.names: 'gray' \(did you mean 'grey'\?\)"),
-        ({"names": ["grey"], "draws": 3}, r"cures\.draws: 3 backgrounds a photo, .* see 2 \(evaluation\.draws\)"),
-        ({}, r"names no cures; set grids\.small\.cures\.names in .*params\.yaml"),
-    ],
-)  # fmt: skip
-def test_cures_that_cannot_be_meant_are_refused(tmp_path: Path, cures: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        cure.cure(load(tmp_path, describe(tmp_path) | {"cures": cures}), PRETRAINED, "cpu")

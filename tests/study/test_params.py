@@ -197,14 +197,24 @@ def test_a_mistake_beside_the_file_names_the_file_that_it_is_in(
 
 def test_everything_that_a_grid_lacks_is_told_at_once(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["methods"] = {"attr_loss": {"weight": 1.0}}
-    lacking = {"datasets": ["squares", "square", "cars196"], "backbones": ["bn_inception"]}
+    lacking = {"datasets": ["squares", "again", "square", "cars196"], "backbones": ["bn_inception"]}
     raw["grids"]["small"]["cells"][0] |= lacking | {"losses": ["cosface"], "methods": ["attr_los"]}
-    raw["datasets"]["squares"] |= {"masker": "nobody", "backgrounds": "nowhere"}
+    raw["datasets"]["again"] = raw["datasets"]["squares"] | {"fit_probes_on": "squares", "probe_photos": 5}
+    raw["datasets"]["squares"] |= {"masker": "nobody", "backgrounds": "nowhere", "fit_probes_on": "agian"}
+    raw["evaluation"]["conditions"] = ["clean", "random_background", "either_mask"]
+    raw["cures"] = {"names": ["gray"], "draws": 3}
     with pytest.raises(UserError) as told:
         load(tmp_path, raw)
-    lacks = ["'square' (did you mean 'squares'?)", "'cars196'", "'bn_inception'", "'cosface'", "'attr_los'"]
-    lacks += [
-        f"datasets.squares.{key}; there are: " for key in ("masker: 'nobody'", "backgrounds: 'nowhere'")
+    lacks = [
+        *("'square' (did you mean 'squares'?)", "'cars196'", "'bn_inception'", "'cosface'", "'attr_los'"),
+        "datasets.squares.masker: 'nobody'; there are: ",
+        "datasets.squares.backgrounds: 'nowhere'; there are: ",
+        "datasets.squares.fit_probes_on: 'agian' (did you mean 'again'?)",
+        "on it; write datasets.squares.fit_probes_on: squares",
+        "datasets.again.probe_photos: says nothing, since probes are fitted on photos of squares; write it at",
+        "evaluation.conditions: either_mask is of audits with --second-masker alone",
+        "cures.names: 'gray' (did you mean 'grey'?)",
+        "cures.draws: 3 backgrounds a photo, of which models without a cure see 2 (evaluation.draws)",
     ]
     assert [name for name in lacks if name not in str(told.value)] == []
     assert str(told.value).count("attr_loss") == 2  # the nearest, and once among all that are there
