@@ -77,17 +77,14 @@ def test_levels_are_those_of_a_twin_that_goes_photo_by_photo(sizes):
                 np.testing.assert_allclose(values.to_numpy(), mean, atol=1e-12)
 
 
-@pytest.mark.parametrize("names", ["aabb", ["", "", "", ""]])
-def test_no_class_at_two_places_is_no_comparison_of_places(names):
-    assert Places.of(list(names), np.array([0, 0, 1, 1]), keys(4)) is None
-
-
 def test_the_other_place_is_drawn_among_all_in_which_the_class_was_seen():
     where = Places.of(list("abc") * 30 + ["d"], np.array([0] * 90 + [1]), keys(91))
     others = np.concatenate([where.other(draw) for draw in range(5)])
     own = np.tile(where.own, 5)
     pairs = set(zip(own[others >= 0].tolist(), others[others >= 0].tolist(), strict=True))
     assert pairs == {(a, b) for a in range(3) for b in range(3) if a != b}
+    for names in ("aabb", ["", "", "", ""]):  # no class at two places
+        assert Places.of(list(names), np.array([0, 0, 1, 1]), keys(4)) is None
 
 
 def test_copies_of_a_query_are_not_found():

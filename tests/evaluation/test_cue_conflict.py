@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from in_memory import hash_number, split
-from rankings import embedded
+from rankings import angles, embedded
 
 from bgbias import seeds
 from bgbias.errors import UserError
@@ -16,7 +16,6 @@ from bgbias.report.tables import shape_texture
 SIDE = 48
 CLASSES = (0, 0, 1, 1, 2, 2, 3, 4, 4)
 SMALL, ALONE, UNTRUSTED = 2, 6, 8
-GREY = [128, 128, 128]
 
 
 def mask(n: int) -> np.ndarray:
@@ -60,7 +59,7 @@ def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_gre
         who = int(donors["cue_conflict", draw][n])
         assert who == find_lender(n, draw)
         own = mask(n)
-        assert (view[own == 0] == GREY).all()
+        assert (view[own == 0] == 128).all()
         filled = view[own == 255]
         # Red: of this donor alone. Blue: of its object alone; its soft rim and its background have none.
         assert (filled[:, [0, 2]] == [20 * who + 10, 250]).all()
@@ -79,7 +78,7 @@ def alone(own: np.ndarray) -> Photo:
     return split([places], [0], SIDE, [own], filled=[places]).photo(0)
 
 
-def test_windows_lie_in_the_object_the_largest_first_and_none_over_another() -> None:
+def test_windows_lie_in_the_object_the_largest_first_and_smaller_ones_where_only_these_fit() -> None:
     own = np.zeros((SIDE, SIDE), np.uint8)
     own[2:26, 3:25] = own[2:13, 25:40] = 230  # a body of 24 x 22 pixels, and an arm of 11 x 15
     own[30:45, 3:45] = 229  # not sure enough
@@ -87,30 +86,19 @@ def test_windows_lie_in_the_object_the_largest_first_and_none_over_another() -> 
     assert block == round(36 * SIDE / 224)
     assert [square.shape for square in squares] == [(21, 21, 3), (11, 11, 3)]  # with a middle, so odd
     places = {tuple(place) for square in squares for place in square.reshape(-1, 3)[:, :2].tolist()}
-    assert len(places) == 21**2 + 11**2
+    assert len(places) == 21**2 + 11**2  # none over another
     assert all(own[place] == 230 for place in places)
+    for wide, sides in ((5, [5] * 7), (3, [])):
+        narrow = np.zeros((SIDE, SIDE), np.uint8)
+        narrow[4:40, 20 : 20 + wide] = 255  # blocks have 8 pixels at first, and 4 at last
+        block, squares = cue_conflict.windows(alone(narrow))
+        assert (block, [len(square) for square in squares]) == (4, sides)
 
 
-@pytest.mark.parametrize(("wide", "squares"), [(5, [5] * 7), (3, [])])
-def test_smaller_blocks_are_taken_where_only_these_fit(wide: int, squares: list[int]) -> None:
-    narrow = np.zeros((SIDE, SIDE), np.uint8)
-    narrow[4:40, 20 : 20 + wide] = 255  # blocks have 8 pixels at first, and 4 at last
-    block, found = cue_conflict.windows(alone(narrow))
-    assert block == 4
-    assert [len(square) for square in found] == squares
-
-
-@pytest.mark.parametrize("classes", [(0, 0, 0), (0, 0, 1, 2)], ids=["one class", "others alone or too small"])
-def test_where_nobody_can_lend_a_texture_the_photo_and_the_key_are_named(classes: tuple[int, ...]) -> None:
-    trusted = set(range(len(classes)))
-    with pytest.raises(UserError, match=r"(?s)'0\.png' a texture.*evaluation\.conditions"):
-        next(photos(classes, trusted).views([("cue_conflict", 0)]))
-
-
-def angles(*degrees: float) -> np.ndarray:
-    """Unit vectors float32 [N, 2]."""
-    turned = np.radians(degrees)
-    return np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
+def test_where_nobody_can_lend_a_texture_the_photo_and_the_key_are_named() -> None:
+    for classes in ((0, 0, 0), (0, 0, 1, 2)):  # one class; others alone or too small
+        with pytest.raises(UserError, match=r"(?s)'0\.png' a texture.*evaluation\.conditions"):
+            next(photos(classes, set(range(len(classes)))).views([("cue_conflict", 0)]))
 
 
 def decide(queries: np.ndarray, donors: list[int], labels: list[int], clean: np.ndarray) -> pd.Series:
@@ -134,10 +122,7 @@ def test_decisions_by_hand() -> None:
     )
     clean = angles(0, 40, 90, 130, 180, 220, 300)
     table = decide(queries, [2, 2, 0, 0, 0, 3, 0], [0, 0, 1, 1, 2, 2, 3], clean)
-    assert table["queries"] == 6
-    assert table["shape"] == pytest.approx(100 * 2 / 6)
-    assert table["texture"] == pytest.approx(100 * 3 / 6)
-    assert table["neither"] == pytest.approx(100 * 1 / 6)
-    assert table["shape_share"] == pytest.approx(100 * 2 / 5)
+    found = table[["queries", "shape", "texture", "neither", "shape_share"]].tolist()
+    assert found == pytest.approx([6, 100 * 2 / 6, 100 * 3 / 6, 100 * 1 / 6, 100 * 2 / 5])
     nobody = decide(angles(180, 180, 180, 0), [2, 2, 0, 3], [0, 0, 1, 2], angles(0, 5, 90, 180))
     assert (nobody["neither"], np.isnan(nobody["shape_share"])) == (100, True)

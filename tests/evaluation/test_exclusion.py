@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from rankings import embedded, order, unit
+from rankings import angles, embedded, order, unit
 
 from bgbias import seeds
 from bgbias.evaluation import scores
@@ -160,16 +160,17 @@ def test_rankings_are_those_of_a_naive_twin(ties: bool, shared: str) -> None:
         assert same[: len(expected)].tolist() == (labels[expected] == labels[row]).tolist()
 
 
-def test_golden_case_with_junk_left_out() -> None:
+def test_golden_cases_with_junk_left_out_and_of_a_small_gallery() -> None:
     # In ranked order (person, camera): (1,1), (1,2), (0,3), (2,1), (1,3); the query is (1,1).
     persons, cameras = np.array([1, 1, 1, 0, 2, 1]), np.array([1, 1, 2, 3, 1, 3])
-    angles = np.radians([0, 5, 10, 15, 25, 30])
-    query = np.array([True, False, False, False, False, False])
-    given = QueryGallerySplit(query, ~query, cameras)
-    value = score(unit(np.stack([np.cos(angles), np.sin(angles)], axis=1)), persons, given).iloc[0]
+    query = np.arange(6) == 0
+    value = score(angles(0, 5, 10, 15, 25, 30), persons, QueryGallerySplit(query, ~query, cameras)).iloc[0]
     assert (value["average_precision"], value["cmc_1"], value["map_at_r"]) == (0.75, 1, 0.5)
     # Matches at 1 and 4 of (1,2), (0,3), (2,1), (1,3): the far one is first where it is drawn and nobody is before it: never.
     assert (value["single_shot_cmc_1"], value["single_shot_cmc_5"]) == (0.5, 1)
+    few = QueryGallerySplit(query[:3], ~query[:3], np.array([0, 1, 1]))
+    value = score(angles(0, 6, 90), np.array([1, 1, 2]), few).iloc[0]
+    assert (value["average_precision"], value["cmc_10"], value["single_shot_cmc_10"]) == (1, 1, 1)
 
 
 def test_what_a_person_means_for_others_is_their_change_without_her() -> None:
@@ -202,10 +203,3 @@ def test_blocks_and_kinds_of_queries_agree() -> None:
     assert every.relevant[~given.query].sum() == 0
     assert np.isnan(values["average_precision"][~given.query]).all()
     np.testing.assert_array_equal(given.relevant(labels), every.relevant)
-
-
-def test_a_small_gallery_lacks_ranks_and_nothing_else() -> None:
-    vectors, query = unit(np.array([[1, 0], [1, 0.1], [0, 1]])), np.array([True, False, False])
-    given = QueryGallerySplit(query, ~query, np.array([0, 1, 1]))
-    value = score(vectors, np.array([1, 1, 2]), given).iloc[0]
-    assert (value["average_precision"], value["cmc_10"], value["single_shot_cmc_10"]) == (1, 1, 1)

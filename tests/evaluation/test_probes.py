@@ -83,30 +83,34 @@ def test_what_is_named_was_not_fitted_on() -> None:
 
 
 def test_classifiers_of_clean_photos_are_asked_of_every_view() -> None:
-    clean = clouds(8.0)
-    usable = np.arange(len(LABELS)) % 7 != 0
-    # Each photo looks like one of the next class.
-    found = probes.score_queries(embedded(clean, np.roll(clean, -EACH, axis=0), usable), 2)
-    asked = [name for name, known in zip(NAMES, usable, strict=True) if known]
-    for _, view in found.groupby(["condition", "draw"]):
-        assert view["image_id"].tolist() == asked
-        assert view["label"].tolist() == LABELS[usable].tolist()
-    told = means(found)
-    assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
-    assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
-    assert told.loc[(RANDOM_BACKGROUND, 1)].tolist() == [1, 1]
+    """Those of the split, or others by names and with numbers of classes of their own: 3, 2, 1, 0 for 0, 10, 20, 30."""
+    clean, usable = clouds(8.0), np.arange(len(LABELS)) % 7 != 0
+    # On one background each photo looks like one of the next class.
+    asked = embedded(clean, np.roll(clean, -EACH, axis=0), usable)
+    names, known = [f"train/{name}" for name in NAMES], np.ones(len(LABELS), dtype=bool)
+    training = Embeddings(names, 3 - LABELS // 10, known, {(CLEAN, 0): clouds(8.0, seed=1)})
+    for found in (probes.score_queries(asked, 2), probes.of_others(asked, training, 3 - LABELS // 10)):
+        for _, view in found.groupby(["condition", "draw"]):
+            assert view["image_id"].tolist() == np.array(NAMES)[usable].tolist()
+            assert view["label"].tolist() == LABELS[usable].tolist()
+        rates = means(found)
+        assert rates.loc[(CLEAN, 0)].tolist() == rates.loc[(RANDOM_BACKGROUND, 1)].tolist() == [1, 1]
+        assert rates.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
+    labels = np.where(np.arange(EACH) == 0, 2, training.labels[:EACH])
+    few = Embeddings(names[:EACH], labels, known[:EACH], {(CLEAN, 0): clean[:EACH]})
+    with pytest.raises(UserError, match=r"2 classes of the test photos have none among the \d+ training"):
+        probes.of_others(asked, few, 3 - LABELS // 10)
+    with pytest.raises(UserError, match="Probes need training photos of two classes"):
+        probes.of_others(embedded(clean, clean, LABELS < 0), training, LABELS)
 
 
-@pytest.mark.parametrize(
-    ("usable", "folds", "words"),
-    [
+def test_too_few_photos_or_masks_are_refused() -> None:
+    for usable, folds, words in (
         (LABELS >= 0, 16, r"fewer than two have 16 photos or more.*Lower probes\.folds"),
         (LABELS == 0, 3, r"with a trusted mask.*docs/masks"),
-    ],
-)
-def test_too_few_photos_or_masks_are_refused(usable: np.ndarray, folds: int, words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        probes.score_queries(embedded(clouds(1.0), clouds(1.0), usable), folds)
+    ):
+        with pytest.raises(UserError, match=words):
+            probes.score_queries(embedded(clouds(1.0), clouds(1.0), usable), folds)
 
 
 @pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3)])
@@ -116,23 +120,3 @@ def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int
     views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean}
     few = Embeddings([NAMES[row] for row in some], LABELS[some], np.ones(len(some), dtype=bool), views)
     assert (means(probes.score_queries(few, folds)) == 1).all(axis=None)
-
-
-def test_photos_of_others_fit_what_asks_by_names_of_their_own() -> None:
-    """Classes have other numbers there: 3, 2, 1, 0 for 0, 10, 20, 30."""
-    names, known = [f"train/{name}" for name in NAMES], np.ones(len(LABELS), dtype=bool)
-    training = Embeddings(names, 3 - LABELS // 10, known, {(CLEAN, 0): clouds(8.0, seed=1)})
-    usable = np.arange(len(LABELS)) % 7 != 0
-    asked = embedded(clouds(8.0), np.roll(clouds(8.0), -EACH, axis=0), usable)
-    found = probes.of_others(asked, training, 3 - LABELS // 10)
-    assert found.groupby("condition")["label"].size().tolist() == [usable.sum(), 2 * usable.sum()]
-    assert set(found["label"]) == set(LABELS)
-    told = means(found)
-    assert told.loc[(CLEAN, 0)].tolist() == [1, 1]
-    assert told.loc[(RANDOM_BACKGROUND, 0)].tolist() == [0, 0]
-    labels = np.where(np.arange(EACH) == 0, 2, training.labels[:EACH])
-    few = Embeddings(names[:EACH], labels, known[:EACH], {(CLEAN, 0): clouds(8.0)[:EACH]})
-    with pytest.raises(UserError, match=r"2 classes of the test photos have none among the \d+ training"):
-        probes.of_others(asked, few, 3 - LABELS // 10)
-    with pytest.raises(UserError, match="Probes need training photos of two classes"):
-        probes.of_others(embedded(clouds(1.0), clouds(1.0), LABELS < 0), training, LABELS)

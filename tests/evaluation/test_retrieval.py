@@ -51,9 +51,7 @@ MOVED[::3] = DOUBLED[::3]
         (np.tile(DOUBLED[:1], (60, 1)), np.tile(DOUBLED[:1], (60, 1)), 30, True),  # collapsed embeddings
     ],
 )
-def test_order_is_that_of_the_definition_in_plain_loops(
-    queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool
-) -> None:
+def test_order_is_by_definition(queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool) -> None:
     asked, offered = np.arange(len(queries)) % 7, np.arange(len(gallery)) % 6
     found = neighbours(queries, asked, gallery, offered, k=k, exclude_self=exclude_self)
     for row, ranked in enumerate(found.indices.tolist()):
@@ -71,14 +69,11 @@ def stable_order(points: Points, k: int) -> list[list[int]]:
     return [order(query, points[0], {row})[:k] for row, query in enumerate(points[0])]
 
 
-@pytest.mark.parametrize(("queries_per_search", "block", "spare"), [(1, 1, 0), (7, 999, 1), (64, 2**20, 300)])
-def test_chunk_sizes_do_not_change_the_order(
-    monkeypatch: pytest.MonkeyPatch, queries_per_search: int, block: int, spare: int
-) -> None:
+@pytest.mark.parametrize("sizes", [(1, 1, 0), (7, 999, 1), (64, 2**20, 300)])
+def test_chunk_sizes_do_not_change_the_order(monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]) -> None:
     points = with_duplicates(200, 80)
-    monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", queries_per_search)
-    monkeypatch.setattr(retrieval, "BLOCK", block)
-    monkeypatch.setattr(retrieval, "SPARE_CANDIDATES", spare)
+    for name, size in zip(("QUERIES_PER_SEARCH", "BLOCK", "SPARE_CANDIDATES"), sizes, strict=True):
+        monkeypatch.setattr(retrieval, name, size)
     np.testing.assert_array_equal(find_order(points, 25), stable_order(points, 25))
 
 
@@ -99,17 +94,15 @@ def device_with_errors(size: float) -> Callable[..., Any]:
     return propose
 
 
-@pytest.mark.parametrize("error", [5e-7, 0.1])
-def test_rounding_of_the_device_does_not_change_the_order(
-    monkeypatch: pytest.MonkeyPatch, error: float
-) -> None:
+def test_rounding_of_the_device_does_not_change_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     points = with_duplicates(500, 200)
     # Besides exact duplicates, rivals nearer to each other than the device can tell.
     points[0][300:340] = unit(points[0][300:301] + 1e-6 * np.random.default_rng(6).standard_normal((40, 16)))
     expected = stable_order(points, 30)
     np.testing.assert_array_equal(find_order(points, 30), expected)
-    monkeypatch.setattr(retrieval, "_faiss", device_with_errors(error))
-    np.testing.assert_array_equal(find_order(points, 30), expected)
+    for error in (5e-7, 0.1):
+        monkeypatch.setattr(retrieval, "_faiss", device_with_errors(error))
+        np.testing.assert_array_equal(find_order(points, 30), expected)
 
 
 @pytest.mark.gpu
@@ -177,10 +170,8 @@ def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.Mon
 
 LABELS = np.array([0, 0, 1, 1])
 VIEWS = {
-    (CLEAN, 0): random_unit(0, 4, 3),
-    (RANDOM_BACKGROUND, 0): random_unit(1, 4, 3),
-    (RANDOM_BACKGROUND, 1): random_unit(2, 4, 3),
-    ("mixed_rand", 0): random_unit(3, 4, 3),
+    view: random_unit(n, 4, 3)
+    for n, view in enumerate([(CLEAN, 0), (RANDOM_BACKGROUND, 0), (RANDOM_BACKGROUND, 1), ("mixed_rand", 0)])
 }
 PLAIN = embedded(LABELS, VIEWS, usable=np.array([True, False, True, True]))
 FULL = replace(

@@ -37,3 +37,9 @@ def map_at_r(hits: Sequence[bool]) -> float:
     relevant = sum(hits)
     precisions = [sum(hits[: k + 1]) / (k + 1) for k in range(relevant) if hits[k]]
     return sum(precisions) / relevant if relevant else float("nan")
+
+
+def angles(*degrees: float) -> np.ndarray:
+    """Unit vectors float32 [N, 2]."""
+    turned = np.radians(degrees)
+    return np.stack([np.cos(turned), np.sin(turned)], axis=1).astype(np.float32)
