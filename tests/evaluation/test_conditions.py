@@ -7,7 +7,6 @@ from unittest.mock import Mock
 
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from in_memory import Means, Pictures, hash_number, noise, split
@@ -15,7 +14,7 @@ from scipy.ndimage import distance_transform_edt
 
 from bgbias import plugins
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, device_views, embedding, embeddings, scores
+from bgbias.evaluation import across_places, conditions, device_views, embedding, embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
@@ -33,19 +32,6 @@ TRUSTED = [n for n in ALL if n not in UNTRUSTED]
 POOL = ((90, 131), (140, 77), (64, 64), (71, 200))
 PLACES = list("aabaaabab")
 MIXED = ("mixed_same", "mixed_rand", "mixed_next")
-# Its own background comes from another photo of the split.
-NEIGHBOURLY = '''"""The object before another photo."""
-
-TITLE = "before another photo"
-NEEDS = frozenset({"masks"})
-DRAWS = True
-SETTINGS = ("symmetric",)
-
-
-def view(photo, draw):
-    other = photo.split.photo((photo.row + 1 + draw) % len(photo.split.table))
-    return photo.foreground.before(other.view)
-'''
 
 
 def picture(n: int) -> np.ndarray:
@@ -209,9 +195,10 @@ def embed(photos: EvaluationPhotos, *names: str, batch_size: int = 64) -> embedd
     return embedding.embed(Means(), photos, conditions.views(names, 2), How(batch_size=batch_size))  # type: ignore[arg-type]
 
 
-def test_same_pictures_for_every_batch_size_order_and_subset(photos: EvaluationPhotos) -> None:
-    whole = embed(photos, "clean", "random_background")
-    assert list(whole.views) == [("clean", 0), ("random_background", 0), ("random_background", 1)]
+def test_same_pictures_for_every_batch_order_subset_and_condition(photos: EvaluationPhotos) -> None:
+    names = ("clean", "random_background", "moved")
+    whole = embed(photos, *names)
+    assert list(whole.views) == [("clean", 0), *((name, draw) for name in names[1:] for draw in range(2))]
     assert whole.usable.tolist() == [n in TRUSTED for n in ALL]
     rows = np.array([8, 2, 7, 4])
     some = replace(photos, table=photos.table.rows(rows))
@@ -226,21 +213,6 @@ def test_what_a_condition_lacks_is_an_error(photos: EvaluationPhotos) -> None:
     words = r"mask of '0\.png' is \(44, 40\), its photo \(40, 44\); remake the masks"
     with pytest.raises(UserError, match=words):
         see(replace(photos, masks=turned), "random_background")
-
-
-@pytest.mark.usefixtures("small_plugins")
-def test_a_users_condition_is_one_file_and_changes_no_other(photos: EvaluationPhotos, tmp_path: Path) -> None:
-    (tmp_path / "conditions").mkdir()
-    (tmp_path / "conditions/neighbourly.py").write_text(NEIGHBOURLY, encoding="utf-8")
-    plugins.use(tmp_path)
-    names = ("clean", "random_background", "neighbourly")
-    usual, found = embed(photos, *names[:2]), embed(photos, *names)
-    usual_scores, found_scores = (scores.score_queries(of, {}) for of in (usual, found))
-    assert list(found.views) == [*usual.views, ("neighbourly", 0), ("neighbourly", 1)]
-    is_new = found_scores["condition"] == "neighbourly"
-    pd.testing.assert_frame_equal(found_scores[~is_new].reset_index(drop=True), usual_scores)
-    assert set(found_scores[is_new]["setting"]) == {"symmetric"}
-    assert not np.allclose(found.views["neighbourly", 0], found.views["clean", 0])
 
 
 def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) -> None:
