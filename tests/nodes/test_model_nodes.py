@@ -5,25 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 from backbone_models import fold, make, unsettle
 from safetensors.torch import save_file
-from small_study import data_nodes, described, load, options, record, run
+from small_study import data_nodes, load, options, record, run
 from torch import nn
 from torchvision.models import mobilenet_v2
 
+from bgbias.cli import nodes
+from bgbias.engine import freshness
+from bgbias.engine.node import step
 from bgbias.errors import UserError
 from bgbias.evaluation import embeddings
-from bgbias.nodes import attribute, index, train
+from bgbias.nodes import attribute, index, score, train
 from bgbias.study import plan
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 from bgbias.training import loop
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
+PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
 @pytest.fixture
@@ -110,11 +115,8 @@ def test_a_random_layer_is_what_a_seeds_training_starts_from(tmp_path: Path, raw
         assert not np.allclose(found["untrained", other], start, atol=0.01)
 
 
-def test_a_robust_score_knows_true_objects_and_the_papers_the_maskers(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_robust_scores_know_true_objects_and_the_papers_masks(tmp_path: Path, raw: dict[str, Any]) -> None:
     """The dataset has true masks: a masker that finds something else is nothing to the one, and all to the other."""
-    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
     raw["maskers"] |= {"red": {"kind": "red"}}
     raw["attribution"] |= {"images": 8}
     found = {}
@@ -122,8 +124,8 @@ def test_a_robust_score_knows_true_objects_and_the_papers_the_maskers(
         raw["datasets"]["squares"]["masker"] = masker
         study = load(tmp_path, raw)
         data_nodes(study)
-        run(study, cell, "train", "attribute")
-        scores = pd.read_csv(study.files.at("attribution", **cell.wildcards))
+        run(study, PLAIN, "train", "attribute")
+        scores = pd.read_csv(study.files.at("attribution", **PLAIN.wildcards))
         assert scores["label"].tolist() == [int(i.split("/")[0]) for i in scores["image_id"]]
         found[masker] = scores.pivot(index="image_id", columns="variant", values=["score", "mask_fraction"])
     true, red = found["ground_truth"], found["red"]
@@ -133,82 +135,84 @@ def test_a_robust_score_knows_true_objects_and_the_papers_the_maskers(
         assert not np.isclose(red[name, "ref"], true[name, "ref"], rtol=1e-6).any()
 
 
-def test_a_missing_input_says_what_makes_it_and_of_a_cell_outside_the_grid_not_snakemake(
-    spoilt: Study,
-) -> None:
-    cell = next(c for c in plan.cells(spoilt) if c.method == "plain")
-    with pytest.raises(
-        UserError, match=r"needs .*\(model\), which is missing; `snakemake .* grid=small` makes it"
-    ):
-        attribute.attribute(spoilt, cell, "cpu")
+def test_a_missing_input_says_what_makes_it_and_of_a_strange_cell_that_nothing_does(spoilt: Study) -> None:
+    words = r"needs .*\(model\), which is missing; `snakemake .* grid=small` makes it"
+    with pytest.raises(UserError, match=words):
+        attribute.attribute(spoilt, PLAIN, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
-        attribute.attribute(spoilt, replace(cell, seed=7), "cpu")
+        attribute.attribute(spoilt, replace(PLAIN, seed=7), "cpu")
 
 
 def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, Any]) -> None:
     study = load(tmp_path, options(raw, lonely=[8, 9, 10, 11]))
     index.index(study, "squares")
     with pytest.raises(UserError, match="No validation photo has another one of its class"):
-        train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
+        train.train(study, PLAIN, "cpu")
 
 
-@pytest.fixture(scope="module")
-def folded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A study of few photos, indexed, and weights of its backbone whose batch norms were folded into convolutions."""
-    folder = tmp_path_factory.mktemp("folded")
+def test_norms_are_unfolded_for_whatever_lets_them_learn(
+    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights may come with batch norms that were folded into convolutions."""
     net = make("mobilenet_v2")
     unsettle(net)
     fold(net.eval())
     whole = mobilenet_v2().state_dict() | {f"features.{k}": v for k, v in net.trunk.state_dict().items()}
-    save_file(whole, folder / "folded.safetensors")
-    raw = options(described(folder), train_classes=2, val_classes=1, test_classes=2, photos=4)
-    raw["backbones"]["mobilenet_v2"] = {"weights": str(folder / "folded.safetensors")}
-    raw["train"] |= {"max_epochs": 1, "iterations_per_epoch": 1, "lr": 1e-9}
+    save_file(whole, tmp_path / "folded.safetensors")
+    options(raw, train_classes=2, val_classes=1, test_classes=2, photos=4)
+    raw["backbones"]["mobilenet_v2"] = {"weights": str(tmp_path / "folded.safetensors")}
+    raw["train"]["freeze_batch_norm"] = True
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["mobilenet_v2"], "methods": ["own"]}
     raw["methods"] = {"own": {"kind": "plain"}}
-    data_nodes(load(folder, raw))
-    return raw
-
-
-OWN = Cell("squares", "mobilenet_v2", "contrastive", "own", 0)
-
-
-@pytest.mark.parametrize(
-    ("method", "learns"),
-    [
-        ({"kind": "plain"}, False),
-        ({"kind": "mdprop"}, True),
-        ({"kind": "mdprop", "batch_norm": "frozen"}, False),
-        ({"kind": "s2sd", "method": "plain", "options": {"batch_norm": "trained"}}, True),
-    ],
-)
-def test_norms_are_unfolded_for_whatever_lets_them_learn(
-    method: dict[str, Any],
-    learns: bool,
-    folded: dict[str, Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    frozen = {"train": folded["train"] | {"freeze_batch_norm": True}}
-    study = load(tmp_path, folded | frozen | {"methods": {"own": method}})
-    began = []
+    data_nodes(load(tmp_path, raw))
+    began: list[Any] = []
 
     def fit(method: Any, *_: Any) -> None:
         began.append(method)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(loop, "fit", fit)
-    with pytest.raises(KeyboardInterrupt):
-        train.train(study, OWN, "cpu")
-    modules = [m for module in began[0].modules().values() for m in module.modules()]
-    norms = [m for m in modules if isinstance(m, nn.BatchNorm2d)]
-    assert len(norms) >= 52
-    assert all(bool((norm.running_var == 1).all()) != learns for norm in norms)
+    for method, learns in (
+        ({"kind": "plain"}, False),
+        ({"kind": "mdprop"}, True),
+        ({"kind": "mdprop", "batch_norm": "frozen"}, False),
+        ({"kind": "s2sd", "method": "plain", "options": {"batch_norm": "trained"}}, True),
+    ):
+        study = load(tmp_path, raw | {"methods": {"own": method}})
+        with pytest.raises(KeyboardInterrupt):
+            train.train(study, Cell("squares", "mobilenet_v2", "contrastive", "own", 0), "cpu")
+        modules = [m for module in began[-1].modules().values() for m in module.modules()]
+        norms = [m for m in modules if isinstance(m, nn.BatchNorm2d)]
+        assert len(norms) >= 52
+        assert all(bool((norm.running_var == 1).all()) != learns for norm in norms)
 
 
-def test_training_with_too_large_a_rate_says_what_to_lower(tmp_path: Path, raw: dict[str, Any]) -> None:
-    raw["train"]["lr"] = 1e30
-    study = load(tmp_path, raw)
+def test_what_a_failed_job_had_set_aside_is_out_of_date_until_all_of_it_is_done(
+    tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "methods": ["plain"]}
+    study, embed = load(tmp_path, raw), step("embed", cell=PLAIN)
+
+    def evaluate() -> None:
+        parts = PLAIN.wildcards | {"seed": "0"}
+        nodes._evaluate(None, tmp_path / "params.yaml", None, "cpu", False, **parts)
+
     data_nodes(study)
-    with pytest.raises(UserError, match=r"(?i)not finite|unit length|nan"):
-        train.train(study, Cell("squares", "pixels", "contrastive", "plain", 0), "cpu")
+    run(study, PLAIN, "train")
+    evaluate()
+    file, made = embed.file(study, "embeddings"), embed.record(study)
+    file.unlink()
+    freshness.settle(study)
+    with monkeypatch.context() as patched:
+        patched.setattr(score, "score", Mock(side_effect=UserError("no")))
+        with pytest.raises(UserError):
+            evaluate()
+    # So does Snakemake with what a job that failed has made anew.
+    file.unlink()
+    made.unlink()
+    states = {found.node.name: found.state for found in freshness.settle(study)}
+    assert (states["embed"], states["score"]) == ("stale", "behind")
+    evaluate()
+    assert file.exists()
+    freshness.settle(study)
+    assert not list(tmp_path.rglob("*.stale"))
