@@ -62,9 +62,7 @@ def indexed(study: Study) -> dict[str, Any]:
     return record(study, "index_record", dataset="mine")
 
 
-def test_a_folder_is_fetched_and_indexed_to_the_same_bytes_and_again_after_an_edit(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_a_folder_gives_the_same_bytes_and_others_after_an_edit(tmp_path: Path, raw: dict[str, Any]) -> None:
     seen = []
     for _ in range(2):
         study = fetched(tmp_path, raw, PHOTOS)
@@ -129,9 +127,7 @@ def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[s
     assert table["area"].notna().all()
 
 
-def test_photos_are_turned_as_their_exif_says_where_that_is_asked_for(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_photos_are_turned_as_exif_says_where_that_is_asked_for(tmp_path: Path, raw: dict[str, Any]) -> None:
     lying = np.repeat(np.arange(12, dtype=np.uint8), 8).reshape(12, 8) * 20
     stream, exif = io.BytesIO(), Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
@@ -160,9 +156,7 @@ def test_a_test_split_in_which_everybody_is_alone_is_told_and_refused_before_any
         masks.masks(study, "squares")
 
 
-def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_test_photos_alone_are_enough_where_nothing_trains(tmp_path: Path, raw: dict[str, Any]) -> None:
     files = dict(list(PHOTOS.items())[:6])
     rows = "\n".join(["image,label,split", *(f"{n},{n[0]},test" for n in files)])
     as_folder(tmp_path / "mine", files | {"list.csv": rows.encode()})
@@ -175,9 +169,7 @@ def test_test_photos_alone_are_enough_for_a_grid_that_trains_nothing(
     assert indexed(study_of(tmp_path, raw, own, "audit"))["metrics"]["photos_test"] == 6
 
 
-def test_a_dataset_without_a_readable_photo_is_an_error_that_leaves_nothing(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_a_dataset_without_a_readable_photo_leaves_nothing(tmp_path: Path, raw: dict[str, Any]) -> None:
     every = [f"{c:02d}/0.png" for c in range(3)]
     few = {"train_classes": 1, "val_classes": 1, "test_classes": 1, "photos": 1}
     study = load(tmp_path, options(raw, truncated=every, **few))
