@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from project import ROOT
 from small_study import load
 
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.study import params, plan
-
-OWN = Path(__file__).resolve().parents[2] / "params.yaml"
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
@@ -61,16 +60,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("key", "suggestion"), UNKNOWN)
-def test_an_unknown_key_is_refused_at_every_level(
-    tmp_path: Path, raw: dict[str, Any], key: str, suggestion: str
-) -> None:
+def test_an_unknown_key_is_refused(tmp_path: Path, raw: dict[str, Any], key: str, suggestion: str) -> None:
     with pytest.raises(UserError) as told:
         load(tmp_path, put(raw, key, 1))
     assert str(told.value) == f"{tmp_path / 'params.yaml'}: unknown key '{key}'. {suggestion}"
 
 
 @pytest.mark.parametrize(("key", "value", "words"), WRONG)
-def test_a_wrong_value_is_refused_in_plain_words_with_its_key_and_its_file(
+def test_a_wrong_value_is_refused_in_plain_words(
     tmp_path: Path, raw: dict[str, Any], key: str, value: Any, words: str
 ) -> None:
     path = tmp_path / "other study.yaml"
@@ -125,9 +122,7 @@ def test_messages_and_commands_name_the_file_of_the_study(tmp_path: Path, raw: d
     assert str(UserError(text)) == str(UserError(str(UserError(text)))) == named
 
 
-def test_a_grid_changes_single_keys_of_the_defaults_and_is_checked_before_it_is_chosen(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_a_grid_changes_single_keys_and_is_always_checked(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["grids"]["long"] = {"cells": raw["grids"]["small"]["cells"], "train": {"max_epochs": 9}}
     short, long = load(tmp_path, raw), load(tmp_path, raw, "long")
     assert (short.grid, short.train.max_epochs) == ("small", 4)
@@ -155,26 +150,19 @@ def beside(tmp_path: Path, raw: dict[str, Any]) -> Path:
     return path
 
 
-def test_grids_beside_the_file_are_as_if_they_stood_in_it(
-    tmp_path: Path, raw: dict[str, Any], beside: Path
-) -> None:
+def test_grids_beside_the_file_are_as_if_in_it(tmp_path: Path, raw: dict[str, Any], beside: Path) -> None:
     apart = load(tmp_path, raw, "later")
     whole = params.read(tmp_path / "params.yaml")
+    twice = {"grids": {"later": raw["grids"]["small"]}}
+    words = rf"'grids\.later' stands in {tmp_path}/params\.yaml and in {beside}"
+    with pytest.raises(UserError, match=words):
+        load(tmp_path, raw | twice)
     # A study may have all its grids there.
     assert load(tmp_path, raw | {"grids": None}, "later").grid == "later"
     beside.unlink()
     assert load(tmp_path, whole, "later") == apart
     with pytest.raises(UserError, match=r"no grid 'later'; there are: none, nor is there a file in .*grids"):
         load(tmp_path, raw | {"grids": {}}, "later")
-
-
-def test_an_entry_of_two_files_is_refused_by_the_names_of_both(
-    tmp_path: Path, raw: dict[str, Any], beside: Path
-) -> None:
-    raw["grids"]["later"] = raw["grids"]["small"]
-    with pytest.raises(UserError) as error:
-        load(tmp_path, raw)
-    assert f"'grids.later' stands in {tmp_path / 'params.yaml'} and in {beside}" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +236,6 @@ def test_shared_sources_follow_the_environment(tmp_path: Path, monkeypatch: pyte
 
 # The project's own study.
 
-
-def test_paper_grid_is_the_published_study_with_five_seeds() -> None:
-    study = params.load(OWN, "paper")
-    chosen = plan.checked_cells(study)
-    assert len(chosen) == 3 * 5 * 2 * 5
-    assert {c.backbone for c in chosen} == {"bn_inception"}
-    assert {study.datasets[c.dataset].masker for c in chosen} == {"u2net"}
-    assert (study.train.selection, study.mask_policy.keep_all) == ("published", True)
-
-
 # Margins, scales and rates of Kobs & Hotho 2022 (docs/methods.md, section 1), in the order CUB200, Cars196, SOP.
 PUBLISHED = {
     ("contrastive", "pos_margin"): (-0.2, 0.26523382, 0.28502582),
@@ -274,13 +252,17 @@ PUBLISHED = {
 }
 
 
-def test_losses_and_protocol_are_set_as_published() -> None:
-    own = params.validate(params.File, params.read(OWN), OWN)
-    datasets = ("cub200", "cars196", "sop")
-    found = {(loss, key): tuple(float(own.losses[loss][d][key]) for d in datasets) for loss, key in PUBLISHED}
+def test_the_paper_grid_is_the_published_study_with_five_seeds() -> None:
+    study = params.load(ROOT / "params.yaml", "paper")
+    chosen, train = plan.checked_cells(study), study.train
+    assert len(chosen) == 3 * 5 * 2 * 5
+    assert {c.backbone for c in chosen} == {"bn_inception"}
+    assert {study.datasets[c.dataset].masker for c in chosen} == {"u2net"}
+    assert (train.selection, study.mask_policy.keep_all) == ("published", True)
+    datasets, losses = ("cub200", "cars196", "sop"), study.losses
+    found = {(loss, key): tuple(float(losses[loss][d][key]) for d in datasets) for loss, key in PUBLISHED}
     assert found == PUBLISHED
     # docs/methods.md, section 1: 128 dimensions, batches of 32, 100 iterations an epoch, patience 15, RMSprop.
-    train = own.train
     assert (train.embedding_dim, train.batch_size, train.iterations_per_epoch) == (128, 32, 100)
     assert (train.max_epochs, train.patience, train.optimizer, train.lr) == (1000, 15, "rmsprop", 1e-6)
     assert (train.momentum, train.weight_decay, train.freeze_batch_norm) == (0.9, 1e-4, True)
