@@ -101,9 +101,7 @@ def test_an_order_that_other_classes_would_change_is_not_trusted(monkeypatch: py
     assert compare({"a": apart["a"], "b": apart["b"]}).stability is None
 
 
-def test_the_interval_of_an_order_narrows_with_classes_and_holds_what_so_many_give_on_average(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_orders_interval_narrows_with_classes_and_holds_the_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten models whose drops on two backgrounds differ by class and by chance."""
     monkeypatch.setattr(comparison, "SPLITS", 40)
     generator = seeds.generator("intervals of orders")
