@@ -80,9 +80,7 @@ def test_params_yaml_names_folders_seen_from_itself(tmp_path: Path) -> None:
         load(tmp_path, raw)
 
 
-def test_an_installed_package_offers_files_by_entry_points(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_installed_package_offers_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "site", their_losses__theirs=LOSS, their_losses___shared=SHARED)
     (tmp_path / "site/their_losses/__init__.py").touch()
     declared = tmp_path / "site/their_losses-1.0.dist-info"
@@ -105,37 +103,24 @@ def test_no_file_hides_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("family", "text", "told"),
     [
-        ("IMAGES_PER_CLASS = (", r"losses/mine\.py, line 1: SyntaxError: '\(' was never closed\. Correct it"),
-        ("\nimport no_such_package", r"losses/mine\.py, line 2: ModuleNotFoundError: No module named 'no_such_p"),
-        ("from ._shared import margin", r"losses/_shared\.py, line 3: ZeroDivisionError: division by zero"),
-        ("DISTANCE = 'l2'", r"losses/mine\.py lacks Params, build, IMAGES_PER_CLASS, which .* pydoc bgbias\.tra"),
-        (LOSS.replace("class Params(Strict)", "class Params"), r"losses/mine\.py: Params must be .*Strict"),
-        ('NEEDS = ["masks", "background"]\nTRAINS = False', r"methods/mine\.py: NEEDS is .*must be a set of back"),
+        ("losses", "IMAGES_PER_CLASS = (", r"mine\.py, line 1: SyntaxError: '\(' was never closed\. Correct it"),
+        ("losses", "\nimport no_such_package", r"mine\.py, line 2: ModuleNotFoundError: No module named 'no_such_p"),
+        ("losses", "from ._shared import margin", r"_shared\.py, line 3: ZeroDivisionError: division by zero"),
+        ("losses", LOSS.replace("class Params(Strict)", "class Params"), r"mine\.py: Params must be .*Strict"),
+        ("methods", 'NEEDS = ["masks", "background"]\nTRAINS = False', r"mine\.py: NEEDS is .*must be a set of back"),
+        ("losses", "DISTANCE = 'l2'", r"mine\.py lacks Params, build, IMAGES_PER_CLASS, which .* pydoc bgbias\.tra"),
+        # What it says of itself decides what it must have.
+        ("methods", "NEEDS, TRAINS = (), True", r"mine\.py lacks Method, which"),
+        ("maskers", "Params = PREDICTS = SPEED = FILES = (1,)", r"mine\.py lacks build, which"),
+        ("backbones", "Params = build = None\nVARIANTS = 'a name'", r"mine\.py lacks facts, likely_resize, adapted, which"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_is_told_with_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_wrong_file_is_told_with_file_and_line(tmp_path: Path, family: str, text: str, told: str) -> None:
     shared = "margin = 1\n\nmargin / 0\n" if "margin" in text else SHARED
-    family = "methods" if "NEEDS" in text else "losses"
-    plugins.use(write(tmp_path, **{f"{family}__mine": text}, losses___shared=shared))
-    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))}/{told}"):
-        plugins.load(family, "mine")
-
-
-@pytest.mark.parametrize(
-    ("family", "text", "lacks"),
-    [
-        ("methods", "NEEDS, TRAINS = (), True", "Method"),
-        ("maskers", "Params = PREDICTS = SPEED = FILES = (1,)", "build"),
-        ("backbones", "Params = build = None\nVARIANTS = 'a name'", "facts, likely_resize, adapted"),
-    ],
-)
-def test_what_a_file_says_of_itself_decides_what_it_must_have(
-    tmp_path: Path, family: str, text: str, lacks: str
-) -> None:
-    plugins.use(write(tmp_path, **{f"{family}__mine": text}))
-    with pytest.raises(UserError, match=rf"mine\.py lacks {lacks}, which"):
+    plugins.use(write(tmp_path, **{f"{family}__mine": text, f"{family}___shared": shared}))
+    with pytest.raises(UserError, match=rf"^{re.escape(str(tmp_path))}/{family}/{told}"):
         plugins.load(family, "mine:one" if "VARIANTS" in text else "mine")
 
 
@@ -146,15 +131,12 @@ def test_our_own_files_have_what_their_family_requires(family: str) -> None:
         plugins.load(family, f"{name}:any" if stands_for_many else name)
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
+def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    for files, words in (
         ([], r"folder is missing; correct `plugins` in params\.yaml, or --plugins"),
         (["my_loss"], r"no subfolder of a family; there are: .*backbones, .*losses/my_loss\.py"),
         (["losses__mine", "metric__mine"], r"folder/metric is no family of plugins\. Did you mean 'metrics'"),
-    ],
-)
-def test_a_folder_that_cannot_be_meant_is_refused(tmp_path: Path, files: list[str], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        plugins.use(write(tmp_path / "folder", **dict.fromkeys(files, LOSS)))
+    ):
+        with pytest.raises(UserError, match=words):
+            plugins.use(write(tmp_path / "folder", **dict.fromkeys(files, LOSS)))
     assert not plugins.known("losses", "mine")
