@@ -1,5 +1,6 @@
-"""What conditions make of photos: a pure function of names, the same for every model, batch and process."""
+"""What conditions and crossings make of photos: a pure function of names, the same for every model, batch and process."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 from in_memory import Means, Pictures, hash_number, noise, split
+from rankings import embedded, map_at_r, order, random_unit
 from scipy.ndimage import distance_transform_edt
 
 from bgbias import plugins
+from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, device_views, embedding, embeddings
+from bgbias.evaluation import across_places, conditions, crossing, device_views, embedding, embeddings
+from bgbias.evaluation.crossing import CrossedEmbeddings, shares
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images import pixels
@@ -72,6 +76,12 @@ def fill(n: int) -> np.ndarray:
 def paste(n: int, background: np.ndarray | float) -> np.ndarray:
     soft = crop(mask(n))[..., None] / 255
     return soft * crop(picture(n)) + (1 - soft) * background
+
+
+def background(place: int, key: int) -> np.ndarray:
+    """The part of a picture of the pool that a key draws."""
+    box, flip = pixels.random_box(np.random.default_rng(key), *POOL[place])
+    return pixels.crop(noise("pool", place, *POOL[place], 3), box, CROP, flip)
 
 
 def test_every_condition_says_what_it_is() -> None:
@@ -172,10 +182,8 @@ def test_random_backgrounds_are_those_that_names_say(photos: EvaluationPhotos, d
     views = see(photos, "random_background", draw)
     for n in TRUSTED:
         u = hash_number(f"own|test|bg|{draw}|{100 + n}")
-        index = u % len(POOL)
-        box, flip = pixels.random_box(np.random.default_rng(u), *POOL[index])
-        behind = pixels.crop(noise("pool", index, *POOL[index], 3), box, CROP, flip)
-        np.testing.assert_allclose(views[n], np.rint(paste(n, behind)), atol=1e-9)
+        expected = np.rint(paste(n, background(u % len(POOL), u)))
+        np.testing.assert_allclose(views[n], expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("condition", MIXED)
@@ -232,3 +240,67 @@ def test_filled_photos_are_made_once_and_again_with_other_masks(tmp_path: Path) 
     assert make.call_count == 2
     with pytest.raises(UserError, match=r"The mask of 'a\.png' is \(40, 49\), its photo \(40, 40\)"):
         picture_cache.combined("made", tmp_path, photos, stored("wide", "a.png", width=49), make)
+
+
+# Crossings: each object on the same backgrounds.
+
+
+def test_every_object_stands_on_the_same_parts_of_the_same_backgrounds(photos: EvaluationPhotos) -> None:
+    shown = crossing.objects(photos, 3)
+    keyed = sorted(TRUSTED, key=lambda n: hash_number(f"crossing|own|test|{100 + n}"))[:3]
+    assert shown.ids == [f"{n}.png" for n in keyed]
+    found = crossing.embed(Means(), photos, shown, 2, How(batch_size=4))  # type: ignore[arg-type]
+    places = sorted(range(len(POOL)), key=lambda b: hash_number(f"crossing|{b}"))[:2]
+    assert (found.ids, found.backgrounds.tolist()) == (shown.ids, places)
+    for vectors, n in zip(found.vectors, keyed, strict=True):
+        for vector, place in zip(vectors, places, strict=True):
+            mean = np.rint(paste(n, background(place, hash_number(f"crossing|{place}")))).mean(axis=(0, 1))
+            np.testing.assert_allclose(vector, mean / np.linalg.norm(mean), atol=1e-5)
+
+
+def test_a_pool_or_a_split_of_one_is_an_error_that_says_so(photos: EvaluationPhotos) -> None:
+    with pytest.raises(UserError, match=r"1 photos have a trusted mask, .* crossing\.objects to null"):
+        crossing.objects(replace(photos, usable=frozenset({"3.png"})), 5)
+    single = replace(photos, backgrounds=Pool([np.zeros((9, 9, 3), np.uint8)]))
+    with pytest.raises(UserError, match="The pool has one background"):
+        crossing.embed(Means(), single, crossing.objects(single, 5), 20)  # type: ignore[arg-type]
+
+
+def test_queries_are_ranked_in_the_clean_gallery_without_their_own_photo() -> None:
+    gallery = embedded([0, 0, 0, 1, 1, 2, 2, 2, 2, 3], {("clean", 0): random_unit(0, 10, 5)})
+    clean, labels, rows, backgrounds = gallery.views["clean", 0], gallery.labels, [7, 0, 4, 9], [2, 0, 5]
+    crossed = CrossedEmbeddings(
+        [gallery.ids[row] for row in rows], np.array(backgrounds), random_unit(1, 4, 3, 5)
+    )
+    found = crossing.score_queries(crossed, gallery)
+    assert len(found) == 12
+    for line in found.itertuples():
+        row = gallery.ids.index(line.image_id)
+        vector = crossed.vectors[rows.index(row), backgrounds.index(line.background)]
+        assert line.label == labels[row]
+        assert line.cosine == pytest.approx(vector @ clean[row], abs=1e-6)
+        hits = labels[order(vector, clean, {row})] == labels[row]
+        assert line.map_at_r == pytest.approx(map_at_r(hits.tolist()), nan_ok=True)
+
+
+def components(crossed: np.ndarray) -> tuple[float, float, float]:
+    found = shares(crossed)
+    return found.object, found.background, found.interaction
+
+
+def test_golden_shares_and_components_below_nothing() -> None:
+    golden = np.array([[[1.0], [2.0]], [[3.0], [6.0]]])
+    assert components(golden) == pytest.approx((0.615385, 0.230769, 0.153846), abs=1e-6)
+    assert shares(golden).negative == ()
+    # Rows whose means agree more than their values' scatter lets them.
+    below = np.array([[[1.0], [-1.0]], [[-1.0], [1.0]]])
+    assert components(below) == (0, 0, 1)
+    assert shares(below).negative == ("object", "background")
+    assert math.isnan(shares(np.ones((3, 2, 4))).object)  # nothing to share
+
+
+def test_known_components_are_found() -> None:
+    random, (n, m, d) = np.random.default_rng(0), (400, 120, 16)
+    thing, wall, both = (random.normal(size=shape) for shape in ((n, 1, d), (1, m, d), (n, m, d)))
+    expected = np.array([4, 1, 0.25]) / 5.25
+    assert components(2 * thing + wall + 0.5 * both) == pytest.approx(expected, abs=0.02)
