@@ -10,11 +10,13 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from in_memory import Means, Pictures, hash_number, noise, split
+from in_memory import Pictures, hash_number, split
 from rankings import embedded, map_at_r, order, random_unit
 from scipy.ndimage import distance_transform_edt
+from torch import Tensor
+from torch.nn.functional import normalize
 
-from bgbias import plugins
+from bgbias import plugins, seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
 from bgbias.evaluation import across_places, conditions, crossing, device_views, embedding, embeddings
@@ -36,6 +38,21 @@ TRUSTED = [n for n in ALL if n not in UNTRUSTED]
 POOL = ((90, 131), (140, 77), (64, 64), (71, 200))
 PLACES = list("aabaaabab")
 MIXED = ("mixed_same", "mixed_rand", "mixed_next")
+
+
+class Means:
+    """In a model's place: what sees a picture's mean colour, at unit length."""
+
+    @staticmethod
+    def preprocess(x: Tensor) -> Tensor:
+        return x.float()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return normalize(x.mean(dim=(2, 3)), dim=1)
+
+
+def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
+    return seeds.generator(purpose, n).integers(0, 256, shape, dtype=np.uint8)
 
 
 def picture(n: int) -> np.ndarray:

@@ -7,9 +7,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import pandas as pd
-from torch import Tensor, nn
 
-from bgbias import seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images.inpainting import remove_object
@@ -19,22 +17,6 @@ from bgbias.photos.table import COLUMNS, ImageTable
 def hash_number(text: str) -> int:
     """What is drawn for a name: the first eight bytes of its SHA-256."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-
-
-def noise(purpose: str, n: int, *shape: int) -> np.ndarray:
-    """Pixels by chance, uint8."""
-    return seeds.generator(purpose, n).integers(0, 256, shape, dtype=np.uint8)
-
-
-class Means(nn.Module):
-    """In a model's place: what sees a picture's mean colour, at unit length."""
-
-    @staticmethod
-    def preprocess(x: Tensor) -> Tensor:
-        return x.float()
-
-    def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.normalize(x.mean(dim=(2, 3)), dim=1)
 
 
 class Pictures:
