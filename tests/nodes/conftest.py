@@ -16,6 +16,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("scored")
     raw = described(folder)
     raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "seeds": [0, 1], "pretrained": True}
+    raw["train"]["embedding_dim"] = 6
     study = load(folder, options(raw, test_classes=5))
     data_nodes(study)
     for cell in plan.cells(study):

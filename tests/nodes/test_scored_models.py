@@ -51,6 +51,9 @@ def test_table_3_is_made_of_the_others_and_costs(scored: Study, capsys: pytest.C
     pd.testing.assert_frame_equal(third[shared], first[shared], check_exact=True)
     assert third["ref"].dropna().tolist() == second["ref"].tolist()
     assert third["method"].tolist() == ["pretrained", "untrained", "plain", "bgaugment"]
+    of_models = {cell.method: scored.files.at("embeddings", **cell.wildcards) for cell in plan.cells(scored)}
+    lengths = {method: embeddings.read(file).views["clean", 0].shape[1] for method, file in of_models.items()}
+    assert lengths == {"pretrained": 8, "untrained": 6, "plain": 6, "bgaugment": 6}  # 8: the backbone's own
 
     device = record(scored, "train_record", **PLAIN.wildcards)["device"]
     table.show(scored)
