@@ -1,4 +1,4 @@
-"""A node's digest changes with what the node reads, and with nothing else; what does not go together is refused."""
+"""A node's digest changes with what the node reads, and with nothing else; what cannot be planned is refused."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torchvision.models
+from backbone_models import make
 from project import ROOT
-from small_study import load
+from small_study import load, with_weights
 
+from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.engine.node import Node, step
 from bgbias.errors import UserError
+from bgbias.files import state_dicts
 from bgbias.files.checksums import fingerprint
 from bgbias.files.fetch import Source
-from bgbias.study import plan
+from bgbias.study import plan, sources
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
-from bgbias.study.sources import identity
 
 Digests = dict[str, str]
 
@@ -157,19 +160,28 @@ def test_a_file_of_another_content_reruns_what_reads_it_alone(tmp_path: Path, ra
 def test_another_mirror_of_a_known_file_changes_nothing() -> None:
     official = Source(place="https://a.example/x.tgz", md5="1" * 32)
     mirror = Source(place="https://b.example/x.tgz", md5="1" * 32, sha256="2" * 64, file="x.tgz", size=9)
-    assert identity((official,)) == identity((mirror, official))
-    assert identity((official,)) != identity((official.model_copy(update={"md5": "3" * 32}),))
+    assert sources.identity((official,)) == sources.identity((mirror, official))
+    assert sources.identity((official,)) != sources.identity((official.model_copy(update={"md5": "3" * 32}),))
     unknown = [Source(place=f"https://{host}.example/x.tgz") for host in "ab"]
-    assert identity((unknown[0],)) != identity((unknown[1],))
+    assert sources.identity((unknown[0],)) != sources.identity((unknown[1],))
 
 
 def test_nodes_that_make_nothing_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["datasets"]["cars"] = raw["datasets"]["squares"] | {"kind": "cars196"}
+    raw["backbones"]["tf"] = {"kind": "mobilenet_v2_tf", "weights": "published"}
     study = load(tmp_path, raw)
     for node, words in (
         (step("fetch", dataset="squares", part="photos"), "squares has nothing to fetch"),
         (step("fetch", dataset="cars", part="photo"), "no part 'photo'; it has: photos"),
         (step("train", cell=cell("none", "untrained")), "not trained"),
+        (
+            step("weights", owner="backbones/net"),
+            r"no 'backbones/net'; there are: backbones/pixels, .*maskers/other",
+        ),
+        (
+            step("weights", owner="backbones/tf"),
+            "no `published` weights of it are known; name a file or a URL",
+        ),
     ):
         with pytest.raises(UserError, match=words):
             graph.digest(study, node.name, **node.keywords)
@@ -207,8 +219,9 @@ from bgbias import cli
 print(*{"pandas"} & set(sys.modules))
 from bgbias.datasets import cars196, cub200, folder, sop, table
 print(*{"scipy", "pyarrow.parquet"} & set(sys.modules))
+from bgbias import plugins
 from bgbias.engine import graph
-from bgbias.study import plan
+from bgbias.study import plan, sources
 from bgbias.study.cell import Cell
 from bgbias.study.params import load
 for grid in ("demo", "rivals_cub50"):
@@ -264,3 +277,58 @@ def test_what_does_not_go_together_is_refused_with_what_does(
         return
     with pytest.raises(UserError, match=words):
         plan.checked_cells(study)
+
+
+# Which weights a network starts from: who reads them, what a digest knows of them, and which are refused.
+
+OWNER = "backbones/mobilenet_v2"
+CELL = Cell("squares", "mobilenet_v2", "contrastive", "plain", 0)
+FEATURES = Cell("squares", "mobilenet_v2", "none", "pretrained", 0)
+
+
+def test_published_files_are_torchvisions() -> None:
+    for name in ("resnet18", "resnet50", "resnet152", "mobilenet_v2"):
+        kind = torchvision.models.get_model_weights(name)
+        (source,) = plugins.load("backbones", name).PUBLISHED
+        assert source.place == kind.IMAGENET1K_V1.url
+        facts, transform = plugins.load("backbones", name).FACTS, kind.IMAGENET1K_V1.transforms()
+        assert ([facts.input_size], [facts.resize]) == (transform.crop_size, transform.resize_size)
+        assert (list(facts.preprocess.mean), list(facts.preprocess.std)) == (transform.mean, transform.std)
+
+
+@pytest.mark.parametrize("own", [None, "shared:net.pth"])
+def test_weights_of_ones_own_need_no_node(tmp_path: Path, own: str | None) -> None:
+    chosen = with_weights(tmp_path, weights=own)
+    assert not any(n.name == "weights" for n in graph.in_order(chosen))
+    assert "fetched_weights" not in graph.spec(chosen, "train", cell=CELL)
+    with pytest.raises(UserError, match="mobilenet_v2 has nothing to fetch"):
+        graph.digest(chosen, "weights", owner=OWNER)
+
+
+def test_digest_knows_weights_by_name_and_checksum(tmp_path: Path) -> None:
+    def digests(host: str, sha256: str) -> tuple[str, ...]:
+        chosen = with_weights(tmp_path, weights=f"https://{host}/net.pth", sha256=sha256)
+        of_cells = (graph.digest(chosen, n, cell=c) for c, n in ((CELL, "train"), (FEATURES, "embed")))
+        return graph.digest(chosen, "weights", owner=OWNER), *of_cells
+
+    before = digests("host", "0" * 64)
+    chosen = with_weights(tmp_path, weights="https://host/net.pth", sha256="0" * 64)
+    state_dicts.write_state_dict({}, chosen.files.at("weights", owner=OWNER))
+    assert digests("host", "0" * 64) == digests("mirror", "0" * 64) == before
+    assert not set(digests("host", "f" * 64)) & set(before)
+
+
+def test_checksum_belongs_to_a_url(tmp_path: Path) -> None:
+    for weights, sha256, words in (
+        ("https://host/net.pth", None, "a URL as `weights` needs a `sha256`"),
+        ("published", "1" * 64, "nothing else takes one"),
+        ("https://host/net.pth", "1" * 7, "the first 8 or more"),
+        ("https://host/net.pth", "X" * 64, "lower-case hexadecimal"),
+    ):
+        with pytest.raises(UserError, match=words):
+            with_weights(tmp_path, weights=weights, sha256=sha256)
+
+
+def test_a_missing_file_of_weights_is_named_with_its_key(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"none.pth is missing .*backbones\.resnet18\.weights.*`published`"):
+        make("resnet18", weights=tmp_path / "none.pth")
