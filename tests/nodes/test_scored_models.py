@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from small_study import described, load, options, record, run
+from small_study import data_nodes, described, load, options, record, run
 
 from bgbias import plugins
 from bgbias.cli import nodes
@@ -31,6 +31,22 @@ from bgbias.study.params import Study
 pytestmark = pytest.mark.usefixtures("small_plugins")
 PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 BARE = Cell("squares", "pixels", "none", "pretrained", 0)
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Four models, plain and cured, two seeds, and the backbone as it comes; scored and brought together. Nobody changes it."""
+    folder = tmp_path_factory.mktemp("scored")
+    raw = described(folder)
+    raw["grids"]["small"]["cells"][0] |= {"losses": ["contrastive"], "seeds": [0, 1], "pretrained": True}
+    raw["train"]["embedding_dim"] = 6
+    study = load(folder, options(raw, test_classes=5))
+    data_nodes(study)
+    for cell in plan.cells(study):
+        trained = plan.trains(study, cell)
+        run(study, cell, *(("train", "embed", "score", "attribute") if trained else ("embed", "score")))
+    collect.collect(study)
+    return study
 
 
 # Tables.
