@@ -1,7 +1,6 @@
 """What conditions and crossings make of photos: a pure function of names, the same for every model, batch and process."""
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -9,7 +8,6 @@ from unittest.mock import Mock
 import cv2
 import numpy as np
 import pytest
-import torch
 from in_memory import Pictures, hash_number, split
 from rankings import embedded, map_at_r, order, random_unit
 from scipy.ndimage import distance_transform_edt
@@ -19,7 +17,7 @@ from torch.nn.functional import normalize
 from bgbias import plugins, seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, crossing, device_views, embedding, embeddings
+from bgbias.evaluation import across_places, conditions, crossing, embedding, embeddings
 from bgbias.evaluation.crossing import CrossedEmbeddings, shares
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
@@ -27,7 +25,6 @@ from bgbias.images import pixels
 from bgbias.images.inpainting import remove_object
 from bgbias.models.settings import How
 from bgbias.photos import picture_cache
-from bgbias.photos.crops import DeviceCrops
 from bgbias.photos.places import Places
 
 SIDE, CROP = 40, 32
@@ -126,46 +123,16 @@ def test_untrusted_photos_stay_and_processes_change_nothing(photos: EvaluationPh
         np.testing.assert_array_equal(one, several)
 
 
-@pytest.mark.parametrize(
-    ("device", "crops"),
-    [("cpu", DeviceCrops), ("cpu", None), pytest.param("cuda", None, marks=pytest.mark.gpu)],
-)
-@pytest.mark.parametrize("shown", [TRUSTED, UNTRUSTED, ALL])
-def test_a_device_makes_the_same_views_many_at_once(
-    photos: EvaluationPhotos,
-    shown: Sequence[int],
-    device: str,
-    crops: type[DeviceCrops] | None,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Of conditions that take one photo at a time, too; whether its memory takes the pictures or not."""
-    if crops:
-        monkeypatch.setattr(device_views, "cropper", lambda *arguments, few=False: crops(*arguments))
-    asked = conditions.views(OURS, 2)
-    some = replace(photos, table=photos.table.rows(np.array(shown)))
-    vars(some)["places"] = Places.of([PLACES[n] for n in shown], some.table.labels, some.table.keys)
-    if shown is not ALL:  # too few classes lend a texture
-        asked = [view for view in asked if view[0] != "cue_conflict"]
-    made = torch.cat(list(some.on(device).views(asked, 4)))
-    for one, many in zip(some.views(asked), made, strict=True):
-        np.testing.assert_array_equal(one, many.cpu())
-
-
-@pytest.mark.parametrize(
-    ("condition", "expected", "rounding"),
-    [
+def test_controls_take_the_object_or_its_background_away(photos: EvaluationPhotos) -> None:
+    for condition, expected, rounding in (
         ("only_fg", lambda n: paste(n, 127.5), 0.501),
         ("no_fg", lambda n: crop(picture(n)) + 127.5 - paste(n, 127.5), 0.501),
         ("only_bg", fill, 0),
         ("own_inpainted", lambda n: np.rint(paste(n, fill(n))), 0),
-    ],
-)
-def test_controls_take_the_object_or_its_background_away(
-    photos: EvaluationPhotos, condition: str, expected: Callable[[int], np.ndarray], rounding: float
-) -> None:
-    views = see(photos, condition)
-    for n in TRUSTED:
-        np.testing.assert_allclose(views[n], expected(n), atol=rounding + 1e-9, rtol=0)
+    ):
+        views = see(photos, condition)
+        for n in TRUSTED:
+            np.testing.assert_allclose(views[n], expected(n), atol=rounding + 1e-9, rtol=0)
 
 
 @pytest.mark.parametrize("draw", [0, 3])

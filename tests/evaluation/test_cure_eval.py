@@ -16,7 +16,7 @@ from bgbias import plugins
 from bgbias.evaluation import conditions, cure_eval, embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import ImageStore
-from bgbias.models.inference import for_inference
+from bgbias.models.inference import embed_views, for_inference
 from bgbias.models.settings import How
 from bgbias.nodes import cure, remask
 from bgbias.nodes._models import model_of
@@ -77,10 +77,6 @@ def model(study: Study, cell: Cell) -> Any:
     return for_inference(model_of(study, cell))
 
 
-def embed(network: Any, pictures: list[np.ndarray], **how: Any) -> np.ndarray:
-    return cure_eval.embed(network, [(picture, None) for picture in pictures], None, How(**how))
-
-
 @BOTH
 def test_a_model_is_scored_with_every_cure(cured: Study, cell: Cell) -> None:
     queries = pd.read_parquet(cured.files.at("cured", **cell.wildcards))
@@ -96,7 +92,8 @@ def test_a_model_is_scored_with_every_cure(cured: Study, cell: Cell) -> None:
     }
     counts = queries.groupby(["cure", "setting", "condition", "draw"]).size()
     assert counts.to_dict() == dict.fromkeys(expected, before.usable.sum())
-    again = embed(model(cured, cell), [shown for shown, _ in see(cured, CLEAN)], pooled=cell == PRETRAINED)
+    shown, how = (picture for picture, _ in see(cured, CLEAN)), How(pooled=cell == PRETRAINED)
+    again = embed_views(model(cured, cell), shown, how)
     np.testing.assert_allclose(again, before.views[CLEAN], atol=1e-5)
 
 
@@ -124,7 +121,7 @@ def test_what_is_fitted_has_seen_validation_photos_on_validation_backgrounds_alo
     pool = photos.backgrounds
     behind = [pool.picture(draw, photos.size) for draw in pool.for_all(3)]  # type: ignore[union-attr]
     possible = [photos.photo(row).foreground.before(b) for row in photos.trusted for b in behind]
-    vectors = embed(validation.model, possible)
+    vectors = embed_views(validation.model, iter(possible))
     assert validation.crossed.shape[:2] == (4, 3)
     for vector in validation.crossed.reshape(-1, vectors.shape[1]):
         assert np.abs(vectors - vector).max(axis=1).min() < 1e-5

@@ -37,23 +37,19 @@ def test_the_background_becomes_grey_or_a_blur_as_far_as_the_mask_says() -> None
     assert np.abs(blur - (soft * PHOTO + (1 - soft) * blurred)).max() <= 1 + 0.05
 
 
-@pytest.mark.parametrize(
-    ("mask", "square"),
-    [
+def test_the_picture_is_cut_down_to_a_square_around_the_object() -> None:
+    for mask, (top, left, bottom, right) in (
         # 8 high and 2 x .8 more, rounded up; its middle is 14, and 14.5.
         (box(10, 12, 8, 5), (9, 10, 19, 20)),
         (box(0, 0, 6, 4), (0, 0, 8, 8)),  # moved into the picture
         (box(4, 20, 10, 12), (2, 17, 17, 32)),
         (box(0, 0, SIDE, SIDE), (0, 0, SIDE, SIDE)),
         (box(0, 0, 0, 0), (0, 0, SIDE, SIDE)),  # nothing was found
-    ],
-)
-def test_the_picture_is_cut_to_a_square_around_the_object(mask: np.ndarray, square: tuple[int, ...]) -> None:
-    top, left, bottom, right = square
-    how = {"resample": Image.Resampling.BILINEAR, "box": (left, top, right, bottom)}
-    part = Image.fromarray(PHOTO).resize((SIDE, SIDE), **how)
-    for name in ("cropped", "fused"):
-        assert np.array_equal(plugins.load("cures", name).apply(PHOTO, mask), np.asarray(part))
+    ):
+        how = {"resample": Image.Resampling.BILINEAR, "box": (left, top, right, bottom)}
+        part = np.asarray(Image.fromarray(PHOTO).resize((SIDE, SIDE), **how))
+        for name in ("cropped", "fused"):
+            assert np.array_equal(plugins.load("cures", name).apply(PHOTO, mask), part)
 
 
 @pytest.mark.parametrize(("name", "tried"), [("background_subtracted", 10), ("fused", 11)])

@@ -33,9 +33,7 @@ def test_long_work_says_a_line_now_and_then_in_a_log_and_shows_a_bar_in_a_notebo
     assert "letters:   0%" in capsys.readouterr().err
 
 
-def test_no_terminal_obeys_a_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_terminals_obey_no_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, shown in (
         ("a\x1b[2Jb.jpg", r"a\x1b[2Jb.jpg"),
         ("photo\u202egpj.exe", r"photo\u202egpj.exe"),  # which a terminal shows from right to left

@@ -83,9 +83,7 @@ def test_every_method_and_all_nodes_but_some_are_asked(study: Study) -> None:
 
 
 @pytest.mark.gpu
-def test_nodes_make_there_what_they_make_on_a_processor(
-    study: Study, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nodes_make_there_what_a_processor_makes(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that is wrong is told, not the first of it: who has a GPU may have it for minutes."""
     # So that even these few photos are seen by several processes.
     monkeypatch.setattr(photos, "ENOUGH", 1)

@@ -68,9 +68,7 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(server: Server,
     assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
 
 
-def test_offline_timms_error_says_what_to_put_where_and_the_copy_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_timms_weights_are_asked_for_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import timm
 
     monkeypatch.chdir(tmp_path)

@@ -122,9 +122,7 @@ def _name(file: Path) -> str:
     return ".".join(["bgbias", *parts]).removesuffix(".__init__")
 
 
-def test_every_file_that_is_executed_is_in_the_code_of_the_node_or_of_what_it_reads(
-    executed: Executed,
-) -> None:
+def test_every_file_that_is_executed_is_in_the_nodes_code(executed: Executed) -> None:
     study, seen, _ = executed
     elsewhere = {"fetch", "weights", "gather", "propose", "pretrain"}  # of no study as small as this one
     assert {n.name for n in seen} == set(plugins.names("nodes")) - elsewhere

@@ -161,22 +161,18 @@ def test_where_nothing_varies_all_is_certain(seeds: int) -> None:
     assert told(estimate(levels, np.arange(20) % 5, relative_drop)) == (0.5, 0.5, 0.5, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("columns", "classes", "of_others", "words"),
-    [
+def test_columns_that_do_not_belong_together_are_refused() -> None:
+    rows: list[tuple[Any, int, Any, str]] = [
         ([np.ones(6), np.ones(7)], 6, None, "the same queries of the same seeds"),
         ([np.ones(6)], 6, [np.ones(7)], "the same queries of the same seeds"),
         ([np.full(6, NAN)], 6, None, "no query is left"),
         (np.ones((2, 6)), 6, None, r"of one column: estimate\(\[values\], classes\)"),
         ([0.5, 0.25], 6, None, r"columns must be \[S, N\] or \[N\] each, not \[\]"),
         ([np.ones((3, 6))], 7, None, r"classes must be \[6\], one for each query, not \[7\]"),
-    ],
-)
-def test_columns_that_do_not_belong_together_are_refused(
-    columns: Any, classes: int, of_others: Any, words: str
-) -> None:
-    with pytest.raises(ValueError, match=words):
-        estimate(columns, np.arange(classes), of_others=of_others)
+    ]
+    for columns, classes, of_others, words in rows:
+        with pytest.raises(ValueError, match=words):
+            estimate(columns, np.arange(classes), of_others=of_others)
 
 
 def test_few_classes_and_few_seeds_have_what_can_be_had() -> None:
