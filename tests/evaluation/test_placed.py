@@ -73,26 +73,20 @@ def test_an_object_is_scaled_about_its_centroid_and_stays_in_the_frame() -> None
     assert min(factors) < 0.8 < 1.2 < max(factors)
 
 
-@pytest.mark.parametrize(
-    ("corners", "least", "most"),
-    [
+def test_factors_are_log_uniform_as_far_as_the_frame_allows() -> None:
+    for corners, least, most in (
         ((24, 40, 24, 40), 0.5, 1.5),
-        # The middle is 8 from the upper edge, the object's end 7.
-        ((1, 15, 25, 39), 0.5, 8 / 7),
-        # From the left edge, 56 pixels of the 64.
-        ((25, 39, 0, 56), 0.5, 8 / 7),
-        # To shrink would show the cuts.
-        (ACROSS, 1.0, 1.5),
+        ((1, 15, 25, 39), 0.5, 8 / 7),  # the middle is 8 from the upper edge, the object's end 7
+        ((25, 39, 0, 56), 0.5, 8 / 7),  # from the left edge, 56 pixels of the 64
+        (ACROSS, 1.0, 1.5),  # to shrink would show the cuts
         (EVERYWHERE, 1.0, 1.5),
-    ],
-)
-def test_factors_are_log_uniform_in_the_frame(corners: tuple[int, ...], least: float, most: float) -> None:
-    own = photo(box(*corners))
-    logs = np.log([_placed.factor(own, draw) for draw in range(400)])
-    expected = np.quantile(logs, [0, 0.25, 0.5, 0.75, 1])
-    np.testing.assert_allclose(expected, np.linspace(math.log(least), math.log(most), 5), atol=0.08)
-    assert logs.min() >= math.log(least) - 1e-9
-    assert logs.max() <= math.log(most) + 1e-9
+    ):
+        own = photo(box(*corners))
+        logs = np.log([_placed.factor(own, draw) for draw in range(400)])
+        expected = np.linspace(math.log(least), math.log(most), 5)
+        np.testing.assert_allclose(np.quantile(logs, [0, 0.25, 0.5, 0.75, 1]), expected, atol=0.08)
+        assert logs.min() >= math.log(least) - 1e-9
+        assert logs.max() <= math.log(most) + 1e-9
 
 
 def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:

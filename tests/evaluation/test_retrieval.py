@@ -40,24 +40,22 @@ MOVED = unit(DOUBLED + 0.3 * random_unit(2, 90, 16))
 MOVED[::3] = DOUBLED[::3]
 
 
-@pytest.mark.parametrize(
-    ("queries", "gallery", "k", "exclude_self"),
-    [
+def test_order_is_that_of_the_definition() -> None:
+    collapsed = np.tile(DOUBLED[:1], (60, 1))
+    for queries, gallery, k, exclude_self in (
         (MOVED, DOUBLED, 1, True),
         (MOVED[:15], DOUBLED, 7, False),
         (MOVED, DOUBLED, 40, True),
         (DOUBLED, DOUBLED, 20, True),
         (-DOUBLED, DOUBLED, 89, True),  # each query's own photo is the farthest
-        (np.tile(DOUBLED[:1], (60, 1)), np.tile(DOUBLED[:1], (60, 1)), 30, True),  # collapsed embeddings
-    ],
-)
-def test_order_is_by_definition(queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool) -> None:
-    asked, offered = np.arange(len(queries)) % 7, np.arange(len(gallery)) % 6
-    found = neighbours(queries, asked, gallery, offered, k=k, exclude_self=exclude_self)
-    for row, ranked in enumerate(found.indices.tolist()):
-        assert ranked == order(queries[row], gallery, {row} if exclude_self else ())[:k]
-    np.testing.assert_array_equal(found.same_label, offered[found.indices] == asked[:, None])
-    assert found.relevant.tolist() == [(offered == label).sum() - exclude_self for label in asked]
+        (collapsed, collapsed, 30, True),
+    ):
+        asked, offered = np.arange(len(queries)) % 7, np.arange(len(gallery)) % 6
+        found = neighbours(queries, asked, gallery, offered, k=k, exclude_self=exclude_self)
+        for row, ranked in enumerate(found.indices.tolist()):
+            assert ranked == order(queries[row], gallery, {row} if exclude_self else ())[:k]
+        np.testing.assert_array_equal(found.same_label, offered[found.indices] == asked[:, None])
+        assert found.relevant.tolist() == [(offered == label).sum() - exclude_self for label in asked]
 
 
 def find_order(points: Points, k: int) -> np.ndarray:
@@ -138,17 +136,15 @@ def test_ranks_that_were_not_kept_are_refused_and_r_is_each_querys_own() -> None
             refused()
 
 
-@pytest.mark.parametrize(
-    ("bad", "role"), [(np.nan, "query"), (np.inf, "gallery"), (0.0, "query"), (2.0, "gallery")]
-)
-def test_an_unusable_embedding_is_named(bad: float, role: str) -> None:
+def test_an_unusable_embedding_is_named() -> None:
     embeddings, labels = random_points(30)
-    broken = embeddings.copy()
-    broken[17] *= bad
-    queries, gallery = (broken, embeddings) if role == "query" else (embeddings, broken)
-    remedy = "Divide each vector by its length" if bad == 2 else "python -m bgbias"
-    with pytest.raises(UserError, match=f"{role} image 17 has .*1 of 30 .*{remedy}"):
-        neighbours(queries, labels, gallery, labels)
+    for bad, role in ((np.nan, "query"), (np.inf, "gallery"), (0.0, "query"), (2.0, "gallery")):
+        broken = embeddings.copy()
+        broken[17] *= bad
+        pair = (broken, embeddings) if role == "query" else (embeddings, broken)
+        remedy = "Divide each vector by its length" if bad == 2 else "python -m bgbias"
+        with pytest.raises(UserError, match=f"{role} image 17 has .*1 of 30 .*{remedy}"):
+            neighbours(pair[0], labels, pair[1], labels)
 
 
 def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
