@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from fitting import SETTINGS, batch, method
+from rankings import angles
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
@@ -59,8 +60,7 @@ def test_g1_metrics() -> None:
     ):
         hits, count = np.array([relevance], dtype=bool), len(relevance)
         assert ranked(Neighbours(hits, np.array([count]), np.arange(count)[None])) == approx(expected)
-    angles, labels = np.radians([0, 10, 25, 40, 60, 75, 200]), np.array([0, 0, 1, 0, 1, 1, 2])
-    vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    vectors, labels = angles(0, 10, 25, 40, 60, 75, 200), np.array([0, 0, 1, 0, 1, 1, 2])
     n = neighbours(vectors, labels, vectors, labels)
     assert ranked(n) == approx((0.666667, 0.333333, 0.333333))
     assert [recall(n, k).mean() for k in (1, 2, 4)] == approx((0.571429, 0.571429, 0.857143))
