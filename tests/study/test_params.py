@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 import re
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from project import ROOT
-from small_study import load
+from small_study import load, put
 
 from bgbias.errors import UserError
 from bgbias.files import places
 from bgbias.study import params, plan
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
-    """A copy with ``value`` at the dotted ``key``; numbers are places in lists."""
-    changed = deepcopy(raw)
-    *way, last = key.split(".")
-    place: Any = changed
-    for step in way:
-        place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
-    place[last] = value
-    return changed
 
 
 BLOCK = "grids.small.cells.0"

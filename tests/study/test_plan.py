@@ -12,7 +12,7 @@ import pytest
 import torchvision.models
 from backbone_models import make
 from project import ROOT
-from small_study import load, with_weights
+from small_study import load, put, with_weights
 
 from bgbias import plugins
 from bgbias.engine import graph
@@ -59,37 +59,24 @@ OF_MODELS = "train embed score attribute"
 OF_MASKS = of("embed score attribute", *ALL) | of("train", *CURED)
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "expected"),
-    [
+def test_an_edit_reruns_what_reads_it_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
+    before = fingerprints(load(tmp_path, raw))
+    of_backgrounds = {"backgrounds noise"} | of("embed score", *ALL) | of("train attribute", *CURED)
+    for key, value, expected in (
         ("losses.arcface.default.margin", 21, of(OF_MODELS, *ARCFACE)),
         # Plain training reads no masks and no backgrounds.
         ("maskers.ground_truth", {"kind": "u2netp"}, OF_MASKS | {"masks squares/ground_truth"}),
         ("mask_policy", {"min_area": 0.2}, OF_MASKS),
-        (
-            "backgrounds.noise.test.part",
-            [0, 2],
-            {"backgrounds noise"} | of("embed score", *ALL) | of("train attribute", *CURED),
-        ),
+        ("backgrounds.noise.test.part", [0, 2], of_backgrounds),
         ("train.selection", "published", of(OF_MODELS, *CURED)),
         ("evaluation.draws", 3, of("embed score", *ALL)),
         ("evaluation.batch_size", 1, set()),
         # What no cell of the grid names.
         ("backbones.resnet18", {"weights": None}, set()),
-    ],
-)
-def test_an_edit_reruns_what_reads_it_alone(
-    tmp_path: Path, raw: dict[str, Any], key: str, value: Any, expected: set[str]
-) -> None:
-    before = fingerprints(load(tmp_path, raw))
-    *way, last = key.split(".")
-    place = raw
-    for step_down in way:
-        place = place[step_down]
-    place[last] = value
-    # Whatever changes, results are brought together anew.
-    found = changed(before, fingerprints(load(tmp_path, raw)))
-    assert found == expected | ({"collect"} if expected else set())
+    ):
+        found = changed(before, fingerprints(load(tmp_path, put(raw, key, value))))
+        # Whatever changes, results are brought together anew.
+        assert found == expected | ({"collect"} if expected else set()), key
 
 
 def test_selection_is_what_a_study_asks_for(tmp_path: Path, raw: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,17 @@ def load(folder: Path, raw: dict[str, Any], grid: str | None = None) -> Study:
     path = folder / "params.yaml"
     path.write_text(yaml.safe_dump(raw, sort_keys=False), encoding="utf-8")
     return params.load(path, grid)
+
+
+def put(raw: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """A copy with ``value`` at the dotted ``key``; numbers are places in lists."""
+    changed = deepcopy(raw)
+    *way, last = key.split(".")
+    place: Any = changed
+    for step in way:
+        place = place[int(step)] if isinstance(place, list) else place.setdefault(step, {})
+    place[last] = value
+    return changed
 
 
 def with_weights(folder: Path, **weights: Any) -> Study:
