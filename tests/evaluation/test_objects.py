@@ -1,15 +1,18 @@
-"""Shape against texture: what a picture is made of, who lends its texture, and whose class is found for it."""
+"""Conditions that change the object: its texture, who lends it and whose class is found for it; its place, and its size."""
+
+import math
 
 import numpy as np
 import pandas as pd
 import pytest
 from in_memory import hash_number, split
 from rankings import angles, embedded
+from scipy.ndimage import center_of_mass
 
-from bgbias import seeds
+from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.evaluation import scores
-from bgbias.evaluation.conditions import cue_conflict
+from bgbias.evaluation.conditions import _placed, cue_conflict
 from bgbias.evaluation.photos import EvaluationPhotos, Photo
 from bgbias.report.tables import shape_texture
 
@@ -38,16 +41,6 @@ def photos(classes: tuple[int, ...], trusted: set[int]) -> EvaluationPhotos:
     return split(made, classes, SIDE, [mask(n) for n in range(len(classes))], trusted, filled=made)
 
 
-def find_lender(n: int, draw: int) -> int:
-    """By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend."""
-    u = hash_number(f"own|test|cue_conflict|{draw}|{100 + n}")
-    left = [m for m in range(len(CLASSES)) if m != UNTRUSTED and CLASSES[m] != CLASSES[n]]
-    # Of the classes of 6 and of 7 and 8 there is one trusted photo each.
-    while (found := left[u % len(left)]) in (SMALL, ALONE, 7):
-        left.remove(found)
-    return found
-
-
 def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_grey() -> None:
     shown = photos(CLASSES, set(range(len(CLASSES))) - {UNTRUSTED})
     asked = [("cue_conflict", 0), ("cue_conflict", 1)]
@@ -56,8 +49,13 @@ def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_gre
         if n == UNTRUSTED:
             np.testing.assert_array_equal(view, photo(n))
             continue
-        who = int(donors["cue_conflict", draw][n])
-        assert who == find_lender(n, draw)
+        # By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend. Of the classes of 6 and
+        # of 7 and 8 there is one trusted photo each.
+        left = [m for m in range(len(CLASSES)) if m != UNTRUSTED and CLASSES[m] != CLASSES[n]]
+        u = hash_number(f"own|test|cue_conflict|{draw}|{100 + n}")
+        while (who := left[u % len(left)]) in (SMALL, ALONE, 7):
+            left.remove(who)
+        assert donors["cue_conflict", draw][n] == who
         own = mask(n)
         assert (view[own == 0] == 128).all()
         filled = view[own == 255]
@@ -126,3 +124,93 @@ def test_decisions_by_hand() -> None:
     assert found == pytest.approx([6, 100 * 2 / 6, 100 * 3 / 6, 100 * 1 / 6, 100 * 2 / 5])
     nobody = decide(angles(180, 180, 180, 0), [2, 2, 0, 3], [0, 0, 1, 2], angles(0, 5, 90, 180))
     assert (nobody["neither"], np.isnan(nobody["shape_share"])) == (100, True)
+
+
+# Another place, or another size.
+
+FRAME = 64
+DRAWS = range(12)
+# Rows and columns [top, bottom, left, right] of an object, and what is true of it.
+WITHIN, AT_THE_LEFT = (20, 34, 12, 40), (20, 34, 0, 28)
+ACROSS, EVERYWHERE = (20, 34, 0, FRAME), (0, FRAME, 0, FRAME)
+
+
+def box(top: int, bottom: int, left: int, right: int) -> np.ndarray:
+    mask = np.zeros((FRAME, FRAME), np.uint8)
+    mask[top:bottom, left:right] = 255
+    return mask
+
+
+def red_object(mask: np.ndarray) -> Photo:
+    """A red object on a blue gradient, which lies behind it as well."""
+    behind = np.zeros((FRAME, FRAME, 3), np.uint8)
+    behind[..., 2] = np.arange(FRAME)
+    shown = np.where(mask[..., None] > 0, np.uint8([255, 0, 0]), behind)
+    return split([shown], [0], FRAME, [mask], filled=[behind]).photo(0)
+
+
+def seen(picture: np.ndarray) -> np.ndarray:
+    """Where the object is, bool [S, S]: at a rim that was resized, half of a colour that is half background."""
+    return picture[..., 0] > 63
+
+
+def test_an_object_is_moved_as_a_whole_to_any_place_that_the_frame_has() -> None:
+    own = red_object(box(*WITHIN))
+    shifts = {_placed.shift(own, draw) for draw in range(2000)}
+    # 28 columns and 14 rows wide, at column 12 and row 20.
+    assert {right for right, _ in shifts} == set(range(-12, FRAME - 40 + 1))
+    assert {down for _, down in shifts} == set(range(-20, FRAME - 34 + 1))
+    for draw in DRAWS:
+        right, down = _placed.shift(own, draw)
+        expected = own.surroundings.copy()
+        expected[20 + down : 34 + down, 12 + right : 40 + right] = own.view[20:34, 12:40]
+        np.testing.assert_array_equal(_placed.view_moved(own, draw), expected)
+
+
+def test_one_that_the_frame_cuts_off_stays_at_that_edge() -> None:
+    shifts = [_placed.shift(red_object(box(*AT_THE_LEFT)), draw) for draw in DRAWS]
+    assert {right for right, _ in shifts} == {0}
+    assert len({down for _, down in shifts}) > 1
+    empty = box(0, 0, 0, 0)
+    assert _placed.extents(empty) == (_placed.Extent(0, FRAME, FRAME / 2, FRAME),) * 2
+    for filling in (red_object(box(*EVERYWHERE)), red_object(empty)):
+        own = plugins.load("conditions", "own_inpainted").view(filling, 0)
+        np.testing.assert_array_equal(_placed.view_moved(filling, 0), own)
+
+
+def test_an_object_is_scaled_about_its_centroid_and_stays_in_the_frame() -> None:
+    triangle = np.tril(box(*WITHIN), -8)
+    own = red_object(triangle)
+    before, area = center_of_mass(triangle), (triangle > 0).sum()
+    factors = [_placed.factor(own, draw) for draw in DRAWS]
+    for draw, factor in enumerate(factors):
+        after = seen(_placed.view_scaled(own, draw))
+        assert np.abs(np.subtract(center_of_mass(after), before)).max() < 1
+        assert math.sqrt(after.sum() / area) == pytest.approx(factor, abs=0.06)
+    assert min(factors) < 0.8 < 1.2 < max(factors)
+
+
+def test_factors_are_log_uniform_as_far_as_the_frame_allows() -> None:
+    for corners, least, most in (
+        ((24, 40, 24, 40), 0.5, 1.5),
+        ((1, 15, 25, 39), 0.5, 8 / 7),  # the middle is 8 from the upper edge, the object's end 7
+        ((25, 39, 0, 56), 0.5, 8 / 7),  # from the left edge, 56 pixels of the 64
+        (ACROSS, 1.0, 1.5),  # to shrink would show the cuts
+        (EVERYWHERE, 1.0, 1.5),
+    ):
+        own = red_object(box(*corners))
+        logs = np.log([_placed.factor(own, draw) for draw in range(400)])
+        expected = np.linspace(math.log(least), math.log(most), 5)
+        np.testing.assert_allclose(np.quantile(logs, [0, 0.25, 0.5, 0.75, 1]), expected, atol=0.08)
+        assert logs.min() >= math.log(least) - 1e-9
+        assert logs.max() <= math.log(most) + 1e-9
+
+
+def test_no_cut_is_shown_where_one_that_the_frame_cuts_off_is_scaled() -> None:
+    for corners in (AT_THE_LEFT, ACROSS, (50, FRAME, 40, FRAME)):
+        own = red_object(box(*corners))
+        edges = [(slice(None), 0), (slice(None), -1), (0,), (-1,)]
+        for draw in DRAWS:
+            before, after = seen(own.view), seen(_placed.view_scaled(own, draw))
+            for edge in edges:
+                assert after[edge].any() == before[edge].any()
