@@ -1,4 +1,4 @@
-"""Cures without training: each by its definition (docs/methods.md, section 14), fitted on validation photos, judged by found masks."""
+"""Cures without training: each by its definition (docs/methods.md, section 14), its fits, and the masks it is judged with."""
 
 from pathlib import Path
 from typing import Any
@@ -149,31 +149,25 @@ def test_too_many_photos_are_refused_before_they_are_embedded() -> None:
         late_interaction.refuse_many(60_502, "sop")
 
 
-def cross(seed: int, objects: int = 40, backgrounds: int = 6, dim: int = 12) -> np.ndarray:
-    """Embeddings of objects in front of backgrounds that add to them and turn them."""
+def cross(seed: int, dim: int = 12) -> np.ndarray:
+    """Embeddings of 40 objects in front of 6 backgrounds that add to them and turn them."""
     random = np.random.default_rng(seed)
-    thing = random.normal(size=(objects, 1, dim)) * np.linspace(0.2, 3, dim)
-    wall = 2 * random.normal(size=(1, backgrounds, dim))
-    both = random.normal(size=(objects, backgrounds, dim)) * 0.3
+    thing = random.normal(size=(40, 1, dim)) * np.linspace(0.2, 3, dim)
+    wall = 2 * random.normal(size=(1, 6, dim))
+    both = random.normal(size=(40, 6, dim)) * 0.3
     values = thing + wall + both
     return values / np.linalg.norm(values, axis=2, keepdims=True)
-
-
-def by_lagrange(values: np.ndarray) -> np.ndarray:
-    """The matrix A that minimises E|Ax - x|^2 subject to A S_xz = 0, by Lagrange multipliers; for covariances of full rank."""
-    n, m, d = values.shape
-    x = values.reshape(-1, d) - values.mean(axis=(0, 1))
-    z = np.tile(np.eye(m), (n, 1))
-    z = z - z.mean(axis=0)
-    of_x, with_z = x.T @ x / len(x), x.T @ z / len(x)
-    inverse = np.linalg.inv(of_x)
-    return np.eye(d) - with_z @ np.linalg.pinv(with_z.T @ inverse @ with_z) @ with_z.T @ inverse
 
 
 def test_leace_is_the_least_change_that_takes_out_what_is_linear() -> None:
     values = cross(0)
     found = erasure.least_squares(values)
-    np.testing.assert_allclose(np.eye(12) - found.removed, by_lagrange(values), atol=1e-9)
+    # The matrix A that minimises E|Ax - x|^2 subject to A S_xz = 0, by Lagrange multipliers; for covariances of full rank.
+    x = values.reshape(-1, 12) - values.mean(axis=(0, 1))
+    z = np.tile(np.eye(6), (40, 1)) - 1 / 6
+    with_z, inverse = x.T @ z, np.linalg.inv(x.T @ x)
+    removed = with_z @ np.linalg.pinv(with_z.T @ inverse @ with_z) @ with_z.T @ inverse
+    np.testing.assert_allclose(found.removed, removed, atol=1e-9)
     assert found.rank == 5  # one fewer than backgrounds
     left = values - (values - found.mean) @ found.removed.T
     middle = np.broadcast_to(values.mean(axis=(0, 1)), (6, 12))
@@ -199,7 +193,7 @@ def test_the_direction_of_turning_backgrounds_is_found_though_it_is_none_on_aver
 
 
 def test_as_many_directions_go_as_validation_photos_want() -> None:
-    crossed, judged = cross(0, 30, 6, 16).astype(np.float32), list[int]()
+    crossed, judged = cross(0, dim=16).astype(np.float32), list[int]()
 
     def judge(candidate: erasure.Erasure) -> float:
         judged.append(candidate.rank)

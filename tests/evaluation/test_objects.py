@@ -49,8 +49,8 @@ def test_the_silhouette_is_exact_its_fill_the_donors_object_and_around_it_is_gre
         if n == UNTRUSTED:
             np.testing.assert_array_equal(view, photo(n))
             continue
-        # By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend. Of the classes of 6 and
-        # of 7 and 8 there is one trusted photo each.
+        # By the definition: u mod the number of candidates, struck out and drawn again where one cannot lend.
+        # Of the classes of 6 and of 7 and 8 there is one trusted photo each.
         left = [m for m in range(len(CLASSES)) if m != UNTRUSTED and CLASSES[m] != CLASSES[n]]
         u = hash_number(f"own|test|cue_conflict|{draw}|{100 + n}")
         while (who := left[u % len(left)]) in (SMALL, ALONE, 7):

@@ -57,11 +57,9 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study) -> None:
     found = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
     assert len(found.ids) == 4 * 5 - 1 - 4
     assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png", "13/2.png"]
-    assert list(found.views) == [("clean", 0), ("random_background", 0), ("random_background", 1)]
     for vectors in found.views.values():
         for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
             assert np.allclose(vectors[place], found.views["clean", 0][place], atol=1e-5)
-        assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
     assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
 
