@@ -13,9 +13,8 @@ from project import hear_interrupts
 from bgbias import progress
 
 
-def test_long_work_says_a_line_now_and_then_in_a_log_and_shows_a_bar_in_a_notebook(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_work_says_how_far(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line now and then in a log, a bar in a notebook."""
     assert [progress.minutes(seconds) for seconds in (99.4, 720, 11100)] == ["99 s", "12 min", "3 h 05 min"]
     with monkeypatch.context() as patched:
         clock = iter(range(0, 1000, 8))

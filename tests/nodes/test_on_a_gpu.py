@@ -33,7 +33,6 @@ CURVES, NEAR_IN_TRAINING = ("loss", "base_loss"), 0.1
 # Of numbers; of the mean of those that one swapped neighbour or one pixel of a small object moves; and of masks, equal pixels.
 NEAR, NEAR_IN_MEAN, SAME_PIXELS = 5e-3, 0.05, 0.99
 BY_THE_MEAN = ("segmentation.csv", ".parquet", "faithful")
-TIMES = ("ms", "alone_ms")
 TRAINED = [name for name in plugins.names("methods") if plugins.load("methods", name).TRAINS]
 
 
@@ -123,7 +122,7 @@ def alike(path: Path, cpu: bytes, training: bool) -> None:
     """A file holds now what it held before but for rounding; of trained weights the shapes, and that they are finite."""
     ours, theirs = numbers(path.suffix, cpu), numbers(path.suffix, path.read_bytes())
     assert ours.keys() == theirs.keys(), path.name
-    for name in ours.keys() - set(TIMES):
+    for name in ours.keys() - {"ms", "alone_ms"}:
         before, now, where = ours[name], theirs[name], f"{path.name}: {name}"
         assert before.shape == now.shape, where
         if before.dtype == bool:

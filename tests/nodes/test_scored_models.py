@@ -49,9 +49,6 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Study:
     return study
 
 
-# Tables.
-
-
 def test_table_3_is_made_of_the_others_and_costs(scored: Study, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UserError, match=r"table3 needs .*table1.csv \(table1\), which is missing"):
         table.table(scored, "table3")
@@ -145,25 +142,24 @@ def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(sc
         attack.attack(scored, PLAIN, "cpu")
 
 
-@pytest.mark.parametrize("of_seeds", [(0, 1, 2), (0, "1.fold2", 2)])
-def test_pieces_of_tables_are_brought_together_as_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, of_seeds: tuple[int | str, ...]
-) -> None:
+def test_tables_are_brought_together_as_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Byte for byte, also where pieces end within a cell, some seeds are words and one table has a column more."""
     monkeypatch.setattr(collect, "ROWS_A_GROUP", 1000)
-    files = []
-    for number, (seed, rows) in enumerate(zip(of_seeds, (700, 1300, 2000), strict=True)):
-        images = [f"birds/{n:03d}.jpg" for n in range(rows)]
-        values = np.where(np.arange(rows) % 7, np.random.default_rng(number).random(rows), np.nan)
-        made = pd.DataFrame({"dataset": "birds", "seed": seed, "image_id": images, "map_at_r": values})
-        files.append(tmp_path / f"{number}.parquet")
-        if number == 1:
-            made["place"] = 1.0
-        made.to_parquet(files[-1], index=False)
-    collect.write_together(files, tmp_path / "pieces.parquet")
-    at_once = together([pd.read_parquet(file) for file in files])
-    at_once.to_parquet(tmp_path / "once.parquet", index=False, row_group_size=1000)
-    assert (tmp_path / "pieces.parquet").read_bytes() == (tmp_path / "once.parquet").read_bytes()
+    pieces, once = tmp_path / "pieces.parquet", tmp_path / "once.parquet"
+    for middle in (1, "1.fold2"):
+        files = []
+        for number, (seed, rows) in enumerate({0: 700, middle: 1300, 2: 2000}.items()):
+            images = [f"birds/{n:03d}.jpg" for n in range(rows)]
+            values = np.where(np.arange(rows) % 7, np.random.default_rng(number).random(rows), np.nan)
+            made = pd.DataFrame({"dataset": "birds", "seed": seed, "image_id": images, "map_at_r": values})
+            if seed == middle:
+                made["place"] = 1.0
+            files.append(tmp_path / f"{number}.parquet")
+            made.to_parquet(files[-1], index=False)
+        collect.write_together(files, pieces)
+        at_once = together([pd.read_parquet(file) for file in files])
+        at_once.to_parquet(once, index=False, row_group_size=1000)
+        assert pieces.read_bytes() == once.read_bytes()
 
 
 def test_backbones_as_they_come_are_asked_where_they_look_if_a_grid_says_so(scored: Study) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -115,9 +116,7 @@ def test_a_dataset_without_photos_for_a_step_is_refused(fitted: dict[str, Any], 
     trained = {"losses": ["contrastive"], "methods": ["plain"], "seeds": [0]}
     untrained = {"pretrained": True, "seeds": [0]}
     # No labelled photo of STL-10 validates unless an option says how many do; a fold's are taken from those that train.
-    said = refusal("stl", **trained)
-    assert said.startswith("stl has no photos to validate with. ")
-    assert "docs/data.md" in said
+    assert refusal("stl", **trained).startswith("stl has no photos to validate with. ")
     assert refusal("stl", **trained, folds=[1]) == ""
     assert refusal("bare", **untrained).startswith("bare has no photos to ask about. ")
     assert refusal("stl", **untrained) == ""
@@ -127,9 +126,8 @@ def test_a_dataset_without_photos_for_a_step_is_refused(fitted: dict[str, Any], 
     fitted["datasets"]["renditions"] = fitted["datasets"]["again"] | own
     assert refusal("renditions", **trained).startswith("renditions has no photos to train on. ")
     fitted["pretrainings"]["moco"]["dataset"] = "renditions"
-    said = refusal("stl", **untrained)
-    assert said.startswith("renditions has no photos to learn from without labels. ")
-    assert "Choose another dataset for pretrainings.moco.dataset in " in said
+    words = r"^renditions has no photos to learn from without labels\. .*another dataset for pretrainings\.moco\.dataset in "
+    assert re.match(words, refusal("stl", **untrained))
 
 
 # Photos of persons, from their table to mAP, with controls and cures.

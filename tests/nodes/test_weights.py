@@ -44,9 +44,6 @@ def serve(server: Server, file: Path) -> Source:
     return Source(place=server.url, sha256=hashlib.sha256(server.content).hexdigest())
 
 
-# Fetching.
-
-
 def test_weights_behind_a_url_are_fetched_verified_and_converted(server: Server, tmp_path: Path) -> None:
     """A file like torchvision's, with its classifier."""
     network = make("mobilenet_v2", seed=5)
@@ -91,9 +88,6 @@ def test_timms_weights_are_asked_for_and_taken(tmp_path: Path, monkeypatch: pyte
     nodes.weights(chosen, owner)
     model = make(name, weights=sources.weights_file(chosen, sources.network_of(chosen, owner)))
     assert torch.equal(model.trunk.net.norm.weight, whole["norm.weight"])
-
-
-# Maskers.
 
 
 def test_maskers_weights_come_in_whichever_published_format_can_be_had(

@@ -149,10 +149,8 @@ def test_g7_environments() -> None:
 
 def test_g7_spread_and_distance_of_nets() -> None:
     vectors, labels = double([[0, 0], [2, 0], [1, 3], [5, 5]]), torch.tensor([0, 0, 0, 1])
-    around = [
-        invariance.spread_around_class_means(vectors, labels, weights).item()
-        for weights in (double([0.1, 0.2, 0.3, 0.4]), double([1, 1, 1, 1]))
-    ]
+    spread = partial(invariance.spread_around_class_means, vectors, labels)
+    around = [spread(double(weights)).item() for weights in ([0.1, 0.2, 0.3, 0.4], [1, 1, 1, 1])]
     assert [*around, invariance.spread_between_pairs(vectors, labels).item()] == approx([1.8, 8, 24])
     nets: list[Any] = [nn.Linear(2, 2, bias=False) for _ in range(2)]
     for net, matrix in zip(nets, ([[1, 2], [3, 4]], [[1, 0], [3, 2]]), strict=True):
@@ -169,10 +167,8 @@ def test_g7_attention() -> None:
     attended = net(double([[[[1, 3]], [[3, 5]]]])).detach().requires_grad_()
     assert attended.flatten().tolist() == approx([0.767529, 2.567189, 2.583213, 4.800104])
     losses = cross_entropy(attended.mean((2, 3)), torch.tensor([0]), reduction="none")
-    penalties = [
-        dummies.square().sum().item() for dummies in invariance.attention_gradients(attended, losses)
-    ]
-    assert penalties == approx([12.802885, 1.615655])
+    dummies = invariance.attention_gradients(attended, losses)
+    assert [gradient.square().sum().item() for gradient in dummies] == approx([12.802885, 1.615655])
 
 
 @pytest.mark.parametrize(

@@ -42,19 +42,13 @@ STATISTICS: dict[Callable[..., Any], int] = {
 }
 
 
-def test_mean_leaves_out_what_is_skipped() -> None:
+def test_golden_values_of_means_drops_and_spreads() -> None:
     assert mean(np.array([0.0, NAN, 1.0, 0.5])) == 0.5
     assert mean(np.array([[0.0, NAN], [1.0, 0.5]])) == 0.5
     assert math.isnan(mean(np.array([NAN, NAN])))
-
-
-def test_drop_of_the_papers_first_row() -> None:
     # Kobs & Hotho 2022, Table 1: contrastive, plain, CUB200, MAP@R in percent.
     assert relative_drop(np.array(20.27), np.array(12.47)) == pytest.approx(0.384805, abs=5e-7)
     assert np.isnan(relative_drop(np.array([0.0, 0.2]), np.array([0.1, 0.1]))).tolist() == [True, False]
-
-
-def test_spread_over_seeds_and_over_draws_are_two_numbers() -> None:
     # Two seeds x three draws: means over draws 2 and 5; sds over draws 1 and 2.
     values = np.array([[1.0, 2.0, 3.0], [3.0, 5.0, 7.0]])
     assert sd_over_seeds(values) == pytest.approx(3 / math.sqrt(2))

@@ -25,12 +25,10 @@ from bgbias.study import plan, sources
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study
 
-Digests = dict[str, str]
-
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
-def fingerprints(study: Study, *more: Node) -> Digests:
+def fingerprints(study: Study, *more: Node) -> dict[str, str]:
     """The digest of every node of the grid but those that show its results, and of ``more`` with what these read from."""
     with graph.share_lookups():
         nodes = [*graph.in_order(study), *graph.in_order(study, more)]
@@ -38,7 +36,7 @@ def fingerprints(study: Study, *more: Node) -> Digests:
         return {node.label: graph.digest(study, node.name, **node.keywords) for node in shown}
 
 
-def changed(old: Digests, new: Digests) -> set[str]:
+def changed(old: dict[str, str], new: dict[str, str]) -> set[str]:
     assert old.keys() == new.keys()
     return {label for label in old if old[label] != new[label]}
 
