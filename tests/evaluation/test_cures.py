@@ -141,9 +141,6 @@ def test_photos_are_ranked_by_this_similarity_among_each_other_and_by_its_like_i
         alike = naive(own, own if line.setting == "symmetric" else old)[row]
         ranked = [photo for photo in np.argsort(-alike) if photo != row]
         assert line.map_at_r == pytest.approx(map_at_r((labels[ranked] == labels[row]).tolist()))
-
-
-def test_too_many_photos_are_refused_before_they_are_embedded() -> None:
     late_interaction.refuse_many(10_000, "cub200")
     with pytest.raises(UserError, match=r"'sop' has 60502 test photos; it takes 10000 .* cures\.names"):
         late_interaction.refuse_many(60_502, "sop")

@@ -3,6 +3,7 @@
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,19 +78,15 @@ def test_chunk_sizes_do_not_change_the_order(monkeypatch: pytest.MonkeyPatch, si
 
 def device_with_errors(size: float) -> Callable[..., Any]:
     """A search whose similarities are off by up to ``size`` and whose ties come in any order."""
+    generator = np.random.default_rng(5)
 
-    def propose(gallery: np.ndarray, k: int, device: str) -> Callable[[np.ndarray], Points]:
-        generator = np.random.default_rng(5)
+    def search(block: np.ndarray, gallery: np.ndarray, k: int) -> Points:
+        similarity = block.astype(np.float64) @ gallery.T.astype(np.float64)
+        similarity += generator.uniform(-size, size, similarity.shape)
+        index = np.argsort(-similarity, axis=1)[:, :k]
+        return np.take_along_axis(similarity, index, axis=1).astype(np.float32), index
 
-        def search(block: np.ndarray) -> Points:
-            similarity = block.astype(np.float64) @ gallery.T.astype(np.float64)
-            similarity += generator.uniform(-size, size, similarity.shape)
-            index = np.argsort(-similarity, axis=1)[:, :k]
-            return np.take_along_axis(similarity, index, axis=1).astype(np.float32), index
-
-        return search
-
-    return propose
+    return lambda gallery, k, device: partial(search, gallery=gallery, k=k)
 
 
 def test_rounding_of_the_device_does_not_change_the_order(monkeypatch: pytest.MonkeyPatch) -> None:

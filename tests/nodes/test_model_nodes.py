@@ -81,7 +81,7 @@ def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study) -> None:
     assert attributed["score"].isna().equals(attributed["skipped"].notna())
 
 
-def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_photos_without_a_query_or_a_pair_are_an_error_in_words(tmp_path: Path, raw: dict[str, Any]) -> None:
     cell = Cell("squares", "pixels", "none", "pretrained", 0)
     data_nodes(load(tmp_path, raw))
     study = load(tmp_path, raw | {"mask_policy": {"min_area": 0.98, "max_area": 0.99}})
@@ -89,6 +89,10 @@ def test_scores_of_no_query_are_an_error_in_words(tmp_path: Path, raw: dict[str,
     words = "none of the 20 test photos of 4 classes is a query: 20 have no trusted mask"
     with pytest.raises(UserError, match=words):
         run(study, cell, "score")
+    study = load(tmp_path, options(raw, lonely=[8, 9, 10, 11]))
+    index.index(study, "squares")
+    with pytest.raises(UserError, match="No validation photo has another one of its class"):
+        train.train(study, PLAIN, "cpu")
 
 
 def test_a_random_layer_is_what_a_seeds_training_starts_from(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -126,13 +130,6 @@ def test_a_missing_input_says_what_makes_it_and_of_a_strange_cell_that_nothing_d
         attribute.attribute(spoilt, PLAIN, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
         attribute.attribute(spoilt, replace(PLAIN, seed=7), "cpu")
-
-
-def test_validation_without_a_pair_is_an_error(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, options(raw, lonely=[8, 9, 10, 11]))
-    index.index(study, "squares")
-    with pytest.raises(UserError, match="No validation photo has another one of its class"):
-        train.train(study, PLAIN, "cpu")
 
 
 def test_norms_are_unfolded_for_whatever_lets_them_learn(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from small_study import described, load, options
@@ -44,12 +44,8 @@ def _note_opened(event: str, arguments: tuple[Any, ...]) -> None:
 sys.addaudithook(_note_opened)
 
 
-class Executed(NamedTuple):
-    """A study, and by its nodes the files of which each executed a function, and those it opened, while it made its products."""
-
-    study: Study
-    seen: dict[Node, set[str]]
-    opened: dict[Node, set[Path]]
+# A study, and by its nodes the files of which each executed a function, and those it opened, while it made its products.
+Executed = tuple[Study, dict[Node, set[str]], dict[Node, set[Path]]]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +110,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Executed:
         # Of figures those that look at photos or rank: the others draw tables.
         shown = ("photos", "retrieval")
         work(study, [n for n in graph.in_order(study) if n.keywords.get("figure", shown[0]) in shown])
-    return Executed(study, seen, opened)
+    return study, seen, opened
 
 
 def _name(file: Path) -> str:

@@ -34,7 +34,7 @@ from bgbias.results.uncertainty import (
 
 NAN = math.nan
 # How many columns each statistic is made of.
-STATISTICS: dict[Callable[..., Any], int] = {
+COLUMNS: dict[Callable[..., Any], int] = {
     itself: 1,
     difference: 2,
     relative_drop: 2,
@@ -62,7 +62,7 @@ def study(seed: int, of: Callable[..., Any], seeds: int) -> tuple[list[np.ndarra
     random, sizes = np.random.default_rng(seed), (1, 5, 9, 2, 30, 4, 3)
     classes = random.permutation(np.repeat(range(len(sizes)), sizes))
     level = random.random(len(sizes))[classes] + random.normal(0, 0.1, (seeds, 1))
-    columns = [level + random.normal(0, 0.2, (seeds, len(classes))) + 1 for _ in range(STATISTICS[of])]
+    columns = [level + random.normal(0, 0.2, (seeds, len(classes))) + 1 for _ in range(COLUMNS[of])]
     for column in columns:
         column[random.integers(seeds), random.integers(len(classes), size=2)] = NAN
     return columns, classes
@@ -125,7 +125,7 @@ def told(found: Estimate) -> tuple[float, float, float, float]:
 
 
 @pytest.mark.parametrize("seeds", [1, 2, 3, 5])
-@pytest.mark.parametrize("of", STATISTICS, ids=lambda of: of.__name__)
+@pytest.mark.parametrize("of", COLUMNS, ids=lambda of: of.__name__)
 def test_an_estimate_is_that_of_its_naive_twin(of: Callable[..., Any], seeds: int) -> None:
     for number in range(2):
         columns, classes = study(number, of, seeds)

@@ -19,12 +19,6 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
 BLOCK = "grids.small.cells.0"
-UNKNOWN = [
-    ("trian", "Did you mean 'train'?"),
-    ("backbones.pixels.weights", "Known keys: none."),
-    (f"{BLOCK}.metods", "Did you mean 'methods'?"),
-    ("grids.small.evaluation.zzz", "Known keys: conditions, draws, batch_size, precision."),
-]
 WRONG = [
     ("train.patience", 0, "must be a whole number of 1 or more (found: 0)"),
     ("train.lr", float("nan"), "must be a number above 0 (found: NaN)"),
@@ -47,11 +41,16 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("key", "suggestion"), UNKNOWN)
-def test_an_unknown_key_is_refused(tmp_path: Path, raw: dict[str, Any], key: str, suggestion: str) -> None:
-    with pytest.raises(UserError) as told:
-        load(tmp_path, put(raw, key, 1))
-    assert str(told.value) == f"{tmp_path / 'params.yaml'}: unknown key '{key}'. {suggestion}"
+def test_an_unknown_key_is_refused_at_every_level(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for key, suggestion in (
+        ("trian", "Did you mean 'train'?"),
+        ("backbones.pixels.weights", "Known keys: none."),
+        (f"{BLOCK}.metods", "Did you mean 'methods'?"),
+        ("grids.small.evaluation.zzz", "Known keys: conditions, draws, batch_size, precision."),
+    ):
+        with pytest.raises(UserError) as told:
+            load(tmp_path, put(raw, key, 1))
+        assert str(told.value) == f"{tmp_path / 'params.yaml'}: unknown key '{key}'. {suggestion}"
 
 
 @pytest.mark.parametrize(("key", "value", "words"), WRONG)
