@@ -25,58 +25,50 @@ from bgbias.evaluation import embeddings
 from bgbias.nodes import attribute, index, score, train
 from bgbias.nodes._models import fresh_model
 from bgbias.study.cell import Cell
-from bgbias.study.params import Study
 from bgbias.training import loop
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 PLAIN = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
-@pytest.fixture
-def spoilt(tmp_path: Path, raw: dict[str, Any]) -> Study:
-    """Everything that may be wrong with photos, at once; indexed, with masks and backgrounds."""
-    changed = options(
+def test_a_model_goes_the_whole_way_past_spoilt_photos(tmp_path: Path, raw: dict[str, Any]) -> None:
+    spoilt = options(
         raw,
         truncated=["00/1.png", "12/4.png"],
         without_mask=["01/0.png", "12/0.png"],
         empty_mask=["01/1.png", "13/2.png"],
         lonely=[2, 14],
     )
-    study = load(tmp_path, changed)
+    study, cell = load(tmp_path, spoilt), replace(PLAIN, method="bgaugment")
     data_nodes(study)
-    return study
-
-
-def test_a_model_goes_the_whole_way_with_spoilt_photos(spoilt: Study) -> None:
-    cell = Cell("squares", "pixels", "contrastive", "bgaugment", 0)
-    run(spoilt, cell, "train", "embed", "score", "attribute")
+    run(study, cell, "train", "embed", "score", "attribute")
     # Of the training photos one has no mask and one an empty one.
-    noted = record(spoilt, "train_record", **cell.wildcards)["notes"]
+    noted = record(study, "train_record", **cell.wildcards)["notes"]
     assert noted["photos_without_trusted_mask"] == 2
 
-    found = embeddings.read(spoilt.files.at("embeddings", **cell.wildcards))
+    found = embeddings.read(study.files.at("embeddings", **cell.wildcards))
     assert len(found.ids) == 4 * 5 - 1 - 4
     assert [i for i, ok in zip(found.ids, found.usable, strict=True) if not ok] == ["12/0.png", "13/2.png"]
     for vectors in found.views.values():
         for place in np.flatnonzero(~found.usable):  # keeps its background: the same picture in every draw
             assert np.allclose(vectors[place], found.views["clean", 0][place], atol=1e-5)
-    metrics = record(spoilt, "score_record", **cell.wildcards)["metrics"]
+    metrics = record(study, "score_record", **cell.wildcards)["metrics"]
     assert [metrics[n] for n in ("queries", "queries_left_out", "queries_with_nobody_to_find")] == [12, 2, 1]
 
-    queries = pd.read_parquet(spoilt.files.at("queries", **cell.wildcards))
+    queries = pd.read_parquet(study.files.at("queries", **cell.wildcards))
     assert not {"12/0.png", "13/2.png"} & set(queries["image_id"])
     clean = queries[queries["condition"] == "clean"]
     alone = clean["image_id"] == "14/0.png"
     assert clean.loc[alone, "map_at_r"].isna().all()  # nothing could be found
     assert clean.loc[~alone, "map_at_r"].notna().all()
-    scores = pd.read_csv(spoilt.files.at("scores", **cell.wildcards))
+    scores = pd.read_csv(study.files.at("scores", **cell.wildcards))
     # Recall counts a query with nobody to find as a miss, the other metrics skip it.
     recall = scores["metric"].str.startswith("recall")
     assert (set(scores.loc[recall, "n"]), set(scores.loc[~recall, "n"])) == ({13}, {12})
 
     mean = scores.query("condition == 'clean' and metric == 'map_at_r'")["value"].item()
     assert mean == pytest.approx(clean.loc[~alone, "map_at_r"].mean(), abs=1e-12)
-    attributed = pd.read_csv(spoilt.files.at("attribution", **cell.wildcards))
+    attributed = pd.read_csv(study.files.at("attribution", **cell.wildcards))
     assert attributed.groupby("variant").size().to_dict() == {"ref": 3, "robust": 3}
     assert attributed["score"].isna().equals(attributed["skipped"].notna())
 
@@ -124,12 +116,14 @@ def test_robust_scores_know_true_objects_and_the_papers_masks(tmp_path: Path, ra
         assert not np.isclose(red[name, "ref"], true[name, "ref"], rtol=1e-6).any()
 
 
-def test_a_missing_input_says_what_makes_it_and_of_a_strange_cell_that_nothing_does(spoilt: Study) -> None:
+def test_a_missing_input_says_what_makes_it_if_anything_does(tmp_path: Path, raw: dict[str, Any]) -> None:
+    study = load(tmp_path, raw)
+    data_nodes(study)
     words = r"needs .*\(model\), which is missing; `snakemake .* grid=small` makes it"
     with pytest.raises(UserError, match=words):
-        attribute.attribute(spoilt, PLAIN, "cpu")
+        attribute.attribute(study, PLAIN, "cpu")
     with pytest.raises(UserError, match=r"seed7 is no cell of the grid \w+, so that .* grids\.\w+\.cells"):
-        attribute.attribute(spoilt, replace(PLAIN, seed=7), "cpu")
+        attribute.attribute(study, replace(PLAIN, seed=7), "cpu")
 
 
 def test_norms_are_unfolded_for_whatever_lets_them_learn(

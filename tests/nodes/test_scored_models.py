@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,17 +93,13 @@ def test_bare_backbones_end_in_tables_and_figures(tmp_path: Path, capsys: pytest
 
 # Attacks.
 
-ASKED = {"attacks": ["stax", "mtax:2"], "epsilon": [0, 2.0], "steps": 3}
+ASKED = {"attacked": Attacked(attacks=("stax", "mtax:2"), epsilon=(0, 2.0), steps=3)}
 VIEWS = ["stax@0", "stax@2", "mtax:2@0", "mtax:2@2"]
-
-
-def attacked(study: Study, **asked: Any) -> Study:
-    return study.model_copy(update={"attacked": Attacked(**asked)})
 
 
 @pytest.mark.parametrize("cell", [PLAIN, BARE], ids=["trained", "pretrained"])
 def test_a_model_is_scored_under_every_attack(scored: Study, cell: Cell) -> None:
-    study = attacked(scored, **ASKED)
+    study = scored.model_copy(update=ASKED)
     run(study, cell, "attack")
     files = study.files
     found = pd.read_parquet(files.at("attacked", **cell.wildcards))
@@ -132,7 +127,7 @@ def test_a_model_is_scored_under_every_attack(scored: Study, cell: Cell) -> None
 def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(scored: Study) -> None:
     """Of each photo: three steps there and back, two thirds of a way back each, and one look more; at epsilon 0 none."""
     test = record(scored, "index_record", dataset="squares")["metrics"]["photos_test"]
-    cost = forecast(attacked(scored, **ASKED))["attack"]
+    cost = forecast(scored.model_copy(update=ASKED))["attack"]
     models, attacks = len(plan.cells(scored)), 2
     assert cost.nodes == models
     assert cost.forward == (models * attacks * 4 * test,) * 2

@@ -37,7 +37,7 @@ FEATURES = {
     for of in ("squares/pixels", "mine/mobilenet_v2")
     for m in ("pretrained", "untrained")
 }
-Changes = Callable[[], dict[str, str]]
+Changes = Callable[[Path, str], dict[str, str]]
 
 
 def train(of: str = "") -> set[str]:
@@ -98,7 +98,7 @@ def digested(folder: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def changes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Changes]:
-    """The nodes that read something else than before, and what: of a study beside a copy of the package, the current folder."""
+    """The nodes that read something else while a file has more text, and what: of a study beside a copy of the package."""
     folder = tmp_path_factory.mktemp("edits")
     compiled = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "src", folder / "src", ignore=compiled)
@@ -114,8 +114,11 @@ def changes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Changes]:
         patch.syspath_prepend(folder / "libraries")
         before = digested(folder)
 
-        def changed() -> dict[str, str]:
+        def changed(path: Path, added: str) -> dict[str, str]:
+            text = path.read_text()
+            path.write_text(text + added)
             now = digested(folder)
+            path.write_text(text)
             assert now.keys() == before.keys()
             edited = [label for label in now if now[label] != before[label]]
             return {n: ", ".join(freshness.differences(before[n], now[n])) for n in edited}
@@ -127,11 +130,7 @@ def changes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Changes]:
 
 @pytest.mark.parametrize("file", EDITS)
 def test_an_edit_changes_the_nodes_whose_numbers_it_may_move_alone(changes: Changes, file: str) -> None:
-    path = Path(file) if file.startswith("mine/") else Path("src/bgbias", file)
-    text = path.read_text()
-    path.write_text(f"{text}\nADDED = 1\n")
-    found = changes()
-    path.write_text(text)
+    found = changes(Path(file) if file.startswith("mine/") else Path("src/bgbias", file), "\nADDED = 1\n")
     assert set(found) == EDITS[file], set(found) ^ EDITS[file]
     assert all(f"{file} changed" in why for why in found.values()), found
 
@@ -139,8 +138,8 @@ def test_an_edit_changes_the_nodes_whose_numbers_it_may_move_alone(changes: Chan
 def test_another_library_is_noticed_where_it_is_imported(changes: Changes) -> None:
     other = Path("libraries/faiss_gpu-99.0.dist-info")
     other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: faiss-gpu\nVersion: 99.0\n")
-    found = changes()
+    (other / "METADATA").touch()
+    found = changes(other / "METADATA", "Metadata-Version: 2.1\nName: faiss-gpu\nVersion: 99.0\n")
     shutil.rmtree(other)
     assert {label.split()[0] for label in found} <= {"train", "score", "figure"}
     assert train() | every("score") <= set(found)
@@ -149,10 +148,7 @@ def test_another_library_is_noticed_where_it_is_imported(changes: Changes) -> No
 
 def test_published_numbers_are_part_of_the_tables_that_show_them(changes: Changes) -> None:
     path = next(Path("data/published").glob("*.csv"))
-    text = path.read_text()
-    path.write_text(f"{text}\n")
-    found = changes()
-    path.write_text(text)
+    found = changes(path, "\n")
     assert found
     assert set(found) <= {"table table1", "table table2"}  # table3 follows them
     assert all(path.name in why for why in found.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from project import ROOT
-from small_study import described, load
+from small_study import load, put
 
 from bgbias import plugins
 from bgbias.datasets import folder
@@ -68,17 +68,13 @@ def test_usual_names_and_variants_of_a_backbone_are_taken(tmp_path: Path, raw: d
 @pytest.mark.parametrize("name", SOME)
 def test_what_else_names_things_takes_none_of_these(tmp_path: Path, raw: dict[str, Any], name: str) -> None:
     for key in ("masker", "backgrounds", "kind"):
-        changed = described(tmp_path)
-        changed["datasets"]["squares"][key] = name
         with pytest.raises(UserError):
-            graph.in_order(load(tmp_path, changed))
+            graph.in_order(load(tmp_path, put(raw, f"datasets.squares.{key}", name)))
     for key in ("datasets", "backbones", "losses", "methods", "seeds"):
-        changed = described(tmp_path)
-        changed["grids"]["small"]["cells"][0][key] = [name]
         with pytest.raises(UserError):
-            load(tmp_path, changed)
+            load(tmp_path, put(raw, f"grids.small.cells.0.{key}", [name]))
     with pytest.raises(UserError):
-        load(tmp_path, raw | {"evaluation": {"conditions": ["clean", "random_background", name]}})
+        load(tmp_path, put(raw, "evaluation.conditions", ["clean", "random_background", name]))
     with pytest.raises(UserError, match=r"params\.yaml"):
         load(tmp_path, raw | {"grid": name})
 
@@ -208,11 +204,9 @@ def test_two_sweeps_are_a_product_in_the_order_of_the_file(tmp_path: Path, raw: 
     assert other["loss"] == own["loss"] | {"neg_margin": 0.3}
     assert {key for key in own if own[key] != other[key]} == {"subject", "train", "loss"}
     assert forecast.forecast(study)["train"].nodes == len(cells)
-    words = "sweep.train changes the training of the block's losses, and there"
-    with pytest.raises(UserError, match=words):
-        load(
-            tmp_path, swept(raw, {"train": SWEEP["train"]}, losses=[], methods=[], seeds=[], pretrained=True)
-        )
+    untrained = swept(raw, {"train": SWEEP["train"]}, losses=[], methods=[], seeds=[], pretrained=True)
+    with pytest.raises(UserError, match=r"sweep\.train changes the training of the block's losses, and"):
+        load(tmp_path, untrained)
 
 
 @pytest.mark.parametrize(
