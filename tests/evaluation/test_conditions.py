@@ -1,6 +1,7 @@
 """What conditions and crossings make of photos: a pure function of names, the same for every model, batch and process."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -8,6 +9,7 @@ from unittest.mock import Mock
 import cv2
 import numpy as np
 import pytest
+import torch
 from in_memory import Pictures, hash_number, split
 from rankings import embedded, map_at_r, order, random_unit
 from scipy.ndimage import distance_transform_edt
@@ -17,7 +19,7 @@ from torch.nn.functional import normalize
 from bgbias import plugins, seeds
 from bgbias.backgrounds.draws import Pool
 from bgbias.errors import UserError
-from bgbias.evaluation import across_places, conditions, crossing, embedding, embeddings
+from bgbias.evaluation import across_places, conditions, crossing, device_views, embedding, embeddings
 from bgbias.evaluation.crossing import CrossedEmbeddings, shares
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
@@ -25,6 +27,7 @@ from bgbias.images import pixels
 from bgbias.images.inpainting import remove_object
 from bgbias.models.settings import How
 from bgbias.photos import picture_cache
+from bgbias.photos.crops import DeviceCrops
 from bgbias.photos.places import Places
 
 SIDE, CROP = 40, 32
@@ -121,6 +124,32 @@ def test_untrusted_photos_stay_and_processes_change_nothing(photos: EvaluationPh
             assert np.array_equal(view, crop(picture(n))) == (name == "clean" or n in UNTRUSTED)
     for one, several in zip(views, photos.views(asked, workers=3), strict=True):
         np.testing.assert_array_equal(one, several)
+
+
+@pytest.mark.parametrize(
+    ("device", "crops"),
+    [("cpu", DeviceCrops), ("cpu", None), pytest.param("cuda", None, marks=pytest.mark.gpu)],
+)
+@pytest.mark.parametrize("shown", [TRUSTED, UNTRUSTED, ALL])
+def test_a_device_makes_the_same_views_many_at_once(
+    photos: EvaluationPhotos,
+    shown: Sequence[int],
+    device: str,
+    crops: type[DeviceCrops] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of conditions that take one photo at a time, too; whether its memory takes the pictures or not."""
+    if crops:
+        monkeypatch.setattr(device_views, "cropper", lambda *arguments, few=False: crops(*arguments))
+    some = replace(photos, table=photos.table.rows(np.array(shown)))
+    vars(some)["places"] = Places.of([PLACES[n] for n in shown], some.table.labels, some.table.keys)
+    names = [name for name in plugins.names("conditions") if "mask" not in name]
+    if shown is not ALL:  # too few classes lend a texture
+        names.remove("cue_conflict")
+    asked = conditions.views(names, 2)
+    made = torch.cat(list(some.on(device).views(asked, 4)))
+    for one, many in zip(some.views(asked), made, strict=True):
+        np.testing.assert_array_equal(one, many.cpu())
 
 
 def test_controls_take_the_object_or_its_background_away(photos: EvaluationPhotos) -> None:

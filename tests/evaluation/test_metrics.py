@@ -10,6 +10,8 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from rankings import map_at_r, order, random_unit, unit
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score
@@ -72,6 +74,19 @@ def test_every_metric_is_its_formula_in_plain_loops(metric: str) -> None:
     np.testing.assert_allclose(found, naive, atol=1e-12)
     assert 0 < np.nanmean(found) <= 1
     assert np.isnan(found).any() != metric.startswith("recall")
+
+
+def test_three_metrics_are_those_of_pytorch_metric_learning() -> None:
+    names = {"map_at_r": "mean_average_precision_at_r", "r_precision": "r_precision"}
+    names["precision_at_1"] = "precision_at_1"
+    labels = np.repeat(np.arange(60), np.arange(60) % 9 + 1)
+    embeddings = random_unit(5, len(labels), 16).astype(np.float32)
+    calculator = AccuracyCalculator(include=(*names.values(),), k="max_bin_count", device=torch.device("cpu"))
+    theirs = calculator.get_accuracy(torch.from_numpy(embeddings), torch.from_numpy(labels))
+    ranked = neighbours(embeddings, labels, embeddings, labels)
+    for ours, name in names.items():
+        found = np.nanmean(plugins.load("metrics", ours).per_query(ranked))
+        assert found == pytest.approx(theirs[name], abs=1e-6)
 
 
 UNEVEN = np.repeat(np.arange(6), (1, 2, 3, 5, 8, 13))
