@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from fitting import batch, fit, method, model, same, weights
+from fitting import batch, fit, gradients, in_double, method, model, same, weights
 from pydantic import ValidationError
-from small_study import data_nodes, described, load, run
+from small_study import data_nodes, load, run
 
-from bgbias import plugins
+from bgbias import plugins, seeds
+from bgbias.attribution.smoothgrad import reference_embedding
 from bgbias.engine import graph
 from bgbias.errors import UserError
 from bgbias.images.composite import blend_batch
@@ -113,6 +114,36 @@ def test_statistics_are_learned_from_photos_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "of", "options"),
+    [
+        *(("attr_loss", of, {"weight": 1.0}) for of in plugins.names("losses")),
+        *((name, "arcface", {}) for name in ("attr_frac", "attr_emb")),
+        *((name, "triplet", {"w_detach": False}) for name in SAM),
+    ],
+)
+def test_training_follows_the_slope_of_what_is_added_to_the_loss(
+    name: str, of: str, options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The derivative along a random direction of all weights, against the difference of two values."""
+    made, given, step = in_double(method(name, of, **options)), batch(), 1e-7
+    black = reference_embedding(made.model)  # no part of what is differentiated
+    monkeypatch.setattr("bgbias.attribution.smoothgrad.reference_embedding", lambda model: black)
+    part = "mining" if name in SAM else "penalty"
+    named = {f"{n}.{k}": p for n, m in made.modules().items() for k, p in m.named_parameters()}
+    generator = seeds.torch_generator("direction")
+    directions = {k: torch.randn(p.shape, generator=generator, dtype=p.dtype) for k, p in named.items()}
+    slopes = gradients(made, made.loss(given)[part])
+    found = sum(float((slopes[k] * d).sum()) for k, d in directions.items())
+    values = []
+    for by in (step, -2 * step):
+        for k, weight in named.items():
+            weight.data.add_(directions[k], alpha=by)
+        values.append(made.loss(given)[part].item())
+    assert found == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-4, abs=1e-9)
+    assert abs(found) > 1e-7
+
+
+@pytest.mark.parametrize(
     ("name", "wrong", "words"),
     [
         ("patch_ns", {"smallest": 80}, "smallest is 80, largest 72: exchange them"),
@@ -140,11 +171,6 @@ def test_every_method_is_held_to_this() -> None:
 # In a study.
 
 GAINS = {"kind": "gained", "rate": 0.5}
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def with_methods(raw: dict[str, Any], *named: str, **entries: dict[str, Any]) -> dict[str, Any]:
