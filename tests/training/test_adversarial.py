@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from fitting import batch, gradients, in_double, method, weights
-from small_study import data_nodes, described, history, load
+from small_study import data_nodes, history, load
 from torch import Tensor
 from torch.nn.functional import normalize
 
@@ -181,33 +181,24 @@ def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> N
 
 # In a study.
 
-PLAIN, MDPROP, TWICE = (
-    Cell("squares", "pixels", "contrastive", name, 0)
-    for name in ("plain", "mdprop_2+bgaugment", "st_2xbatch")
+PLAIN, MDPROP, TWICE, DISTILLED = (
+    Cell("squares", "pixels", loss, method, 0)
+    for loss, method in (
+        ("contrastive", "plain"),
+        ("contrastive", "mdprop_2+bgaugment"),
+        ("contrastive", "st_2xbatch"),
+        ("arcface", "s2sd_mdprop"),
+    )
 )
-DISTILLED = Cell("squares", "pixels", "arcface", "s2sd_mdprop", 0)
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    given = described(tmp_path)
-    attacked = {"attacks": ["stax", "mtax:2"]}
-    given["methods"] = {
-        "mdprop_2": {"kind": "mdprop", **attacked, "images_per_class": 2},
-        "s2sd_mdprop": {"kind": "s2sd", "method": "mdprop", "options": attacked, "widths": [5, 7]},
-    }
-    named = ["plain", "mdprop_2+bgaugment", "st_2xbatch"]
-    given["grids"]["small"]["cells"][0] |= {"methods": named, "losses": ["contrastive"]}
-    return given
-
-
-def test_a_study_trains_them(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    for cell in (MDPROP, TWICE, DISTILLED):
-        train(study, cell, "cpu")
-    found = history(study.files.at("history", **MDPROP.wildcards))
-    assert {"loss", "base_loss", "stax", "mtax_2"} <= set(found[0])
+def raw(raw: dict[str, Any]) -> dict[str, Any]:
+    attacked, pairs = {"attacks": ["stax", "mtax:2"]}, {"images_per_class": 2}
+    distilled = {"kind": "s2sd", "method": "mdprop", "options": attacked, "widths": [5, 7], **pairs}
+    raw["methods"] = {"mdprop_2": {"kind": "mdprop", **attacked, **pairs}, "s2sd_mdprop": distilled}
+    raw["grids"]["small"]["cells"][0] |= {"methods": ["plain"], "losses": ["contrastive"]}
+    return raw
 
 
 @pytest.mark.parametrize("name", ["mdprop_2", "st_unfrozen", "s2sd_mdprop"])
@@ -215,16 +206,15 @@ def test_a_network_without_batch_norm_is_refused_before_anything_runs(
     name: str, tmp_path: Path, raw: dict[str, Any]
 ) -> None:
     raw["backbones"]["tiny"] = {}
-    raw["methods"]["s2sd_mdprop"]["images_per_class"] = 2
-    block = raw["grids"]["small"]["cells"][0] | {"methods": [name]}
-    raw["grids"]["small"]["cells"] = [block]
+    block = raw["grids"]["small"]["cells"][0]
+    block["methods"] = [name]
     assert plan.checked_cells(load(tmp_path, raw))
     block["backbones"] = ["pixels", "tiny"]
     with pytest.raises(UserError, match="tiny has no batch norm"):
         plan.checked_cells(load(tmp_path, raw))
 
 
-def test_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_a_study_trains_them_and_its_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
     """An edited attack makes the models anew that are trained with it, and no others; the forecast counts its passes."""
     study = load(tmp_path, raw)
     plain, attacked, distilled = (
@@ -240,3 +230,8 @@ def test_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
     assert adversarial.backward[1] == (8 + 11 + 16) / 8 * usual.backward[1]
     assert twice.backward[1] == 2 * usual.backward[1]
     assert adversarial.forward[1] > 6 * usual.backward[1]
+    data_nodes(study)
+    for cell in (MDPROP, TWICE, DISTILLED):
+        train(study, cell, "cpu")
+    found = history(study.files.at("history", **MDPROP.wildcards))
+    assert {"loss", "base_loss", "stax", "mtax_2"} <= set(found[0])

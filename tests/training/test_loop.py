@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,29 +79,24 @@ def test_finished_training_is_not_trained_further(fit: Callable[..., loop.State]
     assert same(again.model.state_dict(), first.model.state_dict())
 
 
-def test_checkpoint_of_another_training_is_not_continued(
-    fit: Callable[..., loop.State], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("wrong", "words"), [("digest", "other settings"), ("bytes", "is damaged"), ("content", "is damaged")]
+)
+def test_checkpoint_that_cannot_be_continued_is_told_and_training_starts_again(
+    fit: Callable[..., loop.State], tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, words: str
 ) -> None:
+    path, scores = tmp_path / "checkpoint.pt", (0.1, 0.2, 0.3)
     fit(method("plain"), Scripted(0.5, 0.6), max_epochs=2)
-    other, fresh = method("plain"), method("plain")
-    state = fit(other, Scripted(0.1, 0.2, 0.3), digest="other", max_epochs=3)
-    assert "other settings; starting from the first epoch" in capsys.readouterr().err
-    assert [row["epoch"] for row in state.history] == [1, 2, 3]
-    fit(fresh, Scripted(0.1, 0.2, 0.3), digest="fresh", max_epochs=3)
-    assert same(other.model.state_dict(), fresh.model.state_dict())
-
-
-@pytest.mark.parametrize("is_foreign", [False, True])
-def test_damaged_checkpoint_is_told_and_training_starts_again(
-    fit: Callable[..., loop.State], tmp_path: Path, capsys: pytest.CaptureFixture[str], is_foreign: bool
-) -> None:
-    path = tmp_path / "checkpoint.pt"
-    fit(method("plain"), Scripted(0.5), max_epochs=1)
-    path.write_bytes(path.read_bytes()[:-500])
-    if is_foreign:
+    if wrong == "bytes":
+        path.write_bytes(path.read_bytes()[:-500])
+    elif wrong == "content":
         torch.save({"something": "else"}, path)
-    assert fit(method("plain"), Scripted(0.1, 0.2), max_epochs=2).best_score == 0.2
-    assert "checkpoint.pt is damaged" in capsys.readouterr().err
+    other, fresh = method("plain"), method("plain")
+    state = fit(other, Scripted(*scores), digest="other" if wrong == "digest" else "d", max_epochs=3)
+    assert re.search(f"{words}.*; starting from the first epoch", capsys.readouterr().err)
+    assert [row["epoch"] for row in state.history] == [1, 2, 3]
+    fit(fresh, Scripted(*scores), digest="fresh", max_epochs=3)
+    assert same(other.model.state_dict(), fresh.model.state_dict())
 
 
 @pytest.mark.parametrize("looks", [1, 50])
@@ -172,13 +168,11 @@ def test_what_is_frozen_stays_and_all_else_learns(fit: Callable[..., loop.State]
     stays = {name for name in before if name.startswith(tuple(f"trunk.{part}." for part in frozen))}
     same = {name for name, value in made.model.named_parameters() if torch.equal(value, before[name])}
     assert same == stays != set()
-
-
-@pytest.mark.parametrize("part", ["layer", "relu"])
-def test_a_part_that_the_network_does_not_have_is_told_with_those_it_has(part: str) -> None:
-    """``layer`` is no part, though names begin with it; ``relu`` has nothing to freeze."""
-    with pytest.raises(UserError, match=rf"train.frozen: resnet18 has no part '{part}' .* layer1, layer2"):
-        loop.freeze(model(backbone="resnet18", weights=None).trunk, ["layer1", part], "resnet18")
+    # `layer` is no part, though names begin with it; `relu` has nothing to freeze.
+    for part in ("layer", "relu"):
+        words = rf"train.frozen: resnet18 has no part '{part}' .* layer1, layer2"
+        with pytest.raises(UserError, match=words):
+            loop.freeze(made.model.trunk, ["layer1", part], "resnet18")
 
 
 # Batches.
@@ -198,11 +192,9 @@ def test_batches_hold_m_photos_of_distinct_classes(m: int, size: int) -> None:
         assert all(len({*row[LABELS[row] == c]}) == m for c in labels if c != 9)
     assert (rows == sample(LABELS * 7 + 3, size, m, 200, seeds.generator("sample", m))).all()
     assert set(np.unique(rows)) == set(range(len(LABELS)))
-
-
-def test_classes_and_photos_are_drawn_uniformly() -> None:
+    # Classes, and photos within them, are drawn uniformly.
     rows = sample(LABELS, 8, 4, 5000, seeds.generator("sample"))
-    chosen = LABELS[rows.reshape(-1, 2, 4)[:, :, 0]]
+    chosen = LABELS[rows[:, ::4]]
     assert np.abs(np.bincount(chosen.ravel()) / 10_000 - 0.1).max() < 0.015
     first = np.bincount(rows[LABELS[rows] == 0])
     assert np.abs(first / first.sum() - 1 / 6).max() < 0.02
@@ -247,11 +239,10 @@ def training(folder: Path, masks: bool, pool: bool, name: str = "photos.zip") ->
 
 
 def epoch(
-    photos: TrainingPhotos, key: tuple[object, ...] = ("squares", 0, 1), m: int = 2, steps: int = 4
+    photos: TrainingPhotos, dataset: str = "squares", seed: int = 0, number: int = 1, steps: int = 4
 ) -> list[Batch]:
-    *of_training, number = key
     settings = Train(batch_size=8, iterations_per_epoch=steps)
-    return list(Epochs(photos, tuple(of_training), settings, m).batches(number))  # type: ignore[arg-type]
+    return list(Epochs(photos, (dataset, seed), settings, 2).batches(number))
 
 
 def test_every_method_sees_the_same_photos_in_the_same_crops(folder: Path) -> None:
@@ -266,18 +257,14 @@ def test_every_method_sees_the_same_photos_in_the_same_crops(folder: Path) -> No
         assert torch.equal(b.masks, c.masks)  # type: ignore[arg-type]
 
 
-def test_masks_follow_their_photos_crop(folder: Path) -> None:
-    for drawn in epoch(training(folder, True, False), steps=30):
+def test_masks_follow_their_photos_crop_and_backgrounds_come_from_the_whole_pool(folder: Path) -> None:
+    """With replacement. Without a trusted mask everything is foreground: the background stays."""
+    seen = list[int]()
+    for drawn in epoch(training(folder, True, True), steps=100):
         for photo, mask, row in zip(drawn.images, drawn.masks, drawn.index.tolist(), strict=True):  # type: ignore[arg-type]
-            if row in (3, 4):  # without a trusted mask everything is foreground: the background stays
-                assert (mask == 1).all()
-            else:
-                assert torch.allclose(mask[0] * 255, photo[0].float(), atol=1e-4)
-
-
-def test_backgrounds_come_from_the_whole_pool_with_replacement(folder: Path) -> None:
-    batches = epoch(training(folder, True, True), steps=100)
-    seen = torch.cat([b.backgrounds[:, 0, 0, 0] for b in batches]).tolist()  # type: ignore[index]
+            expected = torch.ones(24, 24) if row in (3, 4) else photo[0] / 255
+            assert torch.allclose(mask[0], expected, atol=1e-6)
+        seen += drawn.backgrounds[:, 0, 0, 0].tolist()  # type: ignore[index]
     assert set(seen) == {10 * n for n in range(20)}
     assert np.bincount(np.array(seen) // 10).max() < 80  # 40 expected
 
@@ -286,8 +273,8 @@ def test_epochs_seeds_and_datasets_differ_and_a_step_does_not_depend_on_those_be
     photos = training(folder, False, False)
     first = epoch(photos)
     assert torch.equal(first[2].images, epoch(photos, steps=3)[2].images)
-    for key in (("squares", 0, 2), ("squares", 1, 1), ("birds", 0, 1)):
-        assert not torch.equal(first[0].images, epoch(photos, key)[0].images)
+    for other in ({"number": 2}, {"seed": 1}, {"dataset": "birds"}):
+        assert not torch.equal(first[0].images, epoch(photos, **other)[0].images)  # type: ignore[arg-type]
 
 
 def test_a_pass_shows_every_photo_once_in_an_order_of_its_own(folder: Path) -> None:
