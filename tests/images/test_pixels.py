@@ -1,17 +1,20 @@
-"""Geometry is that of the published transforms, and photo and mask go through it together."""
+"""Geometry is that of the published transforms, pictures decode or are named, and masks are understood however a program wrote
+them.
+"""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from PIL import Image, PngImagePlugin, TiffImagePlugin
+from PIL import ExifTags, Image, PngImagePlugin, TiffImagePlugin
 
 from bgbias import seeds
 from bgbias.errors import UserError
-from bgbias.images import pixels
+from bgbias.images import drawn_masks, pixels
 from bgbias.images.pixels import RelativeBox
 
 
@@ -60,6 +63,12 @@ def test_whole_box_is_the_picture_flip_mirrors_it_and_a_mask_is_cropped_alike() 
     assert (cut == pixels.crop(mask, box, 24, flip)[..., None]).all()
 
 
+def rotation(orientation: int) -> Image.Exif:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    return exif
+
+
 def encoded(picture: Image.Image | np.ndarray, kind: str = "PNG", **options: object) -> bytes:
     buffer = io.BytesIO()
     image = Image.fromarray(picture) if isinstance(picture, np.ndarray) else picture
@@ -94,11 +103,10 @@ def test_scrambled_pictures_decode_or_are_named() -> None:
 
 
 def test_orientation_tag_is_ignored_and_modes_are_converted() -> None:
-    exif, xmp = Image.Exif(), TiffImagePlugin.ImageFileDirectory_v2()
-    exif[0x0112] = 6  # "rotate by 90 degrees"
+    xmp = TiffImagePlugin.ImageFileDirectory_v2()
     xmp.tagtype[700] = 2
     xmp[700] = "<x:xmpmeta>words</x:xmpmeta>"
-    turned = encoded(picture(20, 30, 3), "JPEG", exif=exif)
+    turned = encoded(picture(20, 30, 3), "JPEG", exif=rotation(6))
     textual = encoded(picture(20, 30, 3), "TIFF", tiffinfo=xmp)
     for data in (turned, textual, encoded(picture(20, 30)), encoded(picture(20, 30, 4))):
         assert pixels.decode(data, "x").shape == (20, 30, 3)
@@ -135,9 +143,7 @@ def test_levels_that_nobody_knows_are_refused() -> None:
             pixels.decode(encoded(ramp(brightest, kind), "TIFF"), "x.tif")
         assert isinstance(caught.value.__cause__, pixels.UnknownLevelsError)
     # One that is turned stays as it is.
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    data = encoded(ramp(4000, np.uint16), exif=exif)
+    data = encoded(ramp(4000, np.uint16), exif=rotation(6))
     with pixels.open_picture(data, "x.png") as image:
         assert pixels.is_turned(image)
     assert pixels.upright(data, "x.png") == data
@@ -168,12 +174,111 @@ XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmet
 @pytest.mark.parametrize("in_exif", [False, True])
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif: bool) -> None:
-    exif, text = Image.Exif(), PngImagePlugin.PngInfo()
-    if in_exif:
-        exif[0x0112] = 6
+    exif, text = rotation(6) if in_exif else Image.Exif(), PngImagePlugin.PngInfo()
     text.add_itxt("XML:com.adobe.xmp", XMP)
     options = {"pnginfo": text} if kind == "PNG" else {"xmp": XMP.encode()}
     data = encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
     with pixels.open_picture(data, "x") as image:
         assert pixels.is_turned(image)
         assert pixels.is_turned_by_xmp(image) is not in_exif
+
+
+# Masks as people draw them.
+
+OBJECT = np.zeros((6, 8), np.uint8)
+OBJECT[2:5, 3:7] = 1
+
+
+PALETTE = Image.fromarray(OBJECT, "P")
+PALETTE.putpalette([0, 0, 0, 38, 38, 38])
+OPAQUE = np.dstack([OBJECT * 255] * 3 + [np.full_like(OBJECT, 255)])
+KINDS = {
+    "white": Image.fromarray(OBJECT * 255),
+    "zeros and ones": Image.fromarray(OBJECT),
+    "two levels": Image.fromarray(OBJECT.astype(bool)),
+    "palette": PALETTE,
+    "cut-out": Image.fromarray(np.dstack([np.full((6, 8, 3), 90, np.uint8), OBJECT * 255]), "RGBA"),
+    "white, opaque": Image.fromarray(OPAQUE, "RGBA"),
+    "sixteen bits": Image.fromarray(OBJECT.astype(np.uint16) * 65535),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_object_is_white_however_it_was_written(kind: str) -> None:
+    data = encoded(KINDS[kind])
+    assert np.array_equal(drawn_masks.decode_mask(data, kind), OBJECT * 255)
+    assert np.array_equal(pixels.decode(drawn_masks.white(data, kind), kind, "L"), OBJECT * 255)
+    assert drawn_masks.white(b"broken", kind) == b"broken"
+
+
+@pytest.mark.parametrize("mode", ["L", "P"])
+def test_raw_trimaps_are_no_masks(mode: str) -> None:
+    trimap = Image.fromarray(np.array([[1, 2, 2], [3, 1, 2]], np.uint8), mode)
+    if mode == "P":
+        trimap.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
+    words = r"'cat\.png' is no mask: its grey levels are 1, 2, 3, .*Write all masks anew"
+    with pytest.raises(UserError, match=words):
+        drawn_masks.decode_mask(encoded(trimap), "cat.png")
+
+
+def test_pictures_in_colours_are_no_masks_and_soft_ones_stay() -> None:
+    red = np.dstack([OBJECT * 200, OBJECT * 0, OBJECT * 0])
+    for picture in (Image.fromarray(red), Image.fromarray(np.dstack([red, OBJECT * 0 + 255]), "RGBA")):
+        with pytest.raises(drawn_masks.NoMaskError, match=r"'cat\.png' is no mask: it has colours"):
+            drawn_masks.decode_mask(encoded(picture), "cat.png")
+    soft = np.linspace(0, 255, 48).reshape(6, 8).astype(np.uint8)
+    assert np.array_equal(drawn_masks.decode_mask(encoded(Image.fromarray(soft)), "soft"), soft)
+    large = np.dstack([np.kron(OBJECT, np.ones((9, 9), np.uint8)) * 255] * 3)
+    # What JPEG does to grey levels is no colour.
+    assert drawn_masks.decode_mask(encoded(large, "JPEG"), "cat.jpg").max() > 250
+
+
+def thing(height: int = 90, width: int = 90, level: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """A photo of a thing on the left, upper side of noise, and its mask."""
+    random = np.random.default_rng(0)
+    mask = np.zeros((height, width), np.uint8)
+    mask[10 : height // 2, 8 : width // 3] = 255
+    photo = random.integers(60, 80, (height, width, 3)).astype(np.uint8)
+    photo[mask > 0] = level
+    return photo, mask
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+@pytest.mark.parametrize("shape", [(90, 90), (90, 140)])
+def test_edges_tell_which_way_a_mask_was_drawn(orientation: int, shape: tuple[int, int]) -> None:
+    photo, mask = thing(*shape)
+    shown = pixels.decode(pixels.upright(encoded(mask, exif=rotation(orientation)), "mask"), "mask", "L")
+    with Image.open(io.BytesIO(encoded(photo, exif=rotation(orientation)))) as image:
+        assert drawn_masks.is_drawn_upright(image, mask) is False
+        assert drawn_masks.is_drawn_upright(image, shown) is True
+        # Drawn a little beside the object, as people do it.
+        assert drawn_masks.is_drawn_upright(image, np.roll(mask, (1, 1), (0, 1))) is False
+    if shape == (90, 90) and orientation == 3:  # where neither shape nor edges tell, nothing is said
+        with Image.open(io.BytesIO(encoded(thing(level=70)[0], exif=rotation(orientation)))) as image:
+            assert drawn_masks.is_drawn_upright(image, mask) is None
+
+
+def test_mask_that_was_drawn_on_the_shown_photo_is_refused_where_the_stored_one_is_used() -> None:
+    photo, mask = thing()
+    shown = mask[::-1, ::-1].copy()
+    for orientation, fitting in ((3, mask), (1, shown)):
+        drawn_masks.check_turned_alike(
+            encoded(photo, exif=rotation(orientation)), fitting, "7.jpg", "Turn it."
+        )
+    with pytest.raises(UserError, match=r"'7\.jpg' carries a rotation .* Turn it"):
+        drawn_masks.check_turned_alike(encoded(photo, exif=rotation(3)), shown, "7.jpg", "Turn it.")
+
+
+@pytest.mark.shared
+def test_no_hand_drawn_mask_is_judged_wrongly_whichever_way_its_photo_is_turned(shared_data: Path) -> None:
+    answers = []
+    for file in sorted((shared_data / "hand_masks").rglob("*_image.*")):
+        photo = pixels.decode(file.read_bytes(), file.name)
+        mask_file = file.with_name(file.name.split("_")[0] + "_mask.png")
+        mask = np.asarray(Image.open(mask_file).convert("L").resize(photo.shape[1::-1]))
+        photo, mask = (pixels.centre_crop(pixels.resize_short(a, 256), 256) for a in (photo, mask))
+        for orientation in range(2, 9):
+            with Image.open(io.BytesIO(encoded(photo, exif=rotation(orientation)))) as image:
+                answers.append(drawn_masks.is_drawn_upright(image, mask))
+    assert not any(answers)
+    assert answers.count(False) >= 0.9 * len(answers)
