@@ -14,10 +14,8 @@ import pytest
 import torch
 from fitting import model
 from in_memory import split, table
-from naive_masks import naive_iou
-from small_study import data_nodes, described, load, options
+from small_study import data_nodes, load, options
 
-from bgbias import seeds
 from bgbias.attribution import explanation
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import SimilarityScore
@@ -82,15 +80,12 @@ def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
 
 def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -> None:
     labels = np.repeat([0, 1], 1 + SHOTS)
-    masks = [np.zeros((36, 36), np.uint8) for _ in labels]
-    for number, mask in enumerate(masks):
+    masks = np.zeros((len(labels), 36, 36), np.uint8)
+    pictures = np.random.default_rng(0).integers(0, 256, (*masks.shape, 3), dtype=np.uint8)
+    for number, (label, mask, picture) in enumerate(zip(labels, masks, pictures, strict=True)):
         mask[8 : 24 + number % 3, 6 : 20 + number % 5] = 255
-    walls = [seeds.generator("wall", n).integers(0, 256, (36, 36, 3), dtype=np.uint8) for n in range(12)]
-    pictures = [
-        np.where(mask[..., None] > 0, np.uint8([200, 40 * label, 60]), wall)
-        for label, mask, wall in zip(labels, masks, walls, strict=True)
-    ]
-    photos = split(pictures, labels.tolist(), 32, masks, filled=pictures)
+        picture[mask > 0] = [200, 40 * label, 60]
+    photos = split(list(pictures), labels.tolist(), 32, list(masks), filled=list(pictures))
     truth = TrueMasks(photos.masks, photos.table.ids, 32)  # type: ignore[arg-type]
     drawn, settings, area = episodes.draw(photos.table, truth.ids, 3), Segmentation(rounds=2), 0.25
     first, second = (
@@ -117,8 +112,8 @@ def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return options(described(tmp_path), photos=7) | {"segmentation": {"episodes": 6}}
+def raw(raw: dict[str, Any]) -> dict[str, Any]:
+    return options(raw, photos=7) | {"segmentation": {"episodes": 6}}
 
 
 def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -153,24 +148,18 @@ def test_dataset_without_truth_is_refused_at_planning(tmp_path: Path, raw: dict[
     plan.checked_cells(load(tmp_path, raw))
 
 
-@pytest.mark.parametrize(
-    ("lines", "wrong"),
-    [
-        (b"1 45.8 20.6 248.3 232.3\n2 1.0 2.0 3.0 4.0\n", None),
-        (b"1 2 3\n", "do not fit together"),
-        (b"", "has no bounding_boxes.txt"),
-    ],
-)
-def test_boxes_of_birds_are_read_from_their_archive(tmp_path: Path, lines: bytes, wrong: str | None) -> None:
-    named = {"CUB/images.txt": b"1 001.A/a.jpg\n2 002.B/b.jpg\n"}
-    boxes = {"CUB/bounding_boxes.txt": lines} if lines else {}
-    archive = miniatures.as_zip(tmp_path / "cub.zip", named | boxes)
-    if wrong:
-        with pytest.raises(UserError, match=rf"cub\.zip.* {wrong}"):
-            cub200.boxes(cub200.Params(), {"photos": archive})
-    else:
-        found = cub200.boxes(cub200.Params(), {"photos": archive})
-        assert found == {"001.A/a.jpg": (45.8, 20.6, 248.3, 232.3), "002.B/b.jpg": (1, 2, 3, 4)}
+def test_boxes_of_birds_are_read_from_their_archive(tmp_path: Path) -> None:
+    def read(**files: bytes) -> dict[str, tuple[float, ...]]:
+        named = {f"CUB/{name}.txt": lines for name, lines in files.items()}
+        return cub200.boxes(cub200.Params(), {"photos": miniatures.as_zip(tmp_path / "cub.zip", named)})
+
+    images = b"1 001.A/a.jpg\n2 002.B/b.jpg\n"
+    found = read(images=images, bounding_boxes=b"1 45.8 20.6 248.3 232.3\n2 1.0 2.0 3.0 4.0\n")
+    assert found == {"001.A/a.jpg": (45.8, 20.6, 248.3, 232.3), "002.B/b.jpg": (1, 2, 3, 4)}
+    with pytest.raises(UserError, match=r"cub\.zip.* do not fit together"):
+        read(images=images, bounding_boxes=b"1 2 3\n")
+    with pytest.raises(UserError, match=r"cub\.zip.* has no bounding_boxes\.txt"):
+        read(images=images)
 
 
 def test_folds_are_no_further_seeds_and_table_4_is_read_so(
@@ -230,11 +219,12 @@ def test_iou_of_masks_is_that_of_counted_pixels_and_crops_without_object_are_not
     mask = random.random((5, 5)) < 0.4
     truth = TrueMasks({"a": grey}, ["a"], 5)  # type: ignore[arg-type]
     # The middle five rows and columns of nine and eleven; 128 and more is object.
-    assert truth.iou("a", mask) == pytest.approx(naive_iou(mask, grey[2:7, 3:8] >= 128))
+    known = grey[2:7, 3:8] >= 128
+    assert truth.iou("a", mask) == pytest.approx((mask & known).sum() / (mask | known).sum())
     corner = np.zeros((9, 9), np.uint8)
     corner[0, 0] = 255
-    known = {"corner": corner, "middle": np.full((9, 9), 255, np.uint8), "not_asked_for": grey}
-    assert TrueMasks(known, ["corner", "middle", "unknown"], 5).ids == {"middle"}  # type: ignore[arg-type]
+    masks = {"corner": corner, "middle": np.full((9, 9), 255, np.uint8), "not_asked_for": grey}
+    assert TrueMasks(masks, ["corner", "middle", "unknown"], 5).ids == {"middle"}  # type: ignore[arg-type]
 
 
 def test_mask_is_judged_by_the_box_of_its_largest_part() -> None:
@@ -261,33 +251,24 @@ def classes(*sizes: int) -> dict[str, int]:
     return {f"{label}/{n}": label for label, size in enumerate(sizes) for n in range(size)}
 
 
-PHOTOS = classes(8, 9, 6, 5, 4)
-
-
 def test_every_photo_with_enough_others_is_tested_once_with_supports_of_the_right_class() -> None:
-    drawn = episodes.draw(table(PHOTOS), PHOTOS, 100)
+    photos = classes(8, 9, 6, 5, 4)
+    drawn = episodes.draw(table(photos), photos, 100)
     for episode in drawn:
-        own = PHOTOS[episode.test]
-        assert {PHOTOS[name] for name in episode.positives} == {own}
-        (other,) = {PHOTOS[name] for name in episode.negatives}
+        own = photos[episode.test]
+        assert {photos[name] for name in episode.positives} == {own}
+        (other,) = {photos[name] for name in episode.negatives}
         assert other != own
         assert len(set(episode.photos)) == 1 + 2 * SHOTS == len(episode.photos)
-    assert sorted(e.test for e in drawn) == [name for name, label in PHOTOS.items() if label <= 2]
+    assert sorted(e.test for e in drawn) == [name for name, label in photos.items() if label <= 2]
     # Five photos support, though none of them can be tested; four do neither.
-    assert {PHOTOS[name] for episode in drawn for name in episode.negatives} == {0, 1, 2, 3}
-
-
-def test_episodes_depend_on_names_alone() -> None:
-    """Photos of unknown objects support, and are not tested."""
-    drawn = episodes.draw(table(PHOTOS), PHOTOS, 100)
-    assert episodes.draw(table(dict(reversed(PHOTOS.items()))), list(PHOTOS), 100) == drawn
-    assert episodes.draw(table(PHOTOS), PHOTOS, 7) == drawn[:7]
+    assert {photos[name] for episode in drawn for name in episode.negatives} == {0, 1, 2, 3}
+    # Episodes depend on names alone. Photos of unknown objects support, and are not tested.
+    assert episodes.draw(table(dict(reversed(photos.items()))), list(photos), 100) == drawn
+    assert episodes.draw(table(photos), photos, 7) == drawn[:7]
     assert [e.test for e in drawn] != sorted(e.test for e in drawn)
-    judged = [name for name, label in PHOTOS.items() if label == 1]
-    assert episodes.draw(table(PHOTOS), judged, 100) == [e for e in drawn if e.test in judged]
-
-
-@pytest.mark.parametrize("photos", [classes(5, 5), classes(9, 4)], ids=["nobody left", "no other class"])
-def test_too_few_photos_are_an_error(photos: dict[str, int]) -> None:
-    with pytest.raises(UserError, match="no episode to draw: it takes a test photo"):
-        episodes.draw(table(photos), photos, 3)
+    judged = [name for name, label in photos.items() if label == 1]
+    assert episodes.draw(table(photos), judged, 100) == [e for e in drawn if e.test in judged]
+    for few in (classes(5, 5), classes(9, 4)):  # nobody is left, or no other class
+        with pytest.raises(UserError, match="no episode to draw: it takes a test photo"):
+            episodes.draw(table(few), few, 3)
