@@ -1,4 +1,6 @@
-"""The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo; or proposed."""
+"""The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo; or proposed; and which
+background stands behind a photo, by names alone (docs/methods.md, section 2).
+"""
 
 import hashlib
 import shutil
@@ -13,27 +15,24 @@ import pytest
 from miniatures import as_zip
 from PIL import Image
 from project import ROOT
-from small_study import POOLS, described, load
+from small_study import POOLS, load
 
-from bgbias import plugins
-from bgbias.backgrounds import pools
+from bgbias import plugins, seeds
+from bgbias.backgrounds import draws, pools
 from bgbias.backgrounds.foregrounds import look
-from bgbias.backgrounds.settings import Proposal
+from bgbias.backgrounds.generated import pictures
+from bgbias.backgrounds.settings import PROCEDURAL, Proposal
 from bgbias.engine.records import read as read_record
 from bgbias.errors import UserError
 from bgbias.files import checksums
-from bgbias.files.store import ImageStore
+from bgbias.files.store import ImageStore, writing
 from bgbias.images import pixels
 from bgbias.masks.policy import Mask
 from bgbias.nodes import backgrounds, gather, propose
+from bgbias.photos import picture_cache
 from bgbias.study.params import Study
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-
-
-@pytest.fixture
-def raw(tmp_path: Path) -> dict[str, Any]:
-    return described(tmp_path)
 
 
 def pool_names(study: Study, role: str) -> list[str]:
@@ -111,11 +110,10 @@ def test_pools_that_cannot_be_meant_are_refused(
 
 
 @pytest.fixture
-def listed_raw(tmp_path: Path) -> dict[str, Any]:
+def listed_raw(tmp_path: Path, raw: dict[str, Any]) -> dict[str, Any]:
     """The small study with its three pools in one list: val and train share a group, cut into parts, and lie in a zip, where one
     photo is another one; the test's are published in a folder.
     """
-    made = described(tmp_path)
     rows = ["pool,name,url,author,licence,sha256"]
     for group, folders in {"seen": ("train", "val"), "unseen": ("test",)}.items():
         for photo in sorted(p for folder in folders for p in (tmp_path / folder).iterdir()):
@@ -125,12 +123,12 @@ def listed_raw(tmp_path: Path) -> dict[str, Any]:
     seen = {f"photos/{p.name}": p.read_bytes() for f in ("train", "val") for p in (tmp_path / f).iterdir()}
     as_zip(tmp_path / "seen.zip", seen | {"photos/train0.png": seen["photos/val1.png"]})
     source = {"source": str(tmp_path / "list.csv"), "copies": [str(tmp_path / "seen.zip"), "nowhere.zip"]}
-    made["backgrounds"]["noise"] = {
+    raw["backgrounds"]["noise"] = {
         "train": {**source, "group": "seen", "part": [0, 5]},
         "val": {**source, "group": "seen", "part": [5, 8]},
         "test": {**source, "group": "unseen"},
     }
-    return made
+    return raw
 
 
 def serve(folder: Path, *names: str) -> None:
@@ -163,19 +161,17 @@ def test_copies_with_the_lists_checksum_are_taken_and_the_rest_is_fetched_once(
         assert pool_names(study, role) == [f"{role}{n}.png" for n in range(count)]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("name,url\na.png,x", "no column 'licence'"),
-        ("name,url,licence,sha256\na.png,x,CC0,0\na.png,x,CC0,0", r"line 3: 'a\.png' is listed twice"),
-        ("name,url,licence,sha256\n../a.png,x,CC0,0", r"line 2: '\.\./a\.png' is not the file name"),
-        ("name,url,licence,sha256\n", "lists no photo"),
-    ],
-)
-def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    (tmp_path / "list.csv").write_text(text)
-    with pytest.raises(UserError, match=words):
-        pools.read_list(tmp_path / "list.csv")
+def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
+    header, row = "name,url,licence,sha256\n", "a.png,x,CC0,0\n"
+    for text, words in (
+        (header.replace("licence,", ""), "no column 'licence'"),
+        (header + row + row, r"line 3: 'a\.png' is listed twice"),
+        (f"{header}../{row}", r"line 2: '\.\./a\.png' is not the file name"),
+        (header, "lists no photo"),
+    ):
+        (tmp_path / "list.csv").write_text(text)
+        with pytest.raises(UserError, match=words):
+            pools.read_list(tmp_path / "list.csv")
 
 
 def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_common() -> None:
@@ -207,24 +203,18 @@ def test_foreground_is_what_a_hand_counts() -> None:
     assert found.sharpness == pytest.approx(20 / 25)
     assert found.border == pytest.approx(4 / 36)
     assert found.obvious
-
-
-@pytest.mark.parametrize(
-    "mask",
-    [
+    for nothing in (
         soft(np.zeros((10, 10)), 0.0),
         soft(np.ones((10, 10))),  # all of it: a wall
         soft(np.pad(np.ones((5, 5)), 5), 0.4),  # something, but nobody is sure
         soft(np.vstack([np.ones((10, 20)), np.zeros((10, 20))])),  # the upper half: a horizon
         soft(np.hstack([np.ones((1, 1)), np.zeros((1, 399))]).reshape(20, 20)),  # a speck
-    ],
-)
-def test_no_foreground_is_seen_where_there_is_none(mask: Mask) -> None:
-    assert not look(mask).obvious
+    ):
+        assert not look(nothing).obvious
 
 
 @pytest.fixture
-def proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def proposed(tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A folder with red squares on blue and with blue alone, whose foreground is what is red."""
     (tmp_path / "photos").mkdir()
     for names, level in ((OBJECTS, 255), (SCENES, 0)):
@@ -232,14 +222,13 @@ def proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             picture = np.full((40, 40, 3), (0, 0, 40 * number), np.uint8)
             picture[10:30, 10:30, 0] = level
             (tmp_path / "photos" / name).write_bytes(pixels.encode_png(picture))
-    made = described(tmp_path)
-    made["maskers"]["net"] = {"kind": "red"}
+    raw["maskers"]["net"] = {"kind": "red"}
     see_red = lambda masker, photos: [Mask(photo[..., 0].copy(), 1.0) for photo in photos]  # noqa: E731
     monkeypatch.setattr(plugins.load("maskers", "red").Red, "__call__", see_red)
-    made["backgrounds"]["noise"] = {
+    raw["backgrounds"]["noise"] = {
         "propose": {"source": str(tmp_path / "photos"), "masker": "net", "licence": "CC0"}
     }
-    return made
+    return raw
 
 
 def test_objects_are_rejected_and_the_rest_shared_out_unless_a_person_overrules_it(
@@ -294,3 +283,50 @@ def test_three_photos_make_three_pools_and_two_of_one_name_or_fewer_none(
     (tmp_path / "photos" / "more" / SCENES[0]).write_bytes(b"another")
     with pytest.raises(UserError, match=f"two photos called '{SCENES[0]}'"):
         propose.propose(load(tmp_path, proposed), "noise")
+
+
+# Which of them, and which part of it.
+
+HUNDRED = [(320, 427)] * 100
+
+
+def test_the_published_draws() -> None:
+    """Golden G2c: the photo behind, in a pool of 100."""
+    of_cub, of_sop = "cub200|test", "sop|test"
+    published = ((of_cub, 0, "0", 74), (of_cub, 4, "5923", 44), (of_sop, 2, "60501", 76))
+    for key_set, repeat, item, index in published:
+        drawn, u = draws.draw(key_set, repeat, item, HUNDRED), seeds.number(f"{key_set}|bg|{repeat}|{item}")
+        assert drawn.index == index == u % 100
+        assert (drawn.box, drawn.flip) == pixels.random_box(np.random.default_rng(u), 320, 427)
+        assert draws.draw(key_set, repeat, item, HUNDRED[:3]).index == u % 3
+
+
+def test_every_backbone_sees_the_same_crop(tmp_path: Path) -> None:
+    """A short side of 36 rounds a picture's shape otherwise than one of 640; the draw must not notice."""
+    y, x = np.mgrid[0:90, 0:137]
+    waves = np.stack([np.sin(x / 40 + k) + np.cos(y / 30 - k) for k in range(3)], axis=2)
+    with writing(tmp_path / "pool.zip") as store:
+        store.add("waves.png", pixels.encode_png(np.rint(127.5 + 63 * waves).astype(np.uint8)))
+    sizes = draws.sizes(tmp_path / "pool.zip")
+    assert sizes == [(90, 137)]
+    small, large = (
+        draws.Pool(picture_cache.pictures(tmp_path / "pool.zip", side, tmp_path / "prepared"), sizes)
+        for side in (36, 640)
+    )
+    for item in range(40):
+        key = ("own|test", str(item))
+        seen = [pool.picture(pool.draw(key, 0), 32).astype(int) for pool in (small, large)]
+        assert np.abs(seen[0] - seen[1]).max() <= 6
+
+
+@pytest.mark.parametrize("kind", PROCEDURAL)
+def test_a_larger_pool_begins_with_the_smaller_one_and_roles_share_no_picture(kind: str) -> None:
+    large, small = list(pictures(kind, 12, "train", 48)), list(pictures(kind, 5, "train", 48))
+    assert [n for n, _ in large] == sorted(n for n, _ in large)
+    assert all(p.shape == (48, 48, 3) and p.dtype == np.uint8 for _, p in large)
+    for (a, first), (b, second) in zip(small, large, strict=False):
+        assert a == b
+        assert np.array_equal(first, second)
+    roles = ("train", "val", "test")
+    every = [p.tobytes() for role in roles for _, p in pictures(kind, 12, role, 48)]
+    assert len(set(every)) == 36

@@ -58,18 +58,13 @@ def test_photos_before_their_own_scene_are_nested_and_their_share_is_the_correla
         assert low == high or high[0] == "test classes"
 
 
-def test_scenes_of_different_roles_are_disjoint() -> None:
-    roles = [f"{s} {kind}" for s in SPLITS for kind in ("classes", "common")]
-    roles += [f"{s} pool" for s in SPLITS] + ["specimen"]
+def test_scenes_of_different_roles_classes_and_specimens_are_disjoint() -> None:
+    roles = [f"{s} {kind}" for s in SPLITS for kind in ("classes", "common", "pool")] + ["specimen"]
     noises = [scenes.scene(role, n).cloth.noise.tobytes() for role in roles for n in range(12)]
-    assert len(set(noises)) == len(noises)
-
-
-def test_classes_are_disjoint_between_splits_and_from_specimens() -> None:
     kinds = [*((0, split) for split in SPLITS), ("specimen", 0)]
     toys = [render.toy(*kind, n) for kind in kinds for n in range(16)]
-    looks = {(*(p.centre.tobytes() for p in t.parts), *(p.cell for p in t.paints)) for t in toys}
-    assert len(looks) == len(toys)
+    looks = [(*(p.centre.tobytes() for p in t.parts), *(p.cell for p in t.paints)) for t in toys]
+    assert len({*noises, *looks}) == len(noises) + len(looks)
 
 
 def test_more_photos_and_classes_leave_the_others_alone(by_correlation: dict[float, list[Item]]) -> None:
