@@ -1,11 +1,14 @@
-"""What every backbone must do, one test a property; its padding and its norms, of which there may be several."""
+"""What every backbone must do, one test a property; its padding, its norms, of which there may be several, and its grouped
+convolutions, which are our own where they are differentiated twice.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
-from copy import deepcopy
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -20,8 +23,9 @@ from bgbias.errors import UserError
 from bgbias.models import backbones
 from bgbias.models import model as models
 from bgbias.models.backbones._layers import SamePaddedConv2d
+from bgbias.models.derivatives import _convolve, differentiable_twice
 from bgbias.models.inference import for_inference
-from bgbias.models.model import EmbeddingModel, load, save
+from bgbias.models.model import EmbeddingModel
 from bgbias.models.norms import AuxiliaryNorms, batch_norms, is_folded, known_to_lack, unfold
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
@@ -210,7 +214,6 @@ def test_strided_convolutions_are_padded_right_and_below_as_tensorflow_does() ->
 
 # Several batch norms: copies that learn from their own photos alone, and a model file that has but the first.
 
-
 NAMES = ("stax", "mtax:2")
 WITH = ("mobilenet_v2_tf", "bn_inception", "timm:mobilenetv3_small_050")
 
@@ -242,39 +245,15 @@ def test_no_norm_of_the_clean_photos_is_passed_by_others(name: str) -> None:
         assert {*map(id, calls)} == {*map(id, wanted)}
 
 
-def test_gradients_are_those_of_networks_of_their_own() -> None:
-    """A naive twin: a whole network a distribution. Of what they share, the gradient is the sum of theirs; each set learns from
-    its own photos alone.
-    """
-    net = network().double()
-    norms = AuxiliaryNorms(net, NAMES).train()
-    twins = [deepcopy(net) for _ in range(3)]
-    generator = torch.Generator().manual_seed(5)
-    batches = [torch.randn(4, 3, 32, 32, generator=generator, dtype=torch.float64) for _ in range(3)]
-    total = net(batches[0])[:, 0].sum()
-    for name, batch in zip(NAMES, batches[1:], strict=True):
-        with norms.using(name):
-            total = total + net(batch)[:, 0].sum()
-    total.backward()
-    for twin, batch in zip(twins, batches, strict=True):
-        twin(batch)[:, 0].sum().backward()
-    torch.testing.assert_close(net.trunk[0].weight.grad, sum(t.trunk[0].weight.grad for t in twins))
-    torch.testing.assert_close(net.embedder.weight.grad, sum(t.embedder.weight.grad for t in twins))
-    for norm, twin in zip((net.trunk[1], norms.sets[0][0], norms.sets[1][0]), twins, strict=True):
-        torch.testing.assert_close(norm.weight.grad, twin.trunk[1].weight.grad)
-        torch.testing.assert_close(norm.running_mean, twin.trunk[1].running_mean)
-        torch.testing.assert_close(norm.running_var, twin.trunk[1].running_var)
-
-
 def test_the_file_holds_the_first_and_says_so(tmp_path: Path) -> None:
     net, path, shown = network(), tmp_path / "model.safetensors", photos("pixels", 4)
-    save(net, path)
-    assert load(path).auxiliary_norms == ()
+    models.save(net, path)
+    assert models.load(path).auxiliary_norms == ()
     with AuxiliaryNorms(net, NAMES).train().using("mtax:2"):
         net(shown)
-    save(net, path)
+    models.save(net, path)
     assert load_file(path).keys() == net.state_dict().keys()
-    loaded = load(path)
+    loaded = models.load(path)
     assert loaded.auxiliary_norms == NAMES
     assert torch.equal(loaded(shown), net.eval()(shown))
 
@@ -303,3 +282,48 @@ def test_folded_norms_get_statistics_and_compute_what_they_did() -> None:
         norm.train()
         norm.momentum = 0.0
     torch.testing.assert_close(net.features(shown), before, atol=1e-3, rtol=1e-3)
+
+
+# Grouped convolutions.
+
+SHAPES: list[dict[str, Any]] = [
+    {"groups": 6, "padding": 1},
+    {"groups": 6, "stride": 2},  # does not reach the edge
+    {"groups": 3, "padding": (2, 1), "dilation": (2, 1)},
+    {"groups": 2},
+    {"groups": 6, "padding": "same"},
+]
+
+
+def derivatives(convolution: Callable[..., Tensor], how: dict[str, Any], bias: bool) -> list[Tensor]:
+    """The output, its curved sum's gradient by the input, and the gradients of that one's size by everything."""
+    generator = seeds.torch_generator("convolution")
+    shapes = [(2, 6, 8, 7), (6, 6 // how["groups"], 3, 3), *([(6,)] if bias else [])]
+    given = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
+    made = convolution(*given, **how)
+    (slope,) = torch.autograd.grad(made.sin().sum(), given[0], create_graph=True)
+    return [made, slope, *torch.autograd.grad(slope.square().sum(), given)]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("how", SHAPES)
+def test_derivatives_agree_with_pytorchs(how: dict[str, Any], bias: bool) -> None:
+    for found, expected in zip(
+        derivatives(_convolve, how, bias), derivatives(F.conv2d, how, bias), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def test_a_networks_grouped_convolutions_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what the network gives stays the same."""
+    model, x, seen = trained("mobilenet_v2"), photos("mobilenet_v2"), list[int]()
+
+    def watched(*args: Any) -> Tensor:
+        seen.append(args[6])
+        return _convolve(*args)
+
+    monkeypatch.setattr("bgbias.models.derivatives._convolve", watched)
+    with differentiable_twice(model):
+        found = model(x)
+    assert sum(groups > 1 for groups in seen) == 17
+    torch.testing.assert_close(found, model(x))

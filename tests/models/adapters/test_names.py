@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import time
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -14,7 +15,7 @@ from urllib.error import URLError
 import huggingface_hub
 import numpy as np
 import pytest
-from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
 from bgbias import plugins
 from bgbias.errors import UserError
@@ -91,9 +92,8 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], said: st
 
 def of_the_hub(kind: type[Exception]) -> Exception:
     """An error of the hub's, as transformers hands it on: behind an OSError of its own."""
-    answer = Mock(headers={}, request=None)
     error = OSError("We couldn't load it.\nAnd more.")
-    error.__cause__ = kind("no copy") if kind is LocalEntryNotFoundError else kind("refused", response=answer)
+    error.__cause__ = kind("refused", response=Mock(headers={}, request=None))
     return error
 
 
@@ -101,12 +101,7 @@ def of_the_hub(kind: type[Exception]) -> Exception:
     ("error", "source", "said"),
     [
         (of_the_hub(GatedRepoError), PAGE, rf"gated: accept its terms at {PAGE}, then `hf auth login`"),
-        (
-            of_the_hub(RepositoryNotFoundError),
-            PAGE,
-            rf"not to be found at {PAGE} \(We .*\). Correct its name",
-        ),
-        (of_the_hub(LocalEntryNotFoundError), PAGE, rf"fetched from {PAGE}, and there is no copy .*Name its"),
+        (of_the_hub(RepositoryNotFoundError), PAGE, rf"not to be found at {PAGE} \(We .*\). Correct its"),
         (ValueError("no zip"), "her.onnx", r"could not be loaded: no zip. Make or copy her.onnx again"),
         (ValueError("not found"), "models:/hers@best", r"could not be loaded: not found. Name its store."),
     ],
@@ -142,10 +137,9 @@ def test_a_hub_that_is_silent_leaves_its_copies(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(time, "sleep", Mock(side_effect=AssertionError("waited")))
     before = list(huggingface_hub.get_session().event_hooks["request"])
 
-    def fetched() -> bytes:
-        def get() -> str:
-            return huggingface_hub.hf_hub_download("someone/hers", "model.safetensors", cache_dir=tmp_path)
+    get = partial(huggingface_hub.hf_hub_download, "someone/hers", "model.safetensors", cache_dir=tmp_path)
 
+    def fetched() -> bytes:
         return Path(load_source("hers", PAGE, get)).read_bytes()
 
     words = rf"hers could not be fetched from {PAGE}.* \(\[Errno 111\] Connection refused\)"
