@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from adapter_cases import CPU, SMALL, exported, graph, run_file, small_network
+from adapter_cases import CPU, SMALL, exported, graph, run_file, scripted, small_network
 from brought_models import ours, photos, saved
 
 from bgbias.errors import UserError
@@ -15,29 +15,25 @@ from bgbias.evaluation.embedder import Embedder
 from bgbias.models.adapters import Options, load
 
 
-def test_graphs_that_are_no_image_encoders_are_reported(tmp_path: Path) -> None:
-    path = tmp_path / "model.onnx"
-    several = load(graph(path, outputs=("map", "image_embeds")))
+@pytest.mark.parametrize(
+    ("made", "options", "said"),
+    [
+        ({"outputs": ("map", "other")}, {}, "outputs map, other, none of which is called as vectors"),
+        ({"inputs": ("pixels", "words")}, {}, r"2 inputs \(pixels, words\); export the part that embeds"),
+        ({"kind": "INT64"}, {}, r"takes tensor\(int64\) .*, not pictures"),
+        ({"shape": ("batch", 3, "height", "width")}, {}, "any size; say which one .*: --size 224"),
+        ({"kind": "UINT8"}, {"mean": (0.5, 0.5, 0.5)}, "--mean means nothing to .* takes grey levels"),
+        ({}, {"size": 48}, "pictures of 32 pixels and no others; leave --size 48 out"),
+        ({}, {"device": "cuda"}, "cannot use a GPU here: --device cuda cannot be"),
+    ],
+)
+def test_graphs_that_are_no_image_encoders_are_reported(
+    tmp_path: Path, made: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        load(graph(tmp_path / "model.onnx", **made), Options(**options))
+    several = load(graph(tmp_path / "model.onnx", outputs=("map", "image_embeds")))
     assert "output: 'image_embeds' of map, image_embeds" in several.notes
-    for made, options, said in (
-        ({"outputs": ("map", "other")}, Options(), "outputs map, other, none of which is called as vectors"),
-        (
-            {"inputs": ("pixels", "words")},
-            Options(),
-            r"2 inputs \(pixels, words\); export the part that embeds",
-        ),
-        ({"kind": "INT64"}, Options(), r"takes tensor\(int64\) .*, not pictures"),
-        ({"shape": ("batch", 3, "height", "width")}, Options(), "any size; say which one .*: --size 224"),
-        (
-            {"kind": "UINT8"},
-            Options(mean=(0.5, 0.5, 0.5)),
-            "--mean means nothing to .*, which takes grey levels",
-        ),
-        ({}, Options(size=48), "pictures of 32 pixels and no others; leave --size 48 out"),
-        ({}, Options(device="cuda"), r"cannot use a GPU here: --device cuda cannot be"),
-    ):
-        with pytest.raises(UserError, match=said):
-            load(graph(path, **made), options)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["onnx", "tflite", "exported", "torchscript", "run"])
@@ -57,9 +53,8 @@ def test_a_file_that_is_missing_or_none_of_its_kind_is_named(kind: str, tmp_path
 def test_a_network_that_was_saved_for_other_pictures_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"is a state dict.*--model timm:resnet50 --weights .*weights.pt"):
         load(f"torchscript:{saved(small_network(), tmp_path / 'weights.pt')}")
-    torch.jit.save(torch.jit.trace(small_network(), torch.zeros(2, 3, 32, 32)), tmp_path / "model.pt")
     with pytest.raises(UserError, match=r"fails on a picture of 224 x 224 pixels.*give --size"):
-        load(f"torchscript:{tmp_path / 'model.pt'}", CPU)
+        load(scripted(tmp_path), CPU)
     with pytest.raises(UserError, match="takes 2 pictures at once and no other number"):
         load(exported(tmp_path, pictures=2), CPU)
     with pytest.raises(UserError, match="32 pixels and no others; leave --size 64 out"):
