@@ -11,7 +11,7 @@ import pytest
 import torch
 from fitting import model, same
 from safetensors.torch import load_file
-from small_study import data_nodes, described, load, record
+from small_study import data_nodes, load, record
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torchvision.transforms import functional
@@ -194,21 +194,18 @@ def test_negatives_that_do_not_count_leave_no_trace(kind: str) -> None:
 # In a study.
 
 
-def describe(folder: Path, entry: dict[str, Any], **backbone: Any) -> dict[str, Any]:
-    raw = described(folder)
-    raw["pretrainings"] = {"own": entry} if entry else {}
-    raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own", **backbone}
-    raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}
+@pytest.fixture
+def raw(raw: dict[str, Any]) -> dict[str, Any]:
+    """Squares, a backbone that is pretrained on them, and models of it, trained and not."""
+    raw["pretrainings"] = {"own": {"kind": "byol", **QUICK}}
+    raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
+    cells = {"backbones": ["pixels", "learned"], "pretrained": True, "seeds": [0, 1], "methods": ["plain"]}
+    raw["grids"]["small"]["cells"][0] |= cells
     return raw
 
 
-def study(folder: Path, **options: Any) -> Study:
-    """Squares, a backbone that is pretrained on them, and models of it, trained and not."""
-    own = {"kind": "moco_v2", **QUICK, **options}
-    queue = {"queue": 6} if own["kind"] == "moco_v2" else {}  # of fewer views than there are photos
-    raw = describe(folder, queue | own)
-    cells = raw["grids"]["small"]["cells"][0]
-    cells |= {"backbones": ["pixels", "learned"], "pretrained": True, "seeds": [0, 1], "methods": ["plain"]}
+def study(folder: Path, raw: dict[str, Any], **options: Any) -> Study:
+    raw["pretrainings"]["own"] |= options
     return load(folder, raw)
 
 
@@ -216,16 +213,17 @@ CELL = Cell("squares", "learned", "contrastive", "plain", 1)
 WHOSE = {"backbone": "learned", "dataset": "squares", "run": "1"}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [{"kind": "moco_v2", "queue": 6}, {"kind": "byol"}])
 def test_models_begin_with_what_an_interrupted_pretraining_has_learned(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: dict[str, Any], tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same bits as without the interruption; the length of embeddings is not in what it keeps."""
-    options = {"kind": kind, "negatives": "surroundings"}
-    whole, killed = (study(tmp_path / name, **options) for name in ("whole", "killed"))
-    for small in (whole, killed):
-        data_nodes(small)
-    node.pretrain(whole, **WHOSE, device="cpu")
+    small = study(tmp_path, raw, negatives="surroundings", **kind)
+    data_nodes(small)
+    node.pretrain(small, **WHOSE, device="cpu")
+    path = small.files.at("pretrained", **WHOSE)
+    expected = load_file(path)
+    path.unlink()
     keep, epochs = loop._save, list[int]()
 
     def save(*given: Any) -> None:
@@ -236,58 +234,61 @@ def test_models_begin_with_what_an_interrupted_pretraining_has_learned(
 
     monkeypatch.setattr(loop, "_save", save)
     with pytest.raises(KeyboardInterrupt):
-        node.pretrain(killed, **WHOSE, device="cpu")
-    assert not killed.files.at("pretrained", **WHOSE).exists()
-    wider = killed.model_copy(update={"train": killed.train.model_copy(update={"embedding_dim": 11})})
+        node.pretrain(small, **WHOSE, device="cpu")
+    assert not path.exists()
+    wider = small.model_copy(update={"train": small.train.model_copy(update={"embedding_dim": 11})})
     node.pretrain(wider, **WHOSE, device="cpu")
     assert epochs == [1, 2, 3, 4]
-    assert not killed.files.at("partial_pretraining", grid="small", **WHOSE).exists()
-    assert record(killed, "pretrain_record", **WHOSE)["metrics"]["epochs"] == 4
-    learned, expected = (load_file(s.files.at("pretrained", **WHOSE)) for s in (killed, whole))
+    assert not small.files.at("partial_pretraining", grid="small", **WHOSE).exists()
+    assert record(small, "pretrain_record", **WHOSE)["metrics"]["epochs"] == 4
+    learned = load_file(path)
     assert same(learned, expected)
-    begun = fresh_model(killed, CELL).trunk.state_dict()
+    begun = fresh_model(small, CELL).trunk.state_dict()
     assert all(torch.equal(learned[key], begun[key]) for key in learned)
 
 
-def test_what_cannot_be_learned_from_is_told_by_its_own_key(tmp_path: Path) -> None:
-    small = study(tmp_path)
+def test_what_cannot_be_learned_from_is_told_by_its_own_key(tmp_path: Path, raw: dict[str, Any]) -> None:
+    small = study(tmp_path, raw)
     data_nodes(small)
+    with pytest.raises(UserError, match="pixels is not pretrained here"):
+        node.pretrain(small, "pixels", "squares", "0", device="cpu")
     for options, words in (
         ({"lr": 1e30}, r"Lower pretrainings\.own\.lr \(now 1e\+30\)"),
         ({"batch_size": 5000}, "A batch of 5000 photos is asked for, and there are"),
-        ({"queue": 5000}, "A queue of 5000 views is asked for, and there are"),
+        ({"kind": "moco_v2", "batch_size": 4, "queue": 5000}, "A queue of 5000 views is asked for"),
     ):
+        wrong = study(tmp_path, raw, **options)
         with pytest.raises(UserError, match=words):
-            node.pretrain(study(tmp_path, **options), **WHOSE, device="cpu")
+            node.pretrain(wrong, **WHOSE, device="cpu")
     # Before anything runs, once photos are counted.
     with pytest.raises(UserError, match="A queue of 5000 views"):
-        forecast(study(tmp_path, queue=5000))
-    with pytest.raises(UserError, match="pixels is not pretrained here"):
-        node.pretrain(small, "pixels", "squares", "0", device="cpu")
+        forecast(wrong)
 
 
-def test_weights_that_only_the_pretraining_reads_are_asked_of_it_alone(tmp_path: Path) -> None:
-    weights = f"{tmp_path}/absent.pth"
-    raw = describe(tmp_path, {"kind": "byol", **QUICK}, kind="mobilenet_v2", weights=weights)
+def test_weights_that_only_the_pretraining_reads_are_asked_of_it_alone(
+    tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["backbones"]["learned"] |= {"kind": "mobilenet_v2", "weights": f"{tmp_path}/absent.pth"}
     small = load(tmp_path, raw)
     checks.check_weights(small, step("train", cell=CELL))
     with pytest.raises(UserError, match=r"absent\.pth of backbones/learned is missing"):
         checks.check_weights(small, step("pretrain", **WHOSE))
 
 
-def test_what_is_published_says_how_networks_learned(tmp_path: Path) -> None:
-    said = publication.settings_of(study(tmp_path, epochs=3))
-    assert said["pretrainings"] == {"own": {"queue": 6, "kind": "moco_v2", **QUICK, "epochs": 3}}
-    assert "pretrainings" not in publication.settings_of(load(tmp_path, described(tmp_path)))
+def test_what_is_published_says_how_networks_learned(tmp_path: Path, raw: dict[str, Any]) -> None:
+    said = publication.settings_of(study(tmp_path, raw, epochs=3))
+    assert said["pretrainings"] == {"own": {"kind": "byol", **QUICK, "epochs": 3}}
+    raw["grids"]["small"]["cells"][0]["backbones"] = ["pixels"]
+    assert "pretrainings" not in publication.settings_of(load(tmp_path, raw))
 
 
 def test_every_node_of_the_backbone_waits_for_its_seeds_pretraining_and_sees_its_edits(
-    tmp_path: Path,
+    tmp_path: Path, raw: dict[str, Any]
 ) -> None:
-    small = study(tmp_path)
+    small = study(tmp_path, raw)
     begun = [n for n in graph.in_order(small) if n.name == "pretrain"]
     assert [n.keywords["run"] for n in begun] == ["0", "1"]
-    edited = study(tmp_path, epochs=5)
+    edited = study(tmp_path, raw, epochs=5)
     for cell in plan.cells(small):
         network = step("train" if plan.trains(small, cell) else "embed", cell=cell)
         read = [n for n in graph.reads_from(small, network) if n.name == "pretrain"]
@@ -298,14 +299,11 @@ def test_every_node_of_the_backbone_waits_for_its_seeds_pretraining_and_sees_its
     as_they_come = [(c.backbone, c.seed) for c in plan.cells(small) if c.method == "pretrained"]
     # Random weights are drawn by each seed, too, where pretrained ones are compared with them.
     assert as_they_come == [("pixels", 0), ("pixels", 1), ("learned", 0), ("learned", 1)]
-
-
-def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -> None:
-    raw = describe(tmp_path, {"kind": "byol", "dataset": "others", **QUICK})
+    # One dataset for all is learned from where it is named.
     raw["datasets"]["others"] = raw["datasets"]["squares"] | {"options": {}}
-    small = load(tmp_path, raw)
-    (made,) = [n for n in graph.in_order(small) if n.name == "pretrain"]
-    assert made.subject_name == "learned/others/0"
+    elsewhere = graph.in_order(study(tmp_path, raw, dataset="others"))
+    named = [n.subject_name for n in elsewhere if n.name == "pretrain"]
+    assert named == ["learned/others/0", "learned/others/1"]
 
 
 @pytest.mark.parametrize(
@@ -318,6 +316,9 @@ def test_one_dataset_for_all_is_learned_from_where_it_is_named(tmp_path: Path) -
         ({}, "backbones.learned.pretraining: 'own'"),
     ],
 )
-def test_a_mistake_is_told_before_anything_runs(entry: dict[str, Any], says: str, tmp_path: Path) -> None:
+def test_a_mistake_is_told_before_anything_runs(
+    entry: dict[str, Any], says: str, tmp_path: Path, raw: dict[str, Any]
+) -> None:
+    raw["pretrainings"] = {"own": entry} if entry else {}
     with pytest.raises(UserError, match=re.escape(says)):
-        plan.checked_cells(load(tmp_path, describe(tmp_path, entry)))
+        plan.checked_cells(load(tmp_path, raw))

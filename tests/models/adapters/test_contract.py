@@ -1,5 +1,5 @@
-"""What every kind of model must do: show photos as torchvision does, embed them as its own library does, each by itself, and fewer
-at once where memory is short.
+"""What every kind of model must do: show photos as torchvision does, embed them as its own library does, each by itself, and
+fewer at once where memory is short.
 """
 
 from __future__ import annotations
