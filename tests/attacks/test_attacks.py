@@ -56,7 +56,7 @@ def naive(net: EmbeddingModel, shown: Tensor, goal: Tensor, strength: Strength) 
 @pytest.mark.parametrize("noise", [5e-4, 0.2], ids=["little noise", "more noise than epsilon"])
 @pytest.mark.parametrize("reduction", ["squared", "l2", "released"])
 @pytest.mark.parametrize("attack", ["stax", "mtax:2", "mtax:3"])
-def test_attack_agrees_with_its_naive_twin_and_moves_nothing_of_the_model(
+def test_attack_agrees_with_its_naive_twin_and_moves_no_model(
     attack: str, reduction: str, noise: float
 ) -> None:
     """The twin sees photo by photo, so that batches change nothing, and ends each step within epsilon and the range. Neither

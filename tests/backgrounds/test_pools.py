@@ -1,6 +1,4 @@
-"""The three pools of backgrounds come from anywhere, share nothing, and are certified photo by photo; or proposed; and which
-background stands behind a photo, by names alone (docs/methods.md, section 2).
-"""
+"""Pools of backgrounds come from anywhere, share nothing and are certified; which one stands behind a photo."""
 
 import hashlib
 import shutil
@@ -139,7 +137,7 @@ def serve(folder: Path, *names: str) -> None:
         (folder / "served" / name).write_bytes(source.read_bytes() + added)
 
 
-def test_copies_with_the_lists_checksum_are_taken_and_the_rest_is_fetched_once(
+def test_good_copies_are_taken_and_the_rest_is_fetched_once(
     tmp_path: Path, listed_raw: dict[str, Any]
 ) -> None:
     """What was fetched before a failure is not fetched again."""
@@ -231,9 +229,7 @@ def proposed(tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatc
     return raw
 
 
-def test_objects_are_rejected_and_the_rest_shared_out_unless_a_person_overrules_it(
-    tmp_path: Path, proposed: dict[str, Any]
-) -> None:
+def test_objects_are_rejected_unless_a_person_keeps_them(tmp_path: Path, proposed: dict[str, Any]) -> None:
     (tmp_path / "photos" / "broken.png").write_bytes(b"x")
     proposed["backgrounds"]["noise"]["propose"] |= {"keep": OBJECTS[:1], "drop": SCENES[:1]}
     study = load(tmp_path, proposed)
@@ -269,9 +265,7 @@ def test_proposals_that_cannot_be_meant_are_refused(
         propose.propose(load(tmp_path, proposed), "noise")
 
 
-def test_three_photos_make_three_pools_and_two_of_one_name_or_fewer_none(
-    tmp_path: Path, proposed: dict[str, Any]
-) -> None:
+def test_three_photos_make_three_pools_and_fewer_none(tmp_path: Path, proposed: dict[str, Any]) -> None:
     proposal = Proposal(source="walls", masker="net", shares=(0.4, 0.1, 0.5))
     for count in (3, 4, 5, 9):
         shared_out = pools.share_out([f"{n}.png" for n in range(count)], proposal)

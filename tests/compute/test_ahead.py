@@ -1,8 +1,4 @@
-"""What is made ahead: batches by a thread, and pictures by several processes, in order, as one makes them, with its errors, and
-with nobody left behind.
-"""
-
-from __future__ import annotations
+"""What is made ahead, by a thread or by processes: in order, with its errors, and with nobody left behind."""
 
 import gc
 import multiprocessing
@@ -71,9 +67,7 @@ def test_thousands_of_small_ones_come_too(monkeypatch: pytest.MonkeyPatch) -> No
         (SystemExit("enough"), SystemExit, "enough"),
     ],
 )
-def test_what_is_raised_there_is_raised_here_when_its_turn_comes(
-    error: BaseException, kind: type[BaseException], told: str
-) -> None:
+def test_errors_come_in_their_turn(error: BaseException, kind: type[BaseException], told: str) -> None:
     def broken(number: int) -> Iterator[np.ndarray]:
         if number == 5:
             raise error

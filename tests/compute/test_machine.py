@@ -1,9 +1,4 @@
-"""A device is the one that was asked for, or an error, never a silent CPU; of several GPUs each process has one of its own: real
-processes, real locks, a stand-in for nvidia-smi. Threads give way to others and are no more than a container's cores; and samples
-of what a process takes.
-"""
-
-from __future__ import annotations
+"""What a process takes of its machine: its device or an error, a GPU of its own, threads, and samples of all that."""
 
 import csv
 import os
@@ -95,9 +90,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         yield begin
 
 
-def test_the_second_process_waits_until_the_first_is_killed_whose_forked_child_keeps_no_gpu(
-    start: Start, tmp_path: Path
-) -> None:
+def test_the_second_process_waits_until_the_first_is_killed(start: Start, tmp_path: Path) -> None:
     gpus = H200.format(n=0)
     first = start(gpus, FORKS="1")
     assert first.gpu() == "GPU-0000-aa"
@@ -112,9 +105,7 @@ def test_the_second_process_waits_until_the_first_is_killed_whose_forked_child_k
         os.kill(child, signal.SIGKILL)
 
 
-def test_small_cells_share_a_gpu_once_every_gpu_has_one(
-    start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_cells_share_a_gpu_once_each_has_one(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = f"{H200.format(n=0)}\n{H200.format(n=1)}"
     first = [start(gpus, BGBIAS_CELLS_PER_GPU="2").gpu() for _ in range(4)]
     assert set(first[:2]) == set(first[2:]) == {"GPU-0000-aa", "GPU-1111-aa"}
@@ -261,9 +252,7 @@ def test_what_a_person_set_stays_and_a_wide_quota_sets_no_threads(
         ({}, None),
     ],
 )
-def test_quota_of_a_container_is_read_in_both_forms(
-    tmp_path: Path, files: dict[str, str], granted: int | None
-) -> None:
+def test_both_forms_of_a_quota_are_read(tmp_path: Path, files: dict[str, str], granted: int | None) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

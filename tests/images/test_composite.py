@@ -1,8 +1,4 @@
-"""Pictures made of pictures: mixed by masks, where nothing but the formula happens, and quilted of their windows (Efros &
-Freeman, SIGGRAPH 2001).
-"""
-
-from __future__ import annotations
+"""Pictures made of pictures: mixed by masks, and quilted of their windows (Efros & Freeman, SIGGRAPH 2001)."""
 
 import itertools
 

@@ -1,8 +1,4 @@
-"""Geometry is that of the published transforms, pictures decode or are named, and masks are understood however a program wrote
-them.
-"""
-
-from __future__ import annotations
+"""Geometry is that of the published transforms, pictures decode or are named, and masks are understood."""
 
 import io
 from pathlib import Path

@@ -1,8 +1,4 @@
-"""What every backbone must do, one test a property; its padding, its norms, of which there may be several, and its grouped
-convolutions, which are our own where they are differentiated twice.
-"""
-
-from __future__ import annotations
+"""What every backbone must do, one test a property; its padding, its norms and its grouped convolutions."""
 
 from collections.abc import Callable
 from contextlib import nullcontext

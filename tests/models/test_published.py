@@ -1,7 +1,5 @@
 """Published networks: those of timm by its own names, maps and weights, and BN-Inception as its prototxt describes it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -162,9 +162,7 @@ def test_boxes_of_birds_are_read_from_their_archive(tmp_path: Path) -> None:
         read(images=images)
 
 
-def test_folds_are_no_further_seeds_and_table_4_is_read_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folds_are_no_further_seeds_of_table_4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A class an episode; the same for each task, and a tenth less for the map alone."""
     runs = ("0", "0-fold1", "0-fold2", "0-fold3")
     ious = {("none", "pretrained", "0"): [0.3, 0.3]}

@@ -77,9 +77,7 @@ def embed_grey(net: EmbeddingModel, grey: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize(("name", "options"), CASES)
-def test_loss_gradient_and_statistics_agree_with_the_naive_twin(
-    name: str, options: dict[str, Any], frozen: bool
-) -> None:
+def test_training_agrees_with_its_naive_twin(name: str, options: dict[str, Any], frozen: bool) -> None:
     kept = {"batch_norm": "frozen" if frozen else "trained"}
     ours, twin = (in_double(method(name, **kept, **options)) for _ in range(2))
     before, given = weights(ours), batch()
@@ -202,9 +200,7 @@ def raw(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["mdprop_2", "st_unfrozen", "s2sd_mdprop"])
-def test_a_network_without_batch_norm_is_refused_before_anything_runs(
-    name: str, tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_a_network_without_batch_norm_is_refused(name: str, tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backbones"]["tiny"] = {}
     block = raw["grids"]["small"]["cells"][0]
     block["methods"] = [name]

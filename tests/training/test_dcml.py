@@ -1,6 +1,4 @@
-"""DCML: slow twins of its loss and of what environments are learned by, with loops and machine differentiation (docs/methods.md,
-section 5).
-"""
+"""DCML: slow twins of its loss and of what environments are learned by (docs/methods.md, section 5)."""
 
 import itertools
 from pathlib import Path

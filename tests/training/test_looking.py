@@ -1,6 +1,4 @@
-"""Penalties on where a network looks: SAM, which tuples a batch has and a naive twin of the whole penalty (docs/methods.md,
-section 7); attribution regularisation, its formula and its precision (section 4).
-"""
+"""Penalties on where a network looks: SAM and attribution regularisation (docs/methods.md, sections 7 and 4)."""
 
 from dataclasses import replace
 from typing import Any
@@ -201,9 +199,7 @@ def test_mixed_precision_reaches_the_base_loss_and_not_the_penalty() -> None:
     assert not torch.equal(mixed["base_loss"], exact["base_loss"])
 
 
-def test_a_gpu_takes_no_tf32_where_gradients_are_differentiated_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_no_tf32_where_gradients_are_differentiated_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second differentiation is in training's own backward pass; without a penalty, training is plain's."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
     seen = list[bool]()

@@ -132,9 +132,7 @@ def test_agrees_with_its_naive_twin(name: str, settings: dict[str, Settings]) ->
 
 @pytest.mark.parametrize("name", REPELLED)
 @pytest.mark.parametrize(("kappa", "alpha", "width"), [(1.0, 1.0, 1), (0.3, 1.0, 16), (2.5, 0.5, 16)])
-def test_further_negatives_agree_with_the_naive_twin(
-    name: str, kappa: float, alpha: float, width: int
-) -> None:
+def test_further_negatives_agree_with_the_twin(name: str, kappa: float, alpha: float, width: int) -> None:
     (z, y), generator = random_batch(3), torch.Generator().manual_seed(width)
     pictures = normalize(torch.randn(16, width, 6, generator=generator, dtype=torch.float64), dim=2)
     counts = torch.rand(16, width, generator=generator) < 0.7

@@ -210,9 +210,7 @@ def test_wrong_names_and_options_are_refused(
         plan.checked_cells(load(tmp_path, with_methods(raw, named, **entries)))
 
 
-def test_options_are_in_the_digests_of_the_cells_that_use_them_alone(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_options_are_in_digests_of_their_cells_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
     names = ("plain", "bgaugment", "gained", "weak", "weak+bgaugment")
 
     def trained(**entries: dict[str, Any]) -> dict[str, str]:

@@ -265,9 +265,7 @@ def test_what_cannot_be_learned_from_is_told_by_its_own_key(tmp_path: Path, raw:
         forecast(wrong)
 
 
-def test_weights_that_only_the_pretraining_reads_are_asked_of_it_alone(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_weights_of_a_pretraining_are_asked_of_it_alone(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backbones"]["learned"] |= {"kind": "mobilenet_v2", "weights": f"{tmp_path}/absent.pth"}
     small = load(tmp_path, raw)
     checks.check_weights(small, step("train", cell=CELL))
@@ -282,9 +280,7 @@ def test_what_is_published_says_how_networks_learned(tmp_path: Path, raw: dict[s
     assert "pretrainings" not in publication.settings_of(load(tmp_path, raw))
 
 
-def test_every_node_of_the_backbone_waits_for_its_seeds_pretraining_and_sees_its_edits(
-    tmp_path: Path, raw: dict[str, Any]
-) -> None:
+def test_every_node_of_the_backbone_waits_for_its_pretraining(tmp_path: Path, raw: dict[str, Any]) -> None:
     small = study(tmp_path, raw)
     begun = [n for n in graph.in_order(small) if n.name == "pretrain"]
     assert [n.keywords["run"] for n in begun] == ["0", "1"]

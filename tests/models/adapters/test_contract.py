@@ -1,8 +1,4 @@
-"""What every kind of model must do: show photos as torchvision does, embed them as its own library does, each by itself, and
-fewer at once where memory is short.
-"""
-
-from __future__ import annotations
+"""What every kind of model must do: show photos as torchvision does, and embed them as its own library does."""
 
 import subprocess
 import sys
@@ -103,9 +99,7 @@ SHORT = (
 
 
 @pytest.mark.parametrize("error", SHORT)
-def test_fewer_pictures_pass_where_memory_is_short(
-    error: Exception, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_fewer_pass_where_memory_is_short(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     most, given = 20, list[int]()
 
     def small(batch: list[np.ndarray]) -> np.ndarray:

@@ -1,8 +1,4 @@
-"""Models of libraries: what beside photos (test_contract.py) decides the vectors of timm, torchvision, OpenCLIP, transformers,
-sentence-transformers and MTEB; and weights as trainings leave them.
-"""
-
-from __future__ import annotations
+"""Models of libraries, and weights as trainings leave them: what beside photos (test_contract.py) decides vectors."""
 
 import importlib
 import json

@@ -1,7 +1,5 @@
 """What a person types for a model, and what she says of it, is understood, or answered with the next thing to type."""
 
-from __future__ import annotations
-
 import socket
 import sys
 import time

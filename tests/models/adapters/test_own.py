@@ -1,8 +1,4 @@
-"""What a user brings: code of her own, networks, functions and objects with ``encode``, in a file, in a module or at hand; and
-networks in files, what beside photos (test_contract.py) decides their vectors, and files that are none.
-"""
-
-from __future__ import annotations
+"""What a user brings: code of her own, and networks in files; what beside photos (test_contract.py) decides vectors."""
 
 import os
 import signal
@@ -303,9 +299,7 @@ def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pyt
         ("tf2_mobilenet_v2_1.0_224_ptq", 224, 1280, "GlobalPool/Mean"),
     ],
 )
-def test_the_pooled_features_are_the_embedding_unless_another_tensor_is_named(
-    name: str, side: int, dim: int, tensor: str, shared_data: Path
-) -> None:
+def test_pooled_features_are_embedded(name: str, side: int, dim: int, tensor: str, shared_data: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert is not installed")
     file = shared_data / "weights" / "tflite" / f"{name}.tflite"
     found = load(file, CPU)
