@@ -17,13 +17,6 @@ PHOTO, BEHIND = RNG.integers(0, 256, (2, 9, 11, 3), dtype=np.uint8)
 MASK = RNG.integers(0, 256, (9, 11), dtype=np.uint8)
 
 
-def test_a_full_mask_shows_the_photo_and_an_empty_one_the_background() -> None:
-    photo, behind = torch.from_numpy(PHOTO).float(), torch.from_numpy(BEHIND).float()
-    for level, whole, seen in ((255, PHOTO, photo), (0, BEHIND, behind)):
-        assert (CutOut(PHOTO, np.full_like(MASK, level)).before(BEHIND) == whole).all()
-        assert torch.equal(blend(photo, torch.tensor(level / 255), behind), seen)
-
-
 def test_soft_masks_stay_soft_and_are_rounded_once() -> None:
     """Against exact integers: twice the error is at most one of 255 parts of a grey level each. And against Pillow."""
     levels = np.arange(256, dtype=np.uint8)

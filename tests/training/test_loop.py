@@ -60,23 +60,17 @@ def fit(tmp_path: Path) -> Callable[..., loop.State]:
 
 
 def test_stops_when_patience_is_used_up_and_keeps_the_best(fit: Callable[..., loop.State]) -> None:
-    """An equal score is no improvement."""
+    """An equal score is no improvement. Killed before the model is written, it is not trained further."""
     made, validate = method("plain"), Scripted(0.1, 0.3, 0.2, 0.3, 0.25, 0.9)
     state = fit(made, validate)
     assert (state.epoch, state.best_epoch, state.best_score) == (5, 2, 0.3)
     assert same(made.model.state_dict(), validate.seen[1])
     assert not same(made.model.state_dict(), validate.seen[4])
     assert not made.model.training
-
-
-def test_finished_training_is_not_trained_further(fit: Callable[..., loop.State]) -> None:
-    """Killed between the last epoch and the writing of the model."""
-    first = method("plain")
-    fit(first, Scripted(0.1, 0.3), max_epochs=2)
-    again, validate = method("plain"), Scripted()
-    assert fit(again, validate, max_epochs=2).best_epoch == 2
-    assert validate.seen == []
-    assert same(again.model.state_dict(), first.model.state_dict())
+    again, unasked = method("plain"), Scripted()
+    assert fit(again, unasked).best_epoch == 2
+    assert unasked.seen == []
+    assert same(again.model.state_dict(), made.model.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -113,6 +107,8 @@ def test_loss_or_score_that_is_not_finite_is_an_error_that_says_where(
     assert [row["epoch"] for row in history(tmp_path / "history.csv")] == ["1"]
     with pytest.raises(UserError, match="val_map_at_r is nan after epoch 2"):
         fit(method("plain"), Scripted(math.nan))
+    with pytest.raises(ValueError, match="needs passes"):
+        fit(method("gained"), Scripted(), digest="another")
 
 
 def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other() -> None:
@@ -245,26 +241,22 @@ def epoch(
     return list(Epochs(photos, (dataset, seed), settings, 2).batches(number))
 
 
-def test_every_method_sees_the_same_photos_in_the_same_crops(folder: Path) -> None:
+def test_every_method_sees_the_same_photos_whose_masks_follow_their_crop(folder: Path) -> None:
+    """Backgrounds come from the whole pool, with replacement; without a trusted mask everything is foreground."""
     plain, cured, masked = (
-        epoch(training(folder, *has)) for has in ((False, False), (True, True), (True, False))
+        epoch(training(folder, *has), steps=100) for has in ((False, False), (True, True), (True, False))
     )
+    seen = list[int]()
     for a, b, c in zip(plain, cured, masked, strict=True):
         assert torch.equal(a.index, b.index)
         assert torch.equal(a.images, b.images)
         assert torch.equal(a.images, c.images)
         assert (a.masks, a.backgrounds, c.backgrounds) == (None, None, None)
         assert torch.equal(b.masks, c.masks)  # type: ignore[arg-type]
-
-
-def test_masks_follow_their_photos_crop_and_backgrounds_come_from_the_whole_pool(folder: Path) -> None:
-    """With replacement. Without a trusted mask everything is foreground: the background stays."""
-    seen = list[int]()
-    for drawn in epoch(training(folder, True, True), steps=100):
-        for photo, mask, row in zip(drawn.images, drawn.masks, drawn.index.tolist(), strict=True):  # type: ignore[arg-type]
+        for photo, mask, row in zip(b.images, b.masks, b.index.tolist(), strict=True):  # type: ignore[arg-type]
             expected = torch.ones(24, 24) if row in (3, 4) else photo[0] / 255
             assert torch.allclose(mask[0], expected, atol=1e-6)
-        seen += drawn.backgrounds[:, 0, 0, 0].tolist()  # type: ignore[index]
+        seen += b.backgrounds[:, 0, 0, 0].tolist()  # type: ignore[index]
     assert set(seen) == {10 * n for n in range(20)}
     assert np.bincount(np.array(seen) // 10).max() < 80  # 40 expected
 
