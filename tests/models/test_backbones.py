@@ -114,26 +114,6 @@ def test_model_comes_from_the_generator_alone(name: str) -> None:
 
 
 @of_each_kind
-def test_frozen_batch_norm_keeps_its_statistics_and_trains_its_gain_and_offset(name: str) -> None:
-    """A network without batch norm simply trains."""
-    model = make(name)
-    unsettle(model)
-    model.train()
-    norms = {k: m for k, m in model.named_modules() if isinstance(m, _BatchNorm)}
-    assert bool(norms) == (name != "tiny")
-    before = {k: v.clone() for k, v in model.state_dict().items()}
-    model(photos(name))[:, 0].sum().backward()
-    torch.optim.SGD(model.parameters(), lr=0.1).step()
-    moved = {k for k, v in model.state_dict().items() if not torch.equal(before[k], v)}
-    assert not moved & {k for k, _ in model.named_buffers()}
-    assert all(p.grad.abs().sum() > 0 for norm in norms.values() for p in norm.parameters())
-    assert "embedder.weight" in moved
-    assert any(k.startswith("trunk.") and before[k].ndim > 1 for k in moved)
-    assert model.trunk.training
-    assert not any(m.training for m in norms.values())
-
-
-@of_each_kind
 def test_saved_model_describes_itself_and_needs_no_weights_file(name: str, tmp_path: Path) -> None:
     model = make(name, dim=5, freeze_batch_norm=False).eval()
     if name != "tiny":

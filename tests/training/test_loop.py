@@ -4,7 +4,7 @@ import itertools
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,28 +47,22 @@ def batches(epoch: int) -> Iterator[Batch]:
     yield from (batch(10 * epoch + step) for step in range(2))
 
 
-@pytest.fixture
-def fit(tmp_path: Path) -> Callable[..., loop.State]:
-    def run(
-        made: BaseMethod, validate: Callable[..., dict[str, float]], digest: str = "d", **settings: Any
-    ) -> Any:
-        chosen = {"iterations_per_epoch": 2, "lr": 1e-3, "max_epochs": 10, "patience": 3, **settings}
-        paths = tmp_path / "checkpoint.pt", tmp_path / "history.csv"
-        return loop.fit(made, batches, validate, "val_map_at_r", Train(**chosen), *paths, digest)
-
-    return run
+def fit(folder: Path, made: BaseMethod, validate: Scripted, digest: str = "d", **settings: Any) -> loop.State:
+    chosen = {"iterations_per_epoch": 2, "lr": 1e-3, "max_epochs": 10, "patience": 3, **settings}
+    paths = folder / "checkpoint.pt", folder / "history.csv"
+    return loop.fit(made, batches, validate, "val_map_at_r", Train(**chosen), *paths, digest)
 
 
-def test_stops_when_patience_is_used_up_and_keeps_the_best(fit: Callable[..., loop.State]) -> None:
+def test_stops_when_patience_is_used_up_and_keeps_the_best(tmp_path: Path) -> None:
     """An equal score is no improvement. Killed before the model is written, it is not trained further."""
     made, validate = method("plain"), Scripted(0.1, 0.3, 0.2, 0.3, 0.25, 0.9)
-    state = fit(made, validate)
+    state = fit(tmp_path, made, validate)
     assert (state.epoch, state.best_epoch, state.best_score) == (5, 2, 0.3)
     assert same(made.model.state_dict(), validate.seen[1])
     assert not same(made.model.state_dict(), validate.seen[4])
     assert not made.model.training
     again, unasked = method("plain"), Scripted()
-    assert fit(again, unasked).best_epoch == 2
+    assert fit(tmp_path, again, unasked).best_epoch == 2
     assert unasked.seen == []
     assert same(again.model.state_dict(), made.model.state_dict())
 
@@ -77,25 +71,27 @@ def test_stops_when_patience_is_used_up_and_keeps_the_best(fit: Callable[..., lo
     ("wrong", "words"), [("digest", "other settings"), ("bytes", "is damaged"), ("content", "is damaged")]
 )
 def test_checkpoint_that_cannot_be_continued_is_told_and_training_starts_again(
-    fit: Callable[..., loop.State], tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, words: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wrong: str, words: str
 ) -> None:
     path, scores = tmp_path / "checkpoint.pt", (0.1, 0.2, 0.3)
-    fit(method("plain"), Scripted(0.5, 0.6), max_epochs=2)
+    fit(tmp_path, method("plain"), Scripted(0.5, 0.6), max_epochs=2)
     if wrong == "bytes":
         path.write_bytes(path.read_bytes()[:-500])
     elif wrong == "content":
         torch.save({"something": "else"}, path)
     other, fresh = method("plain"), method("plain")
-    state = fit(other, Scripted(*scores), digest="other" if wrong == "digest" else "d", max_epochs=3)
+    state = fit(
+        tmp_path, other, Scripted(*scores), digest="other" if wrong == "digest" else "d", max_epochs=3
+    )
     assert re.search(f"{words}.*; starting from the first epoch", capsys.readouterr().err)
     assert [row["epoch"] for row in state.history] == [1, 2, 3]
-    fit(fresh, Scripted(*scores), digest="fresh", max_epochs=3)
+    fit(tmp_path, fresh, Scripted(*scores), digest="fresh", max_epochs=3)
     assert same(other.model.state_dict(), fresh.model.state_dict())
 
 
 @pytest.mark.parametrize("looks", [1, 50])
 def test_loss_or_score_that_is_not_finite_is_an_error_that_says_where(
-    fit: Callable[..., loop.State], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """Also if losses are looked at seldom, as on a GPU: after more steps than the epoch has."""
     monkeypatch.setitem(loop.LOOKS, "cpu", looks)
@@ -103,12 +99,12 @@ def test_loss_or_score_that_is_not_finite_is_an_error_that_says_where(
     usual = made.loss
     made.loss = lambda batch: {"loss": usual(batch)["loss"] * (math.inf if next(steps) == 4 else 1)}
     with pytest.raises(UserError, match=r"not finite in epoch 2, step 2\. Lower train\.lr \(now 0\.001\)"):
-        fit(made, Scripted(0.1, 0.2))
+        fit(tmp_path, made, Scripted(0.1, 0.2))
     assert [row["epoch"] for row in history(tmp_path / "history.csv")] == ["1"]
     with pytest.raises(UserError, match="val_map_at_r is nan after epoch 2"):
-        fit(method("plain"), Scripted(math.nan))
+        fit(tmp_path, method("plain"), Scripted(math.nan))
     with pytest.raises(ValueError, match="needs passes"):
-        fit(method("gained"), Scripted(), digest="another")
+        fit(tmp_path, method("gained"), Scripted(), digest="another")
 
 
 def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other() -> None:
@@ -133,13 +129,13 @@ def test_overlapped_epoch_has_the_numbers_of_one_step_after_the_other() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
-def test_full_disk_keeps_the_last_checkpoint(fit: Callable[..., loop.State], tmp_path: Path) -> None:
+def test_full_disk_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     """Torch's own writer does not say that the disk is full."""
-    fit(method("plain"), Scripted(0.5), max_epochs=1)
+    fit(tmp_path, method("plain"), Scripted(0.5), max_epochs=1)
     before = (tmp_path / "checkpoint.pt").read_bytes()
     (tmp_path / f".checkpoint.pt.{os.getpid()}.partial").symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
-        fit(method("plain"), Scripted(0.6), max_epochs=2)
+        fit(tmp_path, method("plain"), Scripted(0.6), max_epochs=2)
     assert (tmp_path / "checkpoint.pt").read_bytes() == before
 
 
@@ -155,15 +151,19 @@ def test_each_part_has_its_own_rate(optimizer: str) -> None:
         assert all((g["momentum"], g["alpha"], g["eps"]) == (0.7, 0.99, 1e-8) for g in found.param_groups)
 
 
-def test_what_is_frozen_stays_and_all_else_learns(fit: Callable[..., loop.State]) -> None:
+def test_what_is_frozen_stays_and_all_else_learns(tmp_path: Path) -> None:
     """Weight decay would move what gets no gradient, too."""
     nets = [model(backbone="resnet18", weights=None) for _ in range(2)]
     made, before = method("plain", net=nets[0]), dict(nets[1].named_parameters())
+    statistics = {k: v.clone() for k, v in made.model.named_buffers()}
     frozen = ("conv1", "bn1", "layer1", "layer2.0.conv1")
-    fit(made, Scripted(0.1), max_epochs=1, weight_decay=0.5, optimizer="adamw", frozen=frozen)
+    fit(tmp_path, made, Scripted(0.1), max_epochs=1, weight_decay=0.5, optimizer="adamw", frozen=frozen)
     stays = {name for name in before if name.startswith(tuple(f"trunk.{part}." for part in frozen))}
     same = {name for name, value in made.model.named_parameters() if torch.equal(value, before[name])}
     assert same == stays != set()
+    assert all(
+        torch.equal(v, statistics[k]) for k, v in made.model.named_buffers()
+    )  # train.freeze_batch_norm
     # `layer` is no part, though names begin with it; `relu` has nothing to freeze.
     for part in ("layer", "relu"):
         words = rf"train.frozen: resnet18 has no part '{part}' .* layer1, layer2"
