@@ -86,17 +86,14 @@ def test_attack_agrees_with_its_naive_twin_and_moves_no_model(
     assert not torch.equal(found, shown)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
+def test_names_that_are_no_attacks_are_refused() -> None:
+    for name, said in (
         ("mtax:1", "'mtax:1' in attacks: write a number of targets of 2 or more"),
         ("mtax", "needs the number of targets behind a colon"),
         ("stax:3", "'stax' takes nothing behind a colon"),
-    ],
-)
-def test_names_that_are_no_attacks_are_refused(name: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        attacks.targets(name)
+    ):
+        with pytest.raises(UserError, match=said):
+            attacks.targets(name)
 
 
 # Targets: of other classes, no two alike, the same for every model (section 8).

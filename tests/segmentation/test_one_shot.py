@@ -187,22 +187,17 @@ def test_folds_are_no_further_seeds_of_table_4(tmp_path: Path, monkeypatch: pyte
 # Where objects are, and how well a mask says so.
 
 
-@pytest.mark.parametrize(
-    ("box", "photo", "side", "size", "expected"),
-    [
+def test_box_goes_through_resize_and_crop() -> None:
+    for box, photo, side, size, expected in (
         # 200 wide, 100 high: at short side 50 it is 100 x 50, and a crop of 40 begins at column 30, row 5.
         ((100, 40, 40, 40), (100, 200), 50, 40, (20, 15, 40, 35)),
         # Cut off on the left, where the crop begins at column 25.
         ((0, 0, 80, 100), (100, 200), 50, 50, (0, 0, 15, 50)),
         # 333 x 500 at short side 256: 384 columns (384.38 rounded down), crop 227 from column 78, row 14.
         ((250, 100, 50, 30), (333, 500), 256, 227, (114, 62.876876876876, 152.4, 85.939939939939)),
-    ],
-)
-def test_box_goes_through_resize_and_crop(
-    box: tuple[float, ...], photo: tuple[int, int], side: int, size: int, expected: tuple[float, ...]
-) -> None:
-    assert tuple(in_crop(box, photo, side, size)) == pytest.approx(expected)  # type: ignore[arg-type]
-    assert in_crop((0, 0, 20, 100), (100, 200), 50, 50).area == 0  # beside the crop
+    ):
+        assert tuple(in_crop(box, photo, side, size)) == pytest.approx(expected)  # type: ignore[arg-type]
+        assert in_crop((0, 0, 20, 100), (100, 200), 50, 50).area == 0  # beside the crop
 
 
 def test_iou_of_masks_is_that_of_counted_pixels_and_crops_without_object_are_not_judged() -> None:

@@ -142,9 +142,8 @@ def test_training_follows_the_slope_of_what_is_added_to_the_loss(
     assert abs(found) > 1e-7
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "words"),
-    [
+def test_options_that_make_no_sense_are_refused() -> None:
+    for name, wrong, words in (
         ("patch_ns", {"smallest": 80}, "smallest is 80, largest 72: exchange them"),
         ("dcml_code", {"environments": 0}, "set attention to false"),
         ("mdprop", {"attacks": ["stax", "stax"]}, "named twice"),
@@ -155,11 +154,9 @@ def test_training_follows_the_slope_of_what_is_added_to_the_loss(
         ("s2sd", {"method": "at", "options": {"images_per_class": 2}}, "beside method"),
         ("s2sd", {"widths": [0]}, "1 or more"),
         ("s2sd", {"method": "mdpro"}, r"no 'mdpro' in methods.*Did you mean 'mdprop'"),
-    ],
-)
-def test_options_that_make_no_sense_are_refused(name: str, wrong: Options, words: str) -> None:
-    with pytest.raises((ValidationError, UserError), match=words):
-        plugins.load("methods", name).Params(**wrong)
+    ):
+        with pytest.raises((ValidationError, UserError), match=words):
+            plugins.load("methods", name).Params(**wrong)
 
 
 def test_every_method_is_held_to_this() -> None:

@@ -68,9 +68,8 @@ def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
                 load(f"{kind}:x", Options(pooling="cls"))
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_options_that_cannot_be_are_refused() -> None:
+    for options, said in (
         ({"weights": Path("none.pth")}, "weights file none.pth is missing; correct --weights"),
         ({"size": 0}, "--size is 0"),
         ({"size": 96, "resize": 90}, "give --resize 96 or more"),
@@ -81,11 +80,9 @@ def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
         ({"precision": "bfloat16"}, "mean computes in its own precision; leave --precision bfloat16"),
         ({"batch_size": 0}, "--batch-size is 0; it is at least 1"),
         ({"device": "cpu"}, "chooses its device itself"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        load(np.mean, Options(**options))  # type: ignore[arg-type]
+    ):
+        with pytest.raises(UserError, match=said):
+            load(np.mean, Options(**options))  # type: ignore[arg-type]
 
 
 def of_the_hub(kind: type[Exception]) -> Exception:
@@ -95,18 +92,15 @@ def of_the_hub(kind: type[Exception]) -> Exception:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "source", "said"),
-    [
+def test_errors_of_others_become_the_step_to_take() -> None:
+    for error, source, said in (
         (of_the_hub(GatedRepoError), PAGE, rf"gated: accept its terms at {PAGE}, then `hf auth login`"),
         (of_the_hub(RepositoryNotFoundError), PAGE, rf"not to be found at {PAGE} \(We .*\). Correct its"),
         (ValueError("no zip"), "her.onnx", r"could not be loaded: no zip. Make or copy her.onnx again"),
         (ValueError("not found"), "models:/hers@best", r"could not be loaded: not found. Name its store."),
-    ],
-)
-def test_errors_of_others_become_the_step_to_take(error: Exception, source: str, said: str) -> None:
-    with pytest.raises(UserError, match=f"^hers .*{said}"):
-        load_source("hers", source, Mock(side_effect=error), "Name its store.")
+    ):
+        with pytest.raises(UserError, match=f"^hers .*{said}"):
+            load_source("hers", source, Mock(side_effect=error), "Name its store.")
 
 
 class Hub(BaseHTTPRequestHandler):
