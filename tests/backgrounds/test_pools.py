@@ -246,23 +246,19 @@ def test_objects_are_rejected_unless_a_person_keeps_them(tmp_path: Path, propose
     assert [len(names) for names in shared_out] == [2, 1, 3]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
+def test_proposals_that_cannot_be_meant_are_refused(tmp_path: Path, proposed: dict[str, Any]) -> None:
+    usual = proposed["backgrounds"]["noise"]["propose"]
+    for change, words in (
         ({"keep": ["nobody.png"]}, r"names 'nobody\.png', which .*photos does not hold"),
         ({"masker": "ground_truth"}, "predicts nothing and cannot look for foregrounds"),
         # Before anything runs.
         ({"masker": "nte"}, r"backgrounds\.noise\.propose\.masker: 'nte' \(did you mean 'net'\?\)"),
         ({"shares": [0.5, 0.1, 0.5]}, "add up to 1"),
         ({"keep": ["a.png"], "drop": ["a.png"]}, r"'a\.png' is both kept and dropped"),
-    ],
-)
-def test_proposals_that_cannot_be_meant_are_refused(
-    tmp_path: Path, proposed: dict[str, Any], change: dict[str, Any], words: str
-) -> None:
-    proposed["backgrounds"]["noise"]["propose"] |= change
-    with pytest.raises(UserError, match=words):
-        propose.propose(load(tmp_path, proposed), "noise")
+    ):
+        proposed["backgrounds"]["noise"]["propose"] = usual | change
+        with pytest.raises(UserError, match=words):
+            propose.propose(load(tmp_path, proposed), "noise")
 
 
 def test_three_photos_make_three_pools_and_fewer_none(tmp_path: Path, proposed: dict[str, Any]) -> None:

@@ -64,18 +64,15 @@ def test_maps_are_those_of_the_explanation_of_the_same_photos(score: SimilarityS
     assert list(found) == list(TASKS)
     for task, seen in expected.items():
         np.testing.assert_allclose(found[task], stretch(seen), atol=1e-4)
-
-
-def test_a_backbone_without_training_is_asked_by_its_mean_features() -> None:
-    shown, network = views(), model().eval()
-    found = attention_maps(network, shown, Segmentation(), pooled=True)["one_way_1"]
+    # A backbone without training is asked by its mean features. These are positive: d(wᵀ|g|)/dA is a channel's weight but for a
+    # factor.
+    found = attention_maps(network, shown, Segmentation(), pooled=True)
     x = network.preprocess(torch.from_numpy(shown[:2]).permute(0, 3, 1, 2))
     maps = network.features(x).detach().split(1)
-    # By hand: all its features are positive, so that d(wᵀ|g|)/dA of a channel is its weight, up to a factor.
     a, b = (torch.nn.functional.normalize(m.mean(dim=(2, 3)), dim=1) for m in maps)
     by_hand = ((1 - (a - b).abs())[0, :, None, None] * maps[0][0]).sum(0)
     large = attention.enlarge(by_hand[None], (32, 32))[0].numpy()
-    np.testing.assert_allclose(found, stretch(large), atol=1e-4)
+    np.testing.assert_allclose(found["one_way_1"], stretch(large), atol=1e-4)
 
 
 def test_every_model_is_asked_the_same_episodes_and_judged_by_grabcuts_masks() -> None:

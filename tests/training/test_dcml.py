@@ -124,15 +124,12 @@ def test_mixed_precision_does_not_reach_beyond_the_trunk(kind: str) -> None:
     assert all(value.dtype == torch.float32 for value in found.values())
 
 
-@pytest.mark.parametrize("is_alike", [True, False])
-def test_nets_start_alike_unless_told_otherwise(is_alike: bool) -> None:
-    one, other = (net.parameters() for net in built("dcml_code", same_start=is_alike).nets)
-    assert all(torch.equal(a, b) == is_alike for a, b in zip(one, other, strict=True))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_model_attends_with_the_mean_of_the_nets(kind: str, tmp_path: Path) -> None:
     """As of the end of the epoch, before it is validated."""
+    for is_alike in (True, False):  # as nets start
+        one, other = (net.parameters() for net in built(kind, same_start=is_alike).nets)
+        assert all(torch.equal(a, b) == is_alike for a, b in zip(one, other, strict=True))
     trained = fit(method(kind, "cosface", attention_lr=0.01, weights="random"), tmp_path, "mine")
     for name in ("spatial.0.weight", "channel.2.weight"):
         of_nets = [trained[f"dcml.nets.{j}.{name}"] for j in (0, 1)]

@@ -179,9 +179,8 @@ def cell(method: str) -> Cell:
     return Cell("squares", "pixels", "contrastive", method, 0)
 
 
-@pytest.mark.parametrize(
-    ("entries", "named", "words"),
-    [
+def test_wrong_names_and_options_are_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for entries, named, words in (
         ({"weak": GAINS | {"rat": 1}}, "weak", r"unknown key 'methods\.weak\.rat'\. Did you mean 'rate'\?"),
         ({"plain": {"rate": 1}}, "plain", r"'methods\.plain\.rate'\. Known keys: images_per_class"),
         ({"plain": GAINS}, "plain", "'plain' is a method itself; give the entry another name"),
@@ -197,13 +196,9 @@ def cell(method: str) -> Cell:
         ({}, "bgaugment+bgaugment", "makes no sense: bgaugment has its own use of backgrounds"),
         ({}, "attr_loss", r"'methods\.attr_loss\.weight' is missing; it must be a number of 0 or more"),
         ({}, "pretrained+bgaugment", "makes no sense: pretrained trains nothing"),
-    ],
-)
-def test_wrong_names_and_options_are_refused(
-    tmp_path: Path, raw: dict[str, Any], entries: Options, named: str, words: str
-) -> None:
-    with pytest.raises(UserError, match=words):
-        plan.checked_cells(load(tmp_path, with_methods(raw, named, **entries)))
+    ):
+        with pytest.raises(UserError, match=words):
+            plan.checked_cells(load(tmp_path, with_methods(raw, named, **entries)))
 
 
 def test_options_are_in_digests_of_their_cells_alone(tmp_path: Path, raw: dict[str, Any]) -> None:

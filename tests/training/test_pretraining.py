@@ -302,19 +302,14 @@ def test_every_node_of_the_backbone_waits_for_its_pretraining(tmp_path: Path, ra
     assert named == ["learned/others/0", "learned/others/1"]
 
 
-@pytest.mark.parametrize(
-    ("entry", "says"),
-    [
+def test_a_mistake_is_told_before_anything_runs(tmp_path: Path, raw: dict[str, Any]) -> None:
+    for entry, says in (
         ({"kind": "moco_v3"}, "There is no 'moco_v3' in pretraining; there are: byol, moco_v2."),
         ({"epochs": 3}, "pretrainings.own needs a `kind`; there are: byol, moco_v2."),
         ({"kind": "byol", "tau": 0.9}, "unknown key 'pretrainings.own.tau'"),
         ({"kind": "byol", "dataset": "square"}, "own.dataset: 'square' (did you mean 'squares'?)"),
         ({}, "backbones.learned.pretraining: 'own'"),
-    ],
-)
-def test_a_mistake_is_told_before_anything_runs(
-    entry: dict[str, Any], says: str, tmp_path: Path, raw: dict[str, Any]
-) -> None:
-    raw["pretrainings"] = {"own": entry} if entry else {}
-    with pytest.raises(UserError, match=re.escape(says)):
-        plan.checked_cells(load(tmp_path, raw))
+    ):
+        raw["pretrainings"] = {"own": entry} if entry else {}
+        with pytest.raises(UserError, match=re.escape(says)):
+            plan.checked_cells(load(tmp_path, raw))

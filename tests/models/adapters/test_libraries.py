@@ -51,9 +51,7 @@ def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path)
     weights = saved(models.mobilenet_v2(), tmp_path / "w.pth")
     older = load("torchvision:mobilenet_v2/IMAGENET1K_V1", by(weights))
     assert older.look.resize == 256, "the default ones were trained with 232"
-
-
-def test_a_clip_without_its_projection_is_reported(tmp_path: Path) -> None:
+    # A CLIP without its projection is reported.
     network = timm.create_model("vit_xsmall_patch16_clip_224", num_classes=512)
     weights = saved(network, tmp_path / "w.pth")
     found = load("timm:vit_xsmall_patch16_clip_224.tinyclip_yfcc15m", by(weights))
@@ -286,23 +284,20 @@ def same(one: nn.Module, other: nn.Module) -> bool:
     return all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
 
 
-@pytest.mark.parametrize(
-    ("prefix", "nested", "told"),
-    [
+def test_wrappings_come_off(tmp_path: Path) -> None:
+    for prefix, nested, told in (
         ("", (), []),
         ("module.", ("state_dict",), ["'state_dict' of the checkpoint", "'module.' taken off"]),
         ("_orig_mod.", ("model",), ["'model' of the checkpoint", "'_orig_mod.' taken off"]),
         ("module.encoder_q.", ("state_dict",), ["'module.encoder_q.' taken off"]),
         ("backbone.", ("teacher",), ["'teacher' of the checkpoint", "'backbone.' taken off"]),
         ("", ("model", "state_dict"), ["'model' of", "'state_dict' of"]),
-    ],
-)
-def test_wrappings_come_off(prefix: str, nested: tuple[str, ...], told: list[str], tmp_path: Path) -> None:
-    trained, fresh = network(), network()
-    said = fill(fresh, saved(trained, tmp_path / "w.pth", prefix, nested), "mine")
-    assert same(trained, fresh)
-    assert all(any(part in line for line in said) for part in told)
-    assert len(said) == 1 + len(nested) + bool(prefix)
+    ):
+        trained, fresh = network(), network()
+        said = fill(fresh, saved(trained, tmp_path / "w.pth", prefix, nested), "mine")
+        assert same(trained, fresh)
+        assert all(any(part in line for line in said) for part in told)
+        assert len(said) == 1 + len(nested) + bool(prefix)
 
 
 def test_what_is_left_over_and_which_of_several_networks_is_taken_is_told(tmp_path: Path) -> None:

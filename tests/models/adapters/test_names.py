@@ -24,9 +24,13 @@ PAGE = "https://huggingface.co/someone/hers"
 HUB = "could not be fetched from https://huggingface.co"
 
 
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
+def test_what_is_absent_is_answered_by_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Mock(side_effect=URLError("no route"))
+    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refused)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for spec, said in (
         ("resnet50", "'resnet50' does not say whose model it is: timm:resnet50, torchvision:resnet50"),
         ("tim:resnet50", "no 'tim' in adapters; .*Did you mean 'timm'"),
         ("timm:", "'timm:' lacks what stands behind the colon: the name of a model of timm"),
@@ -45,18 +49,12 @@ HUB = "could not be fetched from https://huggingface.co"
         ("sentence-transformers:none", f"{HUB}/sentence-transformers/none"),
         ("mteb:openai/clip-vit-base-patch23", "no model of MTEB .*Did you mean openai/clip-vit-base-patch32"),
         ("mteb:intfloat/e5-small", "embeds text, no images. Those that do: python -c"),
-    ],
-)
-def test_what_is_not_there_is_answered_with_what_to_type(
-    spec: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    refused = Mock(side_effect=URLError("no route"))
-    monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", refused)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=said):
-        load(spec)
+    ):
+        with pytest.raises(UserError, match=said):
+            load(spec)
+    monkeypatch.setitem(sys.modules, "open_clip", None)
+    with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open-clip\]'"):
+        load("open_clip:ViT-B-32")
 
 
 def test_every_kind_refuses_options_that_mean_nothing_to_it() -> None:
@@ -146,9 +144,3 @@ def test_a_hub_that_is_silent_leaves_its_copies(tmp_path: Path, monkeypatch: pyt
     # A client from before version 1.0 of the library has no hooks.
     monkeypatch.setattr(huggingface_hub, "get_session", lambda: object())
     assert fetched() == b"weights"
-
-
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "open_clip", None)
-    with pytest.raises(UserError, match=r"open_clip is not installed: pip install 'bgbias\[open-clip\]'"):
-        load("open_clip:ViT-B-32")
