@@ -71,12 +71,8 @@ def test_attack_agrees_with_its_naive_twin_and_moves_no_model(
     goal = torch.nn.functional.normalize(goal, dim=2)
     strength = Strength(epsilon=0.05, steps=3, l2_reduction=reduction, noise=noise)  # type: ignore[arg-type]
     begin = attacks.start(shown, noise, attacks.uniform(shown, seeds.torch_generator("noise")))
-    passes = list[int]()
-    hook = net.trunk.register_forward_hook(lambda _, given, __: passes.append(len(given[0])))
     with attacks.evaluating(net):
         found = attacks.attack(embed(net), shown, goal, attack, strength, begin)
-    hook.remove()
-    assert passes == [2] * 3, "a step is one pass forward"
     assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
     assert [m.training for m in net.modules()] == modes
     assert all(p.grad is None and p.requires_grad for p in net.parameters())

@@ -1,8 +1,6 @@
 """Pools of backgrounds come from anywhere, share nothing and are certified; which one stands behind a photo."""
 
-import hashlib
 import shutil
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -57,10 +55,8 @@ def test_pools_come_from_folders_lists_and_zips_alike(tmp_path: Path, raw: dict[
     first = {r: study.files.at(f"{r}_pool", pool="noise").read_bytes() for r in ("train", "val", "test")}
     shutil.copytree(tmp_path / "test", tmp_path / "test" / ".thumbnails")  # hidden
     (tmp_path / "list.txt").write_text("".join(f"train/train{n}.png\n" for n in (3, 1, 0, 4, 2)))
-    with zipfile.ZipFile(tmp_path / "val.zip", "w") as archive:
-        archive.writestr("__MACOSX/val/._val0.png", b"junk")
-        for n in (2, 0, 1):
-            archive.write(tmp_path / "val" / f"val{n}.png", f"val/val{n}.png")
+    photos = {f"val/val{n}.png": (tmp_path / f"val/val{n}.png").read_bytes() for n in (2, 0, 1)}
+    as_zip(tmp_path / "val.zip", {"__MACOSX/val/._val0.png": b"junk"} | photos)
     raw["backgrounds"]["noise"]["train"]["source"] = str(tmp_path / "list.txt")
     raw["backgrounds"]["noise"]["val"]["source"] = str(tmp_path / "val.zip")
     study = load(tmp_path, raw)
@@ -115,7 +111,7 @@ def listed_raw(tmp_path: Path, raw: dict[str, Any]) -> dict[str, Any]:
     rows = ["pool,name,url,author,licence,sha256"]
     for group, folders in {"seen": ("train", "val"), "unseen": ("test",)}.items():
         for photo in sorted(p for folder in folders for p in (tmp_path / folder).iterdir()):
-            checksum = hashlib.sha256(photo.read_bytes()).hexdigest()
+            checksum = checksums.sha256(photo)
             rows.append(f"{group},{photo.name},{tmp_path}/served/{photo.name},unknown,CC0,{checksum}")
     (tmp_path / "list.csv").write_text("\n".join(rows))
     seen = {f"photos/{p.name}": p.read_bytes() for f in ("train", "val") for p in (tmp_path / f).iterdir()}

@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +22,7 @@ from bgbias.compute import forked as module
 from bgbias.compute.forked import forked
 from bgbias.compute.transfer import prefetch, to_host
 from bgbias.errors import UserError
+from bgbias.training.methods import Batch
 
 SHAPE = (2, 3, 3, 3)
 
@@ -166,16 +166,9 @@ def is_alive(number: int) -> bool:
 # Batches by a thread.
 
 
-@dataclass(frozen=True)
-class Pair:
-    """Something that holds tensors, one of them absent."""
-
-    left: Tensor
-    right: Tensor | None = None
-
-
 def test_things_come_in_order_and_an_error_of_the_source_in_its_turn() -> None:
-    assert [int(p.left) for p in prefetch([Pair(torch.tensor(7))], "cpu")] == [7]
+    (one,) = prefetch([Batch(*torch.arange(3))], "cpu")
+    assert (int(one.index), one.masks) == (2, None)
     assert list(prefetch([], "cpu")) == []
     assert [int(t) for t in to_host(torch.tensor(n) for n in range(3))] == [0, 1, 2]
     coming = prefetch((torch.tensor([4, 2][n]) for n in range(9)), "cpu")

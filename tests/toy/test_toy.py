@@ -1,23 +1,18 @@
 """The toys are a measuring instrument: only scenes change with the correlation, and everything else is keyed by identity."""
 
-import io
 import itertools
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bgbias.datasets import toy
+from bgbias.images import pixels
 from bgbias.photos.table import Item
 from bgbias.toy import render, scenes
 from bgbias.toy.blueprints import BLUEPRINTS, build
 
 SMALL = {"size": 32, "train_classes": 2, "val_classes": 1, "test_classes": 2, "photos_per_class": 3}
 SPLITS = ("train", "val", "test")
-
-
-def decoded(data: bytes | None) -> np.ndarray:
-    return np.array(Image.open(io.BytesIO(data)))  # type: ignore[arg-type]
 
 
 def rendered(correlation: float, **changes: int) -> list[Item]:
@@ -33,8 +28,8 @@ def by_correlation() -> dict[float, list[Item]]:
 def test_masks_and_objects_are_the_same_at_every_correlation(by_correlation: dict[float, list[Item]]) -> None:
     for rows in zip(*by_correlation.values(), strict=True):
         assert len({r.truth for r in rows}) == 1
-        mask = decoded(rows[0].truth)
-        inside = [decoded(r.data)[mask == 255] for r in rows]
+        mask = pixels.decode(rows[0].truth, "mask", "L")  # type: ignore[arg-type]
+        inside = [pixels.decode(r.data, "photo")[mask == 255] for r in rows]
         assert len(inside[0])
         assert all(np.array_equal(inside[0], other) for other in inside)
         assert rows[0].data != rows[-1].data  # scenes do change

@@ -1,13 +1,14 @@
 """Negatives of no class: twins of the loss and of pictures made of windows, and what is refused (docs/methods.md, section 6)."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.ndimage
 import torch
 from fitting import CUB, EIGHT, batch, gradients, method
-from small_study import data_nodes, described, load, run
+from small_study import data_nodes, load, run
 
 from bgbias import seeds
 from bgbias.engine import graph
@@ -70,8 +71,7 @@ def test_a_replaced_background_is_the_negative_itself(name: str) -> None:
     assert counts.tolist() == [i not in (3, 5) for i in range(8)]
 
 
-def test_a_loss_that_knows_no_such_negatives_is_refused_when_planning(tmp_path: Path) -> None:
-    raw = described(tmp_path)
+def test_a_loss_that_knows_no_such_negatives_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["losses"]["quadruplet"] = {"default": CUB["quadruplet"]}
     raw["grids"]["small"]["cells"][0] |= {"methods": ["patch_ns"], "losses": ["quadruplet"]}
     words = "to the loss 'quadruplet' nobody said.*contrastive.*repulsions/quadruplet.py"
@@ -79,8 +79,7 @@ def test_a_loss_that_knows_no_such_negatives_is_refused_when_planning(tmp_path: 
         plan.checked_cells(load(tmp_path, raw))
 
 
-def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path) -> None:
-    raw = described(tmp_path)
+def test_textures_are_made_once_and_come_in_their_photos_crops(tmp_path: Path, raw: dict[str, Any]) -> None:
     names = ("texture_ns", "texture_ns+bgaugment")
     raw["grids"]["small"]["cells"][0] |= {"methods": list(names), "losses": ["contrastive"]}
     study = load(tmp_path, raw)
