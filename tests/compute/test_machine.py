@@ -177,13 +177,6 @@ def test_device_is_the_one_that_was_asked_for_or_an_error(
     assert warned == (wanted == "auto" and found == "cpu")
 
 
-def test_mixed_precision_only_where_it_is_asked_for() -> None:
-    a = torch.ones(2, 2)
-    for precision, kind in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
-        with device.autocast("cpu", precision):
-            assert (a @ a).dtype == kind
-
-
 # Threads.
 
 # `python -m bgbias`, and then what OpenMP says that it was told, and how many threads the libraries have.

@@ -98,16 +98,11 @@ def naive_softmax(name: str, s: Settings, z: Tensor, y: Tensor, more: Further, w
     return cross_entropy(scale * torch.cat((cosines, repelled), 1), y)
 
 
-def naive(
-    name: str, settings: Settings, loss: nn.Module, z: Tensor, y: Tensor, further: Further | None = None
-) -> float:
-    more = further or Further(z[:, None][:, :0], torch.zeros(len(z), 0, dtype=torch.bool))
-    if name in ("contrastive", "triplet", "quadruplet"):
-        return naive_pairs(name, settings, z, y, more).item()
-    if "similarity" in name:
-        return naive_sums(name, settings, z, y, more).item()
-    (weights,) = loss.parameters()
-    return naive_softmax(name, settings, z, y, more, weights.double()).item()
+def naive(name: str, settings: Settings, loss: nn.Module, z: Tensor, y: Tensor, *further: Further) -> float:
+    (more,) = further or [Further(z[:, None][:, :0], torch.zeros(len(z), 0, dtype=torch.bool))]
+    if weights := list(loss.parameters()):
+        return naive_softmax(name, settings, z, y, more, weights[0].double()).item()
+    return (naive_sums if "similarity" in name else naive_pairs)(name, settings, z, y, more).item()
 
 
 # Gentle ones, with which every pair and negative has a say; of arcface, some angles go beyond 180 degrees.
