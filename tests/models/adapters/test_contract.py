@@ -2,11 +2,12 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from adapter_cases import CASES, GREY_LEVEL, WITHOUT_GRADIENTS, Case
+from adapter_cases import CASES, GREY_LEVEL, WITHOUT_GRADIENTS
 from brought_models import assert_equal, assert_gradients_reach_the_picture, ours, photos
 from PIL import Image
 from torch import nn
@@ -21,33 +22,28 @@ from bgbias.models.adapters import Options, load
 from bgbias.models.look import Look
 
 
-@pytest.fixture(scope="module", params=CASES)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Case]:
-    library, make = CASES[request.param]
+@pytest.mark.parametrize("name", CASES)
+def test_photos_are_embedded_as_the_library_does_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And gradients reach the picture where there are any."""
+    library, make = CASES[name]
     pytest.importorskip(library)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-        return request.param, make(tmp_path_factory.mktemp("brought"))
-
-
-def test_photos_are_embedded_as_the_library_does_it(case: tuple[str, Case]) -> None:
-    model, brought = case[1].model, case[1]
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    brought = make(tmp_path)
+    model = brought.model
     assert_equal(ours(model), brought.expected, brought.share)
     assert model.dim == brought.expected.shape[1]
     if brought.share == GREY_LEVEL:  # the library itself resizes otherwise than Pillow
         assert model.look == Look(32, 36, interpolation="bicubic")
-
-
-def test_gradients_reach_the_picture_where_there_are_any(case: tuple[str, Case]) -> None:
-    name, brought = case
     if name.partition(",")[0] in WITHOUT_GRADIENTS:
-        assert brought.model.network is None
+        assert model.network is None
     else:
-        assert_gradients_reach_the_picture(brought.model)
+        assert_gradients_reach_the_picture(model)
 
 
 def test_every_kind_has_a_case() -> None:
-    """But for histograms, and for phones' networks, which are not written here (test_files.py)."""
+    """But for histograms, and for phones' networks, which are not written here (test_own.py)."""
     alike = {"transformers": "clip", "python": "function"}
     kinds = set(plugins.names("adapters")) - {"reference", "tflite"}
     assert {alike.get(kind, kind) for kind in kinds} <= CASES.keys()
