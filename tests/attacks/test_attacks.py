@@ -56,9 +56,7 @@ def naive(net: EmbeddingModel, shown: Tensor, goal: Tensor, strength: Strength) 
 @pytest.mark.parametrize("noise", [5e-4, 0.2], ids=["little noise", "more noise than epsilon"])
 @pytest.mark.parametrize("reduction", ["squared", "l2", "released"])
 @pytest.mark.parametrize("attack", ["stax", "mtax:2", "mtax:3"])
-def test_attack_agrees_with_its_naive_twin_and_moves_no_model(
-    attack: str, reduction: str, noise: float
-) -> None:
+def test_attack_agrees_with_its_twin_and_moves_no_model(attack: str, reduction: str, noise: float) -> None:
     """The twin sees photo by photo, so that batches change nothing, and ends each step within epsilon and the range. Neither
     weights nor statistics nor modes move, and no gradient is left behind; a frozen norm in a training model stays so.
     """
@@ -102,9 +100,8 @@ def test_targets_of_a_batch_are_of_other_classes_each_and_all_alike_likely() -> 
     for n in range(1200):
         found = attacks.targets_of_batch(labels, 3, seeds.torch_generator("t", n))
         first[int(found[0, 0])] += 1
-        assert all(
-            len({*row}) == 4 for row in labels[torch.cat((torch.arange(8)[:, None], found), 1)].tolist()
-        )
+        rows = torch.cat((torch.arange(8)[:, None], found), 1)
+        assert all(len({*row}) == 4 for row in labels[rows].tolist())
     assert set(first) == set(range(2, 8))
     # Six standard deviations of a binomial count.
     assert all(abs(n - 200) < 6 * (1200 * 5 / 36) ** 0.5 for n in first.values())

@@ -133,9 +133,7 @@ def serve(folder: Path, *names: str) -> None:
         (folder / "served" / name).write_bytes(source.read_bytes() + added)
 
 
-def test_good_copies_are_taken_and_the_rest_is_fetched_once(
-    tmp_path: Path, listed_raw: dict[str, Any]
-) -> None:
+def test_good_copies_are_taken_and_others_fetched_once(tmp_path: Path, listed_raw: dict[str, Any]) -> None:
     """What was fetched before a failure is not fetched again."""
     serve(tmp_path, "train0.png", "test0.png", "test1.png")
     study = load(tmp_path, listed_raw)

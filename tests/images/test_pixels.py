@@ -248,10 +248,8 @@ def test_edges_tell_which_way_a_mask_was_drawn(orientation: int, shape: tuple[in
 def test_mask_that_was_drawn_on_the_shown_photo_is_refused_where_the_stored_one_is_used() -> None:
     photo, mask = thing()
     shown = mask[::-1, ::-1].copy()
-    for orientation, fitting in ((3, mask), (1, shown)):
-        drawn_masks.check_turned_alike(
-            encoded(photo, exif=rotation(orientation)), fitting, "7.jpg", "Turn it."
-        )
+    for way, fitting in ((3, mask), (1, shown)):
+        drawn_masks.check_turned_alike(encoded(photo, exif=rotation(way)), fitting, "7.jpg", "Turn it.")
     with pytest.raises(UserError, match=r"'7\.jpg' carries a rotation .* Turn it"):
         drawn_masks.check_turned_alike(encoded(photo, exif=rotation(3)), shown, "7.jpg", "Turn it.")
 

@@ -88,9 +88,8 @@ def test_a_photo_is_its_object_over_its_shadowed_scene() -> None:
 def test_every_object_is_large_and_inside_the_picture(kind: str) -> None:
     made = render.toy("any", kind)
     rng = np.random.default_rng(0)
-    shot = render.shoot(
-        render.Toy(kind, tuple(build(kind, rng)), made.paints, made.gloss), render.pose("any", kind), 48
-    )
+    shown = render.Toy(kind, tuple(build(kind, rng)), made.paints, made.gloss)
+    shot = render.shoot(shown, render.pose("any", kind), 48)
     assert 0.12 < shot.mask.mean() < 0.55
     border = np.concatenate([shot.mask[0], shot.mask[-1], shot.mask[:, 0], shot.mask[:, -1]])
     # A tip may touch the frame; nothing is cut off.

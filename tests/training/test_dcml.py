@@ -91,9 +91,7 @@ def test_loss_agrees_with_its_slow_twin(kind: str, options: dict[str, Any]) -> N
     method, batch = unlike(built(kind, **options)), one_batch()
     found, expected = method.loss(batch)["loss"], expected_loss(method, batch, kind)
     assert found.item() == pytest.approx(expected.item(), rel=1e-10)
-    named = [
-        (name, p) for m in method.modules().values() for name, p in m.named_parameters() if "neck" not in name
-    ]
+    named = [(k, p) for m in method.modules().values() for k, p in m.named_parameters() if "neck" not in k]
     trained = [p for _, p in named]
     slopes = torch.autograd.grad(found, trained), torch.autograd.grad(expected, trained)
     for (name, _), a, b in zip(named, *slopes, strict=True):

@@ -18,9 +18,7 @@ from bgbias.training.settings import Train
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
 FORMS = ("sam_siamese", "sam_triplet", "sam_quad")
-HOW = [
-    {"score": score, "first_order": first} for score in ("published", "magnitude") for first in (False, True)
-]
+HOW = [{"score": s, "first_order": first} for s in ("published", "magnitude") for first in (False, True)]
 
 
 def choose(labels: Tensor, embeddings: Tensor, negatives: int, generator: torch.Generator) -> Tensor:

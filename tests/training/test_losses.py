@@ -24,15 +24,11 @@ def build(name: str, settings: Settings, n_classes: int = 3, dim: int = 2, seed:
     return module.build(module.Params(**settings), n_classes, dim, seeds.torch_generator("test", seed))
 
 
-def random_batch(
-    seed: int, classes: int = 5, size: int = 16, dim: int = 6, spread: float = 0.7
-) -> tuple[Tensor, Tensor]:
-    """Classes of which some pairs are easy."""
-    generator = seeds.torch_generator("test batch", seed)
-    labels = torch.randint(classes, (size,), generator=generator)
-    centres, noise = (
-        torch.randn(count, dim, generator=generator, dtype=torch.float64) for count in (classes, size)
-    )
+def random_batch(seed: int, dim: int = 6, spread: float = 0.7) -> tuple[Tensor, Tensor]:
+    """Sixteen photos of five classes, of which some pairs are easy."""
+    drawn = seeds.torch_generator("test batch", seed)
+    labels = torch.randint(5, (16,), generator=drawn)
+    centres, noise = (torch.randn(n, dim, generator=drawn, dtype=torch.float64) for n in (5, 16))
     return normalize(centres[labels] + spread * noise, dim=1), labels
 
 

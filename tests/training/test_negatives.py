@@ -63,9 +63,8 @@ def test_a_replaced_background_is_the_negative_itself(name: str) -> None:
     assert given.backgrounds is not None
     given.masks[5] = 0  # a crop beside its object is a background already
     seen = made.photos(given)
-    torch.testing.assert_close(
-        seen, made.model.preprocess(blend_batch(given.images, given.masks, given.backgrounds))
-    )
+    mixed = blend_batch(given.images, given.masks, given.backgrounds)
+    torch.testing.assert_close(seen, made.model.preprocess(mixed))
     pictures, counts = made.negatives(given, seen, seeds.torch_generator("unused"))
     assert torch.equal(pictures, made.model.preprocess(given.backgrounds))
     assert counts.tolist() == [i not in (3, 5) for i in range(8)]
@@ -145,9 +144,8 @@ def test_objects_are_grown_boxed_and_blurred_as_scipy_does() -> None:
     given = (given - given.min()) / (given.max() - given.min())
     given = torch.from_numpy(given * (given > 0.6))[:, None]
     grown = patch_negatives.dilate(given)
-    for mask, found, box, soft in zip(
-        given, grown, patch_negatives.boxes(grown), patch_negatives.blur(grown), strict=True
-    ):
+    shapes = (given, grown, patch_negatives.boxes(grown), patch_negatives.blur(grown))
+    for mask, found, box, soft in zip(*shapes, strict=True):
         away = scipy.ndimage.distance_transform_edt(mask[0].numpy() <= 0.5)
         assert np.array_equal(found[0].numpy(), (away <= reach).astype(float))
         ((rows, columns),) = scipy.ndimage.find_objects((found[0].numpy() > 0).astype(int))

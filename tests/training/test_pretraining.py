@@ -39,10 +39,8 @@ QUICK = {"epochs": 4, "batch_size": 4, "lr": 0.05, "dim": 5, "hidden": 7}
 
 def batch(number: int = 0) -> Batch:
     """Two views each of some photos; the object is in the middle, of the last photo everywhere."""
-    generator = seeds.torch_generator("views", number)
-    photos, quilts = torch.randint(
-        256, (2, 2 * PHOTOS, 3, SIDE, SIDE), generator=generator, dtype=torch.uint8
-    )
+    drawn = seeds.torch_generator("views", number)
+    photos, quilts = torch.randint(256, (2, 2 * PHOTOS, 3, SIDE, SIDE), generator=drawn, dtype=torch.uint8)
     masks = torch.zeros(2 * PHOTOS, 1, SIDE, SIDE)
     masks[:, :, 8:20, 6:22] = 1
     masks[PHOTOS - 1 :: PHOTOS] = 1
@@ -50,9 +48,9 @@ def batch(number: int = 0) -> Batch:
     return Batch(photos, index, index, masks, None, quilts)
 
 
-def pretraining(kind: str, seed: int = 0, **options: Any) -> Any:
+def pretraining(kind: str, **options: Any) -> Any:
     module = plugins.load("pretraining", kind)
-    made = module.Pretraining(model(seed, False), module.Params(**QUICK | options), ("squares", 0), STEPS)
+    made = module.Pretraining(model(frozen=False), module.Params(**QUICK | options), ("squares", 0), STEPS)
     made.start_epoch(1, lambda *_: iter(()))
     return made
 
@@ -66,12 +64,9 @@ def test_colours_change_as_torchvision_changes_them_one_by_one() -> None:
     for share, wanted in ((drawn.jittered, 0.8), (drawn.grey, 0.2), (drawn.blur > 0, 0.5)):
         assert abs(share.float().mean().item() - wanted) < 0.25
     assert 0 < drawn.blur[drawn.blur > 0].min() < drawn.blur.max() <= 2.0 * 56 / 224
-    changes = (
-        functional.adjust_brightness,
-        functional.adjust_contrast,
-        functional.adjust_saturation,
-        functional.adjust_hue,
-    )
+    changes = [
+        getattr(functional, f"adjust_{what}") for what in ("brightness", "contrast", "saturation", "hue")
+    ]
     for number, found in enumerate(_colours.change_colours(photos, drawn) / 255):
         x = photos[number].float() / 255
         for kind in drawn.order[number].tolist() if drawn.jittered[number] else ():

@@ -23,7 +23,7 @@ from bgbias.models.look import Look
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_photos_are_embedded_as_the_library_does_it(
+def test_embeddings_are_those_of_its_library(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And gradients reach the picture where there are any."""
