@@ -21,14 +21,6 @@ from bgbias.models.settings import How
 pytestmark = pytest.mark.usefixtures("small_plugins")
 
 
-def network() -> EmbeddingModel:
-    """In double precision, with batch norms that have seen something and learn in training."""
-    net = model().double()
-    net.freeze_batch_norm = False
-    net.train()(torch.randn(8, 3, 32, 32, generator=seeds.torch_generator("seen"), dtype=torch.float64))
-    return net
-
-
 def embed(net: EmbeddingModel) -> attacks.Embed:
     return lambda x: net(net.preprocess(x))
 
@@ -60,7 +52,7 @@ def test_attack_agrees_with_its_twin_and_moves_no_model(attack: str, reduction: 
     """The twin sees photo by photo, so that batches change nothing, and ends each step within epsilon and the range. Neither
     weights nor statistics nor modes move, and no gradient is left behind; a frozen norm in a training model stays so.
     """
-    net, generator = network(), seeds.torch_generator("attacked photos")
+    net, generator = model(frozen=False).double(), seeds.torch_generator("attacked photos")
     net.trunk[1].train(noise > 0.1)
     state, modes = {k: v.clone() for k, v in net.state_dict().items()}, [m.training for m in net.modules()]
     # Some pixels are black or white, where the range ends.

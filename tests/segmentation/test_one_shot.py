@@ -39,10 +39,6 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 CELL = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
-def views() -> np.ndarray:
-    return np.random.default_rng(0).integers(0, 256, (1 + 2 * SHOTS, 32, 32, 3), dtype=np.uint8)
-
-
 def stretch(seen: np.ndarray) -> np.ndarray:
     return (seen - seen.min()) / (seen.max() - seen.min())
 
@@ -50,7 +46,8 @@ def stretch(seen: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("score", ["magnitude", "published"])
 def test_maps_are_those_of_the_explanation_of_the_same_photos(score: SimilarityScore) -> None:
     """Pairs and triplets, one at a time by the other way to them; of five, the mean."""
-    shown, network = views(), model().eval()
+    shown = np.random.default_rng(0).integers(0, 256, (1 + 2 * SHOTS, 32, 32, 3), dtype=np.uint8)
+    network = model().eval()
     test, positives, negatives = shown[0], shown[1 : 1 + SHOTS], shown[1 + SHOTS :]
 
     def one(*photos: np.ndarray) -> np.ndarray:

@@ -187,11 +187,7 @@ def test_wrong_names_and_options_are_refused(tmp_path: Path, raw: dict[str, Any]
         ({"weak/er": GAINS}, "plain", "'methods.weak/er' cannot be a name"),
         ({"gained+bgaugment": GAINS}, "plain", r"cannot be a name.*'\+bgaugment' is added where"),
         ({"weak": GAINS}, "waek", r"methods: 'waek' \(did you mean 'weak'\?\)"),
-        (
-            {"away": {"kind": "patch_ns", "alpha": 2}},
-            "away",
-            "alpha is 2.0, but 'contrastive' compares distances",
-        ),
+        ({"away": {"kind": "patch_ns", "alpha": 2}}, "away", "alpha is 2.0, but 'contrastive' compares"),
         ({"near": {"kind": "at", "attacks": ["mtax:2"]}}, "near", "but a batch of 8 .* at least 12"),
         ({}, "bgaugment+bgaugment", "makes no sense: bgaugment has its own use of backgrounds"),
         ({}, "attr_loss", r"'methods\.attr_loss\.weight' is missing; it must be a number of 0 or more"),

@@ -132,13 +132,12 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_lo
         load(exact, Options(precision="bfloat16"))
 
 
-def mixing(batch: list[np.ndarray]) -> np.ndarray:
-    """Right for two pictures; of more, each gets what its neighbour should have."""
-    right = np.array([picture.mean((0, 1)) for picture in batch])
-    return right if len(batch) < 3 else np.roll(right, 1, 0)
-
-
 def test_pictures_that_are_mixed_are_refused_wherever_they_are_embedded() -> None:
+    def mixing(batch: list[np.ndarray]) -> np.ndarray:
+        """Right for two pictures; of more, each gets what its neighbour should have."""
+        right = np.array([picture.mean((0, 1)) for picture in batch])
+        return right if len(batch) < 3 else np.roll(right, 1, 0)
+
     found = load(mixing, Options(size=16))
     for count in (40, 3):
         with pytest.raises(UserError, match=f"picture 1 of {count} {AMONG}"):

@@ -204,10 +204,7 @@ def test_a_folder_that_lacks_its_processor_or_a_layer_or_does_more_than_crop_say
     from transformers import EfficientNetImageProcessor, ViltImageProcessor
 
     for processor, words in (
-        (
-            EfficientNetImageProcessor(size={"height": 32, "width": 32}),
-            "does more to photos than both sides 32",
-        ),
+        (EfficientNetImageProcessor(size={"height": 32, "width": 32}), "does more to photos than both"),
         (ViltImageProcessor(size={"shortest_edge": 32}), "photos of any shape"),
     ):
         processor.save_pretrained(vit)
