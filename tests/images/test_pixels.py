@@ -105,7 +105,7 @@ def ramp(brightest: float, kind: type) -> np.ndarray:
     return np.linspace(0, brightest, 64).reshape(8, 8).astype(kind)
 
 
-def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
+def test_sixteen_bits_have_one_rule_and_levels_that_nobody_knows_are_refused() -> None:
     for brightest in (0, 4096, 20_000, 65_535):
         levels = ramp(brightest, np.uint16)
         seen = pixels.decode(encoded(levels), "x-ray.png", "L")
@@ -117,11 +117,7 @@ def test_sixteen_bits_have_one_rule_whatever_the_brightest_level() -> None:
         assert (pixels.decode(cv2.imencode(".png", bright)[1].tobytes(), "x.png") == 40_000 // 256).all()
         with pytest.raises(UserError, match=r"'x\.png' .*levels up to 4095 alone"):
             pixels.decode(cv2.imencode(".png", dark)[1].tobytes(), "x.png")
-
-
-def test_levels_that_nobody_knows_are_refused() -> None:
     for kind, brightest, words in (
-        (np.uint16, 1, "levels up to 1 alone"),
         (np.uint16, 4095, "levels up to 4095 alone"),
         (np.float32, 1, "nobody can tell which is white"),
         (np.int32, 1, "nobody can tell which is white"),
@@ -198,20 +194,14 @@ def test_object_is_white_however_it_was_written(kind: str) -> None:
     assert drawn_masks.white(b"broken", kind) == b"broken"
 
 
-@pytest.mark.parametrize("mode", ["L", "P"])
-def test_raw_trimaps_are_no_masks(mode: str) -> None:
-    trimap = Image.fromarray(np.array([[1, 2, 2], [3, 1, 2]], np.uint8), mode)
-    if mode == "P":
-        trimap.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
-    words = r"'cat\.png' is no mask: its grey levels are 1, 2, 3, .*Write all masks anew"
-    with pytest.raises(UserError, match=words):
-        drawn_masks.decode_mask(encoded(trimap), "cat.png")
-
-
-def test_pictures_in_colours_are_no_masks_and_soft_ones_stay() -> None:
-    red = np.dstack([OBJECT * 200, OBJECT * 0, OBJECT * 0])
-    for picture in (Image.fromarray(red), Image.fromarray(np.dstack([red, OBJECT * 0 + 255]), "RGBA")):
-        with pytest.raises(drawn_masks.NoMaskError, match=r"'cat\.png' is no mask: it has colours"):
+def test_trimaps_and_pictures_in_colours_are_no_masks_and_soft_ones_stay() -> None:
+    numbers, red = np.uint8([[1, 2, 2], [3, 1, 2]]), np.dstack([OBJECT * 200, OBJECT * 0, OBJECT * 0])
+    palette = Image.fromarray(numbers, "P")
+    palette.putpalette([0, 0, 0, 255, 0, 0, 0, 255, 0, 0, 0, 255])
+    opaque = Image.fromarray(np.dstack([red, OBJECT * 0 + 255]), "RGBA")
+    trimap, coloured = "its grey levels are 1, 2, 3, .*Write all masks anew", "it has colours"
+    for picture, words in ((numbers, trimap), (palette, trimap), (red, coloured), (opaque, coloured)):
+        with pytest.raises(drawn_masks.NoMaskError, match=rf"'cat\.png' is no mask: {words}"):
             drawn_masks.decode_mask(encoded(picture), "cat.png")
     soft = np.linspace(0, 255, 48).reshape(6, 8).astype(np.uint8)
     assert np.array_equal(drawn_masks.decode_mask(encoded(Image.fromarray(soft)), "soft"), soft)

@@ -257,20 +257,9 @@ def test_what_bgbias_loads_is_taken_as_it_is(tmp_path: Path) -> None:
         load(f"run:{tmp_path / 'model.safetensors'}", Options(size=96))
 
 
-def test_a_run_of_bgbias_in_a_store_embeds_as_ever(tmp_path: Path) -> None:
-    import mlflow
-
-    file, module = run_file(tmp_path), "bgbias.evaluation.embedder"
-    place = tmp_path / "model"
-    mlflow.pyfunc.save_model(str(place), loader_module=module, data_path=str(file), pip_requirements=[])
-    found = load(f"mlflow:{place.as_uri()}", CPU)
-    assert found.name == f"mlflow:{place.as_uri()}"
-    assert np.array_equal(ours(found), ours(load(file, CPU)))
-    with pytest.raises(UserError, match="--size means nothing to run:"):
-        load(f"mlflow:{place.as_uri()}", SMALL)
-
-
-def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_mlflow_holds_is_a_run_of_bgbias_or_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import mlflow
 
     # What another test of this process named goes before the environment.
@@ -279,15 +268,22 @@ def test_what_is_no_model_of_mlflow_is_reported(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("MLFLOW_REGISTRY_URI", raising=False)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    other = tmp_path / "other"
+    file, place, other = run_file(tmp_path), tmp_path / "model", tmp_path / "other"
+    ours_alone = {"loader_module": "bgbias.evaluation.embedder", "data_path": str(file)}
+    mlflow.pyfunc.save_model(str(place), **ours_alone, pip_requirements=[])
     mlflow.pyfunc.save_model(str(other), python_model=lambda model_input: model_input, pip_requirements=[])
-    for place, said in (
+    found = load(f"mlflow:{place.as_uri()}", CPU)
+    assert found.name == f"mlflow:{place.as_uri()}"
+    assert np.array_equal(ours(found), ours(load(file, CPU)))
+    with pytest.raises(UserError, match="--size means nothing to run:"):
+        load(f"mlflow:{place.as_uri()}", SMALL)
+    for which, said in (
         (tmp_path, "holds no model"),
         ("models:/none@best", r"models:/none@best could not be fetched .*MLFLOW_TRACKING_URI"),
         (other, "was saved as python_function, which is not taken here"),
     ):
         with pytest.raises(UserError, match=said):
-            load(f"mlflow:{place}")
+            load(f"mlflow:{which}")
 
 
 @pytest.mark.shared
