@@ -192,13 +192,12 @@ finally:
     from threadpoolctl import threadpool_info
     print("threads", *{pool["num_threads"] for pool in threadpool_info()}, torch.get_num_threads())
 """
-OWN = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
 
 
 def test_libraries_have_no_more_threads_than_the_container_has_cores_and_know_how_to_wait() -> None:
     """Also those that read the environment when numpy is imported."""
-    environment = {name: value for name, value in os.environ.items() if name not in OWN}
-    around = environment | {"OMP_DISPLAY_ENV": "VERBOSE"}
+    own = "GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "OMP_NUM_THREADS"
+    around = {k: v for k, v in os.environ.items() if k not in own} | {"OMP_DISPLAY_ENV": "VERBOSE"}
     done = subprocess.run([sys.executable, "-c", COMMAND], env=around, capture_output=True, text=True)
     assert "threads 1 1\n" in done.stdout, done.stderr
     assert f"GOMP_SPINCOUNT = '{processor.SPINS}'" in done.stderr

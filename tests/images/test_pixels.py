@@ -151,15 +151,13 @@ def test_what_is_hidden_behind_transparency_does_not_come_back(mode: str) -> Non
         assert pixels.transparent(opened)
 
 
-XMP = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
-
-
 @pytest.mark.parametrize("in_exif", [False, True])
 @pytest.mark.parametrize("kind", ["JPEG", "PNG"])
 def test_a_rotation_that_stands_in_xmp_alone_is_known_as_such(kind: str, in_exif: bool) -> None:
+    xmp = '<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf tiff:Orientation="6"/></x:xmpmeta>'
     exif, text = rotation(6) if in_exif else Image.Exif(), PngImagePlugin.PngInfo()
-    text.add_itxt("XML:com.adobe.xmp", XMP)
-    options = {"pnginfo": text} if kind == "PNG" else {"xmp": XMP.encode()}
+    text.add_itxt("XML:com.adobe.xmp", xmp)
+    options = {"pnginfo": text} if kind == "PNG" else {"xmp": xmp.encode()}
     data = encoded(Image.fromarray(picture(8, 12, 3)), kind, exif=exif, **options)
     with pixels.open_picture(data, "x") as image:
         assert pixels.is_turned(image)

@@ -83,9 +83,6 @@ def test_weights_that_are_not_published_for_this_network_are_refused() -> None:
 
 # BN-Inception.
 
-BLOCKS = ("3a", "3b", "3c", "4a", "4b", "4c", "4d", "4e", "5a", "5b")
-HALVING = ("3c", "4e")
-
 
 def written_out(state: dict[str, Tensor], x: Tensor) -> Tensor:
     """The published prototxt as a chain of function calls, by the names of its layers."""
@@ -101,12 +98,12 @@ def written_out(state: dict[str, Tensor], x: Tensor) -> Tensor:
 
     x = halve(convolve("conv1_7x7_s2", x, 2))
     x = halve(convolve("conv2_3x3", convolve("conv2_3x3_reduce", x)))
-    for block in BLOCKS:
-        name, stride = f"inception_{block}", 2 if block in HALVING else 1
+    for block in ("3a", "3b", "3c", "4a", "4b", "4c", "4d", "4e", "5a", "5b"):
+        name, stride = f"inception_{block}", 2 if block in ("3c", "4e") else 1
         triple = convolve(f"{name}_3x3", convolve(f"{name}_3x3_reduce", x), stride)
         double = convolve(f"{name}_double_3x3_1", convolve(f"{name}_double_3x3_reduce", x))
         double = convolve(f"{name}_double_3x3_2", double, stride)
-        if block in HALVING:
+        if stride == 2:
             x = torch.cat([triple, double, halve(x)], dim=1)
             continue
         pooled = F.max_pool2d(x, 3, 1, padding=1) if block == "5b" else F.avg_pool2d(x, 3, 1, padding=1)

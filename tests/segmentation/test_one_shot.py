@@ -36,7 +36,6 @@ from bgbias.study import plan
 from bgbias.study.cell import Cell
 
 pytestmark = pytest.mark.usefixtures("small_plugins")
-CELL = Cell("squares", "pixels", "contrastive", "plain", 0)
 
 
 def stretch(seen: np.ndarray) -> np.ndarray:
@@ -127,9 +126,10 @@ def test_study_that_does_not_ask_keeps_its_plan(tmp_path: Path, raw: dict[str, A
     # It reads neither masks nor backgrounds.
     raw["datasets"]["squares"]["masker"] = "other"
     other = load(tmp_path, raw | {"segmentation": {"episodes": 6}})
-    assert graph.digest(asked, "segment", cell=CELL) == graph.digest(other, "segment", cell=CELL)
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    assert graph.digest(asked, "segment", cell=cell) == graph.digest(other, "segment", cell=cell)
     with pytest.raises(UserError, match=r"'small' asks for no segmentation; set grids\.small\.segmentation"):
-        segment(without, CELL)
+        segment(without, cell)
 
 
 def test_dataset_without_truth_is_refused_at_planning(tmp_path: Path, raw: dict[str, Any]) -> None:
@@ -219,9 +219,7 @@ def test_mask_is_judged_by_the_box_of_its_largest_part() -> None:
     assert truth.iou("a", mask) == 1
     assert truth.iou("a", np.zeros((8, 8), bool)) == 0
     assert np.argwhere(truth.locate("a")).tolist() == np.argwhere(mask[:6, :6]).tolist()
-
-
-def test_size_of_objects_is_learned_from_known_ones() -> None:
+    # The size of objects is learned from known ones.
     truth = TrueBoxes({"a": Box(0, 0, 10, 10), "b": Box(5, 5, 15, 25)}, 50)
     # An ellipse in a box takes pi/4 of it: of 100 and of 200 pixels of 2,500.
     expected = math.pi / 4 * (100 + 200) / 2 / 2500

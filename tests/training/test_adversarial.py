@@ -112,10 +112,6 @@ def test_mixed_precision_loses_no_gradient(name: str) -> None:
 WIDTHS = (5, 7)
 
 
-def distilling(**options: Any) -> Any:
-    return method("s2sd", **{"widths": WIDTHS, **options})
-
-
 def naive_distillation(made: Any, given: Batch, late: bool) -> Tensor:
     """Heads one by one, from one space into another."""
     options, net = made.params, made.model
@@ -141,7 +137,7 @@ def divergence(student: Tensor, teacher: Tensor, options: Any) -> Tensor:
 def test_distillation_agrees_with_its_naive_twin(after: int | None, temperature: float) -> None:
     """Features are learned after so many steps."""
     options = {"temperature": temperature, "features_after": after, "weight": 3.0}
-    ours, twin = (in_double(distilling(**options)) for _ in range(2))
+    ours, twin = (in_double(method("s2sd", widths=WIDTHS, **options)) for _ in range(2))
     for step in range(2):
         found = ours.loss(batch(step))["loss"]
         expected = naive_distillation(twin, batch(step), after is not None and step >= after)
@@ -156,8 +152,9 @@ def test_distillation_agrees_with_its_naive_twin(after: int | None, temperature:
 @pytest.mark.parametrize("inner", ["at", "mdprop"])
 def test_every_distribution_is_distilled(inner: str) -> None:
     """The sum of what S2SD makes of each distribution's maps, which are those of the method alone."""
-    made = distilling(method=inner, options={"batch_norm": "frozen", "kappa": 0.5}, features_after=None)
-    alone, seen = method(inner, batch_norm="frozen", kappa=0.5), list[Tensor]()
+    kept = {"batch_norm": "frozen", "kappa": 0.5}
+    made = method("s2sd", widths=WIDTHS, method=inner, options=kept, features_after=None)
+    alone, seen = method(inner, **kept), list[Tensor]()
     alone.judge = lambda maps, labels: seen.append(maps) or maps.sum()
     found = made.loss(batch())
     alone.loss(batch())
@@ -168,7 +165,7 @@ def test_every_distribution_is_distilled(inner: str) -> None:
 
 
 def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> None:
-    made, other = distilling(of="arcface"), distilling(method="at")
+    made, other = method("s2sd", widths=WIDTHS, of="arcface"), method("s2sd", widths=WIDTHS, method="at")
     assert [tuple(p.shape) for p in made.losses.parameters()] == [(5, 4), (7, 4)]
     assert [group.get("lr") for group in made.own_parameters(1e-3)] == [None, made.task.loss_lr]
     made.loss(batch())["loss"].backward()
@@ -182,12 +179,6 @@ def test_class_weights_are_of_each_width_and_heads_alike_for_every_method() -> N
 
 # In a study.
 
-PLAIN, MDPROP, TWICE = (
-    Cell("squares", "pixels", "contrastive", method, 0)
-    for method in ("plain", "mdprop_2+bgaugment", "st_2xbatch")
-)
-DISTILLED = Cell("squares", "pixels", "arcface", "s2sd_mdprop", 0)
-
 
 @pytest.fixture
 def raw(raw: dict[str, Any]) -> dict[str, Any]:
@@ -198,35 +189,35 @@ def raw(raw: dict[str, Any]) -> dict[str, Any]:
     return raw
 
 
-@pytest.mark.parametrize("name", ["mdprop_2", "st_unfrozen", "s2sd_mdprop"])
-def test_a_network_without_batch_norm_is_refused(name: str, tmp_path: Path, raw: dict[str, Any]) -> None:
+def test_a_network_without_batch_norm_is_refused(tmp_path: Path, raw: dict[str, Any]) -> None:
     raw["backbones"]["tiny"] = {}
     block = raw["grids"]["small"]["cells"][0]
-    block["methods"] = [name]
-    assert plan.checked_cells(load(tmp_path, raw))
-    block["backbones"] = ["pixels", "tiny"]
-    with pytest.raises(UserError, match="tiny has no batch norm"):
-        plan.checked_cells(load(tmp_path, raw))
+    for name in ("mdprop_2", "st_unfrozen", "s2sd_mdprop"):
+        block |= {"methods": [name], "backbones": ["pixels"]}
+        assert plan.checked_cells(load(tmp_path, raw))
+        block["backbones"] = ["pixels", "tiny"]
+        with pytest.raises(UserError, match="tiny has no batch norm"):
+            plan.checked_cells(load(tmp_path, raw))
 
 
 def test_a_study_trains_them_and_its_plans_know_of_attacks(tmp_path: Path, raw: dict[str, Any]) -> None:
     """An edited attack makes the models anew that are trained with it, and no others; the forecast counts its passes."""
-    study = load(tmp_path, raw)
-    plain, attacked, distilled = (
-        {m.__name__.removeprefix("bgbias.") for m in depends(study, cell).code}
-        for cell in (PLAIN, MDPROP, DISTILLED)
-    )
-    assert not any("attacks" in name for name in plain)
-    assert {"attacks.stax", "attacks.mtax"} <= attacked
-    assert {"training.methods.s2sd", "training.methods._adversarial", "attacks.stax"} <= distilled
+    study, names = load(tmp_path, raw), ("plain", "mdprop_2+bgaugment", "st_2xbatch")
+    plain, attacked, twice = (Cell("squares", "pixels", "contrastive", name, 0) for name in names)
+    distilled = Cell("squares", "pixels", "arcface", "s2sd_mdprop", 0)
+    read = [{m.__name__ for m in depends(study, cell).code} for cell in (plain, attacked, distilled)]
+    assert not any("attacks" in name for name in read[0])
+    assert {"bgbias.attacks.stax", "bgbias.attacks.mtax"} <= read[1]
+    inner = {"bgbias.training.methods.s2sd", "bgbias.training.methods._adversarial", "bgbias.attacks.stax"}
+    assert inner <= read[2]
     assert methods.find({"none": {"kind": "at", "epsilon": 0}}, "none").uses == []
-    usual, adversarial, twice = (cost(study, cell) for cell in (PLAIN, MDPROP, TWICE))
+    usual, adversarial, wide = (cost(study, cell) for cell in (plain, attacked, twice))
     # Of 8 photos: these, two attacks' steps, which count two thirds, and what two attacks make.
     assert adversarial.backward[1] == (8 + 11 + 16) / 8 * usual.backward[1]
-    assert twice.backward[1] == 2 * usual.backward[1]
+    assert wide.backward[1] == 2 * usual.backward[1]
     assert adversarial.forward[1] > 6 * usual.backward[1]
     data_nodes(study)
-    for cell in (MDPROP, TWICE, DISTILLED):
+    for cell in (attacked, twice, distilled):
         train(study, cell, "cpu")
-    found = history(study.files.at("history", **MDPROP.wildcards))
+    found = history(study.files.at("history", **attacked.wildcards))
     assert {"loss", "base_loss", "stax", "mtax_2"} <= set(found[0])

@@ -86,14 +86,14 @@ def views(count: int) -> np.ndarray:
     return seeds.generator("views").integers(0, 256, (count, 16, 16, 3), np.uint8)
 
 
-SHORT = (
-    torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
-    RuntimeError("Failed to allocate memory for requested buffer of size 1048576"),
-    MemoryError(),
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        RuntimeError("Failed to allocate memory for requested buffer of size 1048576"),
+        MemoryError(),
+    ],
 )
-
-
-@pytest.mark.parametrize("error", SHORT)
 def test_fewer_pass_where_memory_is_short(error: Exception, capfd: pytest.CaptureFixture[str]) -> None:
     most, given = 20, list[int]()
 
@@ -166,8 +166,6 @@ def test_a_last_shorter_batch_and_a_late_one_are_tried() -> None:
     with pytest.raises(UserError, match=f"of 5 {AMONG}"):
         short.embed(views(5))
 
-
-# Embedding many views takes the memory of their embeddings, and of one batch.
 
 GROWTH = """
 import numpy as np

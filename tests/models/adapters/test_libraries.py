@@ -177,12 +177,6 @@ def test_an_object_and_a_files_weights_give_the_vectors_of_the_folder(kind: str,
         assert "without CLIP's projection" in unprojected.notes[1]
 
 
-@pytest.fixture
-def vit(tmp_path: Path) -> Path:
-    saved_folder("vit", tmp_path)
-    return tmp_path
-
-
 def tokens(model: Adapted, folder: Path, **more: bool) -> torch.Tensor:
     from transformers import ViTModel
 
@@ -192,33 +186,35 @@ def tokens(model: Adapted, folder: Path, **more: bool) -> torch.Tensor:
         return network(pixel_values=x, **more).last_hidden_state
 
 
-def test_pooling_and_size_can_be_chosen(vit: Path) -> None:
-    mean = load(f"transformers:{vit}", Options(pooling="mean", device="cpu"))
-    assert_equal(ours(mean), tokens(mean, vit).mean(1).numpy())
-    larger = load(f"transformers:{vit}", Options(size=48, device="cpu"))
+def test_pooling_and_size_can_be_chosen(tmp_path: Path) -> None:
+    saved_folder("vit", tmp_path)
+    mean = load(f"transformers:{tmp_path}", Options(pooling="mean", device="cpu"))
+    assert_equal(ours(mean), tokens(mean, tmp_path).mean(1).numpy())
+    larger = load(f"transformers:{tmp_path}", Options(size=48, device="cpu"))
     assert larger.look.size == 48
-    assert_equal(ours(larger), tokens(larger, vit, interpolate_pos_encoding=True)[:, 0].numpy())
+    assert_equal(ours(larger), tokens(larger, tmp_path, interpolate_pos_encoding=True)[:, 0].numpy())
 
 
-def test_a_folder_that_lacks_its_processor_or_a_layer_or_does_more_than_crop_says_so(vit: Path) -> None:
+def test_a_folder_that_lacks_its_processor_or_a_layer_or_does_more_than_crop_says_so(tmp_path: Path) -> None:
     from transformers import EfficientNetImageProcessor, ViltImageProcessor
 
+    saved_folder("vit", tmp_path)
     for processor, words in (
         (EfficientNetImageProcessor(size={"height": 32, "width": 32}), "does more to photos than both"),
         (ViltImageProcessor(size={"shortest_edge": 32}), "photos of any shape"),
     ):
-        processor.save_pretrained(vit)
+        processor.save_pretrained(tmp_path)
         with pytest.raises(UserError, match=words):
-            load(f"transformers:{vit}", CPU)
-    (vit / "preprocessor_config.json").unlink()
-    found = load(f"transformers:{vit}", CPU)
+            load(f"transformers:{tmp_path}", CPU)
+    (tmp_path / "preprocessor_config.json").unlink()
+    found = load(f"transformers:{tmp_path}", CPU)
     assert found.look.size == 32
     assert "ImageNet defaults, because the model specifies none" in found.notes[0]
     assert "give --mean, --std of its training" in found.guesses[0]
-    config = (vit / "config.json").read_text()
-    (vit / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    config = (tmp_path / "config.json").read_text()
+    (tmp_path / "config.json").write_text(config.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
     with pytest.raises(UserError, match=r"lacks 16 of its network's tensors .*, which would be random"):
-        load(f"transformers:{vit}", CPU)
+        load(f"transformers:{tmp_path}", CPU)
 
 
 def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
@@ -243,9 +239,7 @@ def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
 class Colours:
     """An encoder of somebody's own, by MTEB's protocol alone."""
 
-    def encode(
-        self, inputs: Any, *, task_metadata: Any, hf_split: str, hf_subset: str, **more: Any
-    ) -> np.ndarray:
+    def encode(self, inputs: Any, *, task_metadata: Any, **more: Any) -> np.ndarray:
         assert task_metadata.modalities == ["image"]
         assert "image" in inputs.dataset.features
         return np.array([np.asarray(p).mean((0, 1)) for batch in inputs for p in batch["image"]])
@@ -302,9 +296,7 @@ def test_what_is_left_over_and_which_of_several_networks_is_taken_is_told(tmp_pa
     said = fill(fresh, tmp_path / "w.pth", "mine")
     assert same(student, fresh)
     assert "weights: 'online.' taken off the names (not momentum.)" in said
-
-
-def test_files_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    # Files that do not fit.
     other = saved(nn.Conv2d(3, 5, 3), tmp_path / "other.pth")
     words = r"other.pth does not hold weights of mine: 'conv.weight' is missing \(and"
     with pytest.raises(UserError, match=words):

@@ -257,9 +257,7 @@ def test_what_bgbias_loads_is_taken_as_it_is(tmp_path: Path) -> None:
         load(f"run:{tmp_path / 'model.safetensors'}", Options(size=96))
 
 
-def test_what_mlflow_holds_is_a_run_of_bgbias_or_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_mlflow_holds_is_ours_or_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import mlflow
 
     # What another test of this process named goes before the environment.
