@@ -1,100 +1,86 @@
-"""Comparisons of speed: ours, what people would run instead, and the most that the machine gives.
+"""Comparisons of speed: bgbias, what people would run instead, and the most that the machine gives.
 
-``_cases.py`` is the table of all of them: title, devices, threads, rounds, what is compared (``contenders(device, tiny)``, which
-are prepared: loading and random data are not timed), and what is concluded (``judge(measured)``: ratios, differences, exponents,
-each with its bar). Heavy imports stay inside these functions: the command reads the whole table. ``tiny`` asks for
-sizes that say nothing of speed and are done at once, so that a test can run every line.
+``cases.yaml`` is the table of all comparisons. Each is a function of its own name in a module of this package: it prepares data,
+which is not timed, and returns a ``Case``. Its arguments are the device and sizes. The sizes for ``--tiny`` say nothing of speed:
+they are for tests, which run every line.
 """
 
-from __future__ import annotations
-
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-Role = Literal["ours", "peer", "limit"]
+import numpy as np
 
+from bgbias.settings import read_yaml
 
-@dataclass(frozen=True)
-class Contender:
-    """One way to do the work. ``run`` does it once; what it returns is kept for ``judge``. ``missing``: why it cannot run here,
-    and how to get it.
-    """
-
-    name: str
-    role: Role
-    run: Callable[[], Any] | None
-    missing: str = ""
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A number that a comparison ends in: one value a round, or a single one; with its bar, if it has one."""
-
-    what: str
-    values: Sequence[float]
-    at_least: float | None = None
-    at_most: float | None = None
-    unit: str = ""
-    missing: str = ""
+Run = Callable[[], Any]
+"""Does the work once; what it returns is the contender's result."""
 
 
 @dataclass(frozen=True)
 class Measured:
     """What the rounds gave, by contender: seconds of every round, the last result, and extra memory in MB."""
 
-    device: str
-    tiny: bool
     seconds: Mapping[str, Sequence[float]]
     results: Mapping[str, Any]
-    missing: Mapping[str, str] = field(default_factory=dict)
     megabytes: Mapping[str, float] = field(default_factory=dict)
 
-    def ratio(
-        self, what: str, of: str, by: str, at_least: float | None = None, at_most: float | None = None
-    ) -> Figure:
-        """The seconds of one contender by those of another, round by round."""
-        missing = "; ".join(dict.fromkeys(self.missing[n] for n in (of, by) if n in self.missing))
-        pairs = zip(self.seconds.get(of, ()), self.seconds.get(by, ()), strict=not missing)
-        return Figure(what, [a / b for a, b in pairs], at_least, at_most, "x", missing)
 
-    def rate(self, what: str, of: str, things: int, unit: str = "/s") -> Figure:
-        """How many things a second a contender did, round by round."""
-        rates = [things / seconds for seconds in self.seconds.get(of, ())]
-        return Figure(what, rates, unit=unit, missing=self.missing.get(of, ""))
+Values = Callable[[Measured], float | Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A row of the table. ``threads``: what every contender has, by OMP_NUM_THREADS, None for as many as there are cores;
-    ``memory``: the contenders whose extra memory counts, which may not be missing.
-    """
+class Figure:
+    """A number that a comparison ends in, with its bar: one value a round, or a single one."""
 
-    title: str
-    devices: tuple[str, ...]
-    contenders: Callable[[str, bool], Iterator[Contender]]
-    judge: Callable[[Measured], list[Figure]]
-    threads: int | None = None
-    rounds: int = 5
-    clock: Callable[[], float] = time.perf_counter
-    memory: tuple[str, ...] = ()
+    what: str
+    values: Values | float
+    at_least: float | None = None
+    at_most: float | None = None
+    unit: str = ""
 
 
-def surroundings(**changed: str) -> dict[str, str]:
-    """The environment of a process that is started from any folder and finds these comparisons."""
-    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))} | changed
+@dataclass(frozen=True)
+class Case:
+    """Contenders by name, and the figures that they give. In place of a run a text says why the contender cannot run here."""
+
+    figures: Sequence[Figure]
+    ours: Mapping[str, Run | str]
+    peers: Mapping[str, Run | str] = field(default_factory=dict)
+    limits: Mapping[str, Run | str] = field(default_factory=dict)
+
+    @property
+    def contenders(self) -> dict[str, tuple[str, Run | str]]:
+        """Role (ours, peer, limit) and run of every contender."""
+        roles = {"ours": self.ours, "peer": self.peers, "limit": self.limits}
+        return {name: (role, run) for role, runs in roles.items() for name, run in runs.items()}
 
 
-def peer(name: str, package: str, prepare: Callable[[], Callable[[], Any]]) -> Contender:
-    """A contender that needs ``package``, which this project does not; without it, one that is missing."""
-    if find_spec(package) is None:
-        return Contender(name, "peer", None, f"{package} is not installed; `make bench` installs it")
-    return Contender(name, "peer", prepare())
+def ratio(of: str, by: str) -> Values:
+    """The seconds of one contender by those of another, round by round."""
+    return lambda m: [a / b for a, b in zip(m.seconds[of], m.seconds[by], strict=True)]
+
+
+def rate(of: str, things: int) -> Values:
+    """How many things a second a contender did, round by round."""
+    return lambda m: [things / seconds for seconds in m.seconds[of]]
+
+
+def seconds(of: str, factor: float = 1) -> Values:
+    """The seconds of a contender times ``factor``, round by round."""
+    return lambda m: [factor * one for one in m.seconds[of]]
+
+
+def result(of: str) -> Values:
+    """What a contender returned last."""
+    return lambda m: m.results[of]  # type: ignore[no-any-return]
+
+
+def difference(of: str, by: str) -> Values:
+    """The largest difference of two contenders' results, which are numbers or arrays."""
+    return lambda m: float(np.abs(np.subtract(m.results[of], m.results[by])).max())
 
 
 def exponents(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> list[float]:
@@ -103,8 +89,31 @@ def exponents(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> list[f
 
     t(2n) - t(n) is a (2^p - 1) n^p, whatever the constant cost c. NaN where a larger size took less time.
     """
-    import numpy as np
-
     grown = np.diff(np.asarray(rounds, float), axis=1)
     logs = np.log(np.where(grown > 0, grown, np.nan))
     return [float(np.polyfit(np.log(sizes[:-1]), row, 1)[0]) for row in logs]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How ``cases.yaml`` says that a case is to be run, which explains each."""
+
+    title: str
+    tiny: Mapping[str, Any]
+    module: str
+    devices: Sequence[str] = ("cpu", "cuda")
+    threads: int | None = None
+    rounds: int = 5
+    clock: str = "perf_counter"
+    memory: Sequence[str] = ()
+
+
+TABLE = read_yaml(Path(__file__).with_name("cases.yaml"))
+CASES = {name: Comparison(row["title"], row["tiny"], **row["run"]) for name, row in TABLE.items()}
+
+
+def prepare(name: str, device: str, tiny: bool) -> Case:
+    """The case of a comparison, at its own sizes or at tiny ones."""
+    function = getattr(import_module(f"benchmarks.{CASES[name].module}"), name)
+    case: Case = function(device, **(CASES[name].tiny if tiny else {}))
+    return case

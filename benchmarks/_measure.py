@@ -6,98 +6,95 @@ writes what it measured to RECORD as JSON; with ``memory`` and a CONTENDER in pl
 memory, in MB, that this contender takes beyond what it starts with, in a process in which nobody else ran.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
 import os
 import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
+import torch
 
-from benchmarks import Contender, Measured, Role, surroundings
-from benchmarks._cases import CASES
-from benchmarks._project import cores
+from benchmarks import CASES, Figure, Measured, Run, _project, prepare
 from bgbias.compute import processor, vitals
 from bgbias.compute.device import M_MMAP_MAX, M_TRIM_THRESHOLD, keep_freed_memory, pick
 from bgbias.files.atomic import write_json
 
-# From glibc's malloc.h and malloc.c. Its thresholds move by themselves until mallopt is called; a program that frees large
+# What glibc does by itself (malloc.h and malloc.c). Its thresholds move until mallopt is called; a program that frees large
 # tensors soon has the largest ones.
-M_MMAP_THRESHOLD = -3
 LARGEST_THRESHOLD = 32 * 2**20
-DEFAULT_MMAP_MAX = 65536
-# Written here, "5" lets the kernel forget the peak so far (proc(5), since Linux 4.0).
-FORGET = Path("/proc/self/clear_refs")
+M_MMAP_THRESHOLD = -3
+USUAL = {
+    M_MMAP_MAX: 65536,
+    M_MMAP_THRESHOLD: LARGEST_THRESHOLD,
+    M_TRIM_THRESHOLD: 2 * LARGEST_THRESHOLD,
+}
 SMALLEST = 1.0  # MB; less than that is noise
 
 
-def measure(comparison: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
+def measure(name: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
     """What one comparison gave, ready for JSON."""
-    case, device = CASES[comparison], pick(device)
-    begun, load = datetime.now(UTC), [os.getloadavg()[0]]
+    comparison, device = CASES[name], pick(device)
+    begun, load = datetime.now(UTC), os.getloadavg()[0]
     # First: processes of their own, which should not find a gigabyte of data in use beside them.
     megabytes = {}
-    for name in case.memory:
-        words = [sys.executable, "-m", "benchmarks._measure", comparison, device, "memory", name]
-        words += ["tiny"] * tiny
-        done = subprocess.run(words, env=surroundings(), check=True, stdout=subprocess.PIPE, text=True)
-        megabytes[name] = float(done.stdout.split()[-1])
-    contenders = list(case.contenders(device, tiny))
-    seconds, results = take_turns(contenders, rounds, _finish(device), case.clock)
-    missing = {c.name: c.missing for c in contenders if c.run is None}
-    figures = case.judge(Measured(device, tiny, seconds, results, missing, megabytes))
+    for who in comparison.memory:
+        words = ("-m", "benchmarks._measure", name, device, "memory", who, *["tiny"] * tiny)
+        megabytes[who] = float(_project.run(Path.cwd(), *words).split()[-1])
+    case = prepare(name, device, tiny)
+    runs = [(who, role, run) for who, (role, run) in case.contenders.items() if not isinstance(run, str)]
+    missing = {who: run for who, (_, run) in case.contenders.items() if isinstance(run, str)}
+    finish = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    seconds, results = take_turns(runs, rounds, finish, getattr(time, comparison.clock))
+    measured = Measured(seconds, results, megabytes)
     return {
-        "comparison": comparison,
-        "title": case.title,
+        "comparison": name,
+        "title": comparison.title,
         "device": device,
         "tiny": tiny,
         "rounds": rounds,
         "begun": begun.isoformat(timespec="seconds"),
-        "load": [*load, os.getloadavg()[0]],
+        "load": [load, os.getloadavg()[0]],
         "machine": describe_machine(device),
         "contenders": [
             {
-                "name": c.name,
-                "role": c.role,
-                "seconds": seconds.get(c.name, []),
-                "megabytes": megabytes.get(c.name),
-                "missing": c.missing,
+                "name": who,
+                "role": role,
+                "seconds": seconds.get(who, []),
+                "megabytes": megabytes.get(who),
+                "missing": missing.get(who, ""),
             }
-            for c in contenders
+            for who, (role, _) in case.contenders.items()
         ],
-        "figures": [asdict(figure) | {"values": [float(v) for v in figure.values]} for figure in figures],
+        "figures": [evaluate(figure, measured, missing) for figure in case.figures],
     }
 
 
 def take_turns(
-    contenders: Sequence[Contender],
+    runs: Sequence[tuple[str, str, Run]],
     rounds: int,
     finish: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Seconds of every round, and the last result, of each contender that can run.
+    """Seconds of every round, and the last result, of each contender: its name, role and run.
 
     They take turns, so that whatever else the machine does meanwhile befalls them all. Everyone runs once beforehand, untimed.
     Then come ``rounds`` rounds, A B C and C B A by turns. ``finish`` waits for a device that works on by itself. A peer's
     allocator hands memory back that ours keeps: where the allocator changes hands, the next one runs once untimed, whoever it
     is, so as not to pay for pages that a program of its own would still have.
     """
-    able = [(c.name, c.role, c.run) for c in contenders if c.run is not None]
-    seconds: dict[str, list[float]] = {name: [] for name, _, _ in able}
+    seconds: dict[str, list[float]] = {name: [] for name, _, _ in runs}
     results: dict[str, Any] = {}
     before = ""
     for number in range(1 + rounds):
-        for name, role, run in reversed(able) if number % 2 == 0 else able:
+        for name, role, run in reversed(runs) if number % 2 == 0 else runs:
             set_allocator(role)
             if before and (before == "peer") != (role == "peer"):
                 run()
@@ -112,54 +109,53 @@ def take_turns(
     return seconds, results
 
 
-def _finish(device: str) -> Callable[[], None]:
-    """What waits until the device has done all that it was told."""
-    if not device.startswith("cuda"):
-        return lambda: None
-    import torch
+def evaluate(figure: Figure, measured: Measured, missing: Mapping[str, str]) -> dict[str, Any]:
+    """A figure with its values; without any where a contender that it needs is missing."""
+    try:
+        values: Any = figure.values(measured) if callable(figure.values) else figure.values
+    except KeyError as error:
+        if error.args[0] not in missing:
+            raise
+        return vars(figure) | {"values": [], "missing": missing[error.args[0]]}
+    return vars(figure) | {"values": np.atleast_1d(values).astype(float).tolist(), "missing": ""}
 
-    return torch.cuda.synchronize
 
-
-def set_allocator(role: Role) -> None:
+def set_allocator(role: str) -> None:
     """Give a contender of this role the allocator that it would have in a program of its own; without glibc nothing happens.
 
-    Ours let glibc keep what they free (see ``bgbias.compute.device``), which speeds up whatever runs in the same process; a peer
-    is given back what glibc does by itself.
+    Ours let glibc keep what they free (see ``bgbias.compute.device``), which speeds up whatever runs in the same process.
     """
     if role != "peer":
         keep_freed_memory()
         return
     with contextlib.suppress(AttributeError, OSError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_MMAP_MAX, DEFAULT_MMAP_MAX)
-        mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD)
-        mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_THRESHOLD)
+        for option, value in USUAL.items():
+            mallopt(option, value)
 
 
 def extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
     """Of one run, after a tiny one: what libraries load when they are first called does not count."""
-    for small in (True, tiny):
-        chosen = next(c for c in CASES[comparison].contenders(device, small) if c.name == contender)
-        assert chosen.run is not None
-        set_allocator(chosen.role)
+    for is_small in (True, tiny):
+        role, run = prepare(comparison, device, is_small).contenders[contender]
+        assert not isinstance(run, str)
+        set_allocator(role)
         gc.collect()
         # What was freed while the data were made is otherwise there to be used again, and would not count.
         with contextlib.suppress(AttributeError, OSError, TypeError):
             ctypes.CDLL(None).malloc_trim(0)
         before = psutil.Process().memory_info().rss / 2**20
-        FORGET.write_text("5")
-        chosen.run()
+        # The kernel forgets the peak so far (proc(5), since Linux 4.0).
+        Path("/proc/self/clear_refs").write_text("5")
+        run()
     return max(vitals.peak_memory_mb() - before, SMALLEST)
 
 
 def describe_machine(device: str) -> dict[str, str | int]:
     """Processor, cores, threads, memory, versions, and the GPU if ``device`` is one."""
-    import torch
-
     described: dict[str, str | int] = {
         "cpu": processor.fact("model name") or platform.processor() or platform.machine(),
-        "cores": cores(),
+        "cores": _project.CORES,
         "threads": torch.get_num_threads(),
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "bf16": " ".join(processor.bf16() or ()) or "no instructions",

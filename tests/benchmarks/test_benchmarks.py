@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from project import ROOT, copy_settings
 
-from benchmarks import Contender, Figure, Measured, _measure, _report, exponents, paper_grid, peer
+from benchmarks import CASES, Figure, Measured, _measure, _report, exponents, paper_grid, rate, ratio
 from benchmarks import __main__ as command
-from benchmarks._cases import CASES
 from bgbias.engine import forecast
 from bgbias.errors import UserError
 from bgbias.study import params, plan
@@ -58,10 +57,9 @@ def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_ch
     monkeypatch.setattr("gc.collect", lambda: 0)
     clock = Clock()
     contenders = [
-        Contender("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
-        Contender("b", "peer", clock.worker("b", 100.0, 100.0, 100.0, 4.0, 100.0, 5.0, 100.0, 6.0)),
-        Contender("absent", "peer", None, "not installed"),
-        Contender("c", "limit", clock.worker("c", 0.5)),
+        ("a", "ours", clock.worker("a", 100.0, 100.0, 1.0, 100.0, 2.0, 3.0)),
+        ("b", "peer", clock.worker("b", 100.0, 100.0, 100.0, 4.0, 100.0, 5.0, 100.0, 6.0)),
+        ("c", "limit", clock.worker("c", 0.5)),
     ]
     seconds, results = _measure.take_turns(contenders, 3, clock=clock)
     assert "".join(clock.worked) == "cbbaaabbcccbbaaabbcc"
@@ -69,23 +67,24 @@ def test_contenders_take_turns_and_neither_first_runs_count_nor_those_after_a_ch
     assert results == {"a": 6, "b": 8, "c": 6}
     # A device is waited for before and after the work.
     works, device = clock.worker("d", 1.0), clock.worker("device", 10.0)
-    seconds, _ = _measure.take_turns([Contender("d", "ours", works)], 1, device, clock)
+    seconds, _ = _measure.take_turns([("d", "ours", works)], 1, device, clock)
     assert clock.worked[-3:] == ["device", "d", "device"]
     assert seconds == {"d": [11.0]}
 
 
 def test_ratios_are_those_of_each_round_and_an_absent_peer_says_how_to_install_it() -> None:
-    measured = Measured("cpu", True, {"ours": [1.0, 2.0, 5.0], "theirs": [3.0, 2.0, 20.0]}, {})
-    assert measured.ratio("times as fast", "theirs", "ours", at_least=2.5).values == [3.0, 1.0, 4.0]
-    assert measured.rate("photos", "ours", 10).values == [10.0, 5.0, 2.0]
-    absent = peer("theirs", "a_package_that_nobody_wrote", lambda: pytest.fail("prepared"))
-    assert absent.run is None
-    measured = Measured("cpu", True, {"ours": [1.0]}, {}, {"theirs": absent.missing})
-    record = a_record([measured.ratio("times as fast", "theirs", "ours", at_least=2)])
+    measured = Measured({"ours": [1.0, 2.0, 5.0], "theirs": [3.0, 2.0, 20.0]}, {})
+    assert ratio("theirs", "ours")(measured) == [3.0, 1.0, 4.0]
+    assert rate("ours", 10)(measured) == [10.0, 5.0, 2.0]
+    measured = Measured({"ours": [1.0]}, {})
+    faster = Figure("times as fast", ratio("theirs", "ours"), at_least=2)
+    figure = _measure.evaluate(faster, measured, {"theirs": "it is not installed; `make bench` installs it"})
     assert (
-        "| times as fast | not measured: a_package_that_nobody_wrote is not installed; `make bench` installs it"
-        " | at least 2 |  |" in _report.table([record])
+        "| times as fast | not measured: it is not installed; `make bench` installs it | at least 2 |  |"
+        in _report.table([a_record([]) | {"figures": [figure]}])
     )
+    with pytest.raises(KeyError):
+        _measure.evaluate(faster, measured, {})
 
 
 def a_record(figures: list[Figure]) -> dict[str, Any]:
@@ -100,7 +99,7 @@ def a_record(figures: list[Figure]) -> dict[str, Any]:
         "contenders": [
             {"name": "a", "role": "ours", "seconds": [1.0, 2.0, 4.0], "megabytes": 12.3, "missing": ""}
         ],
-        "figures": [vars(figure) for figure in figures],
+        "figures": [vars(figure) | {"missing": ""} for figure in figures],
     }
 
 
@@ -122,10 +121,9 @@ def test_report_compares_the_median_with_the_bar(figure: Figure, row: str) -> No
 @pytest.mark.parametrize(
     ("names", "device", "tiny", "words"),
     [
-        (["retreival"], "cpu", False, r"There is no 'retreival' in benchmarks.*Did you mean 'retrieval'"),
-        (["growth"], "cuda", False, "'growth' cannot be measured on cuda, only on: cpu"),
+        (["retreival"], "cpu", False, r"There is no comparison 'retreival' on cpu.*Did you mean 'retrieval'"),
+        (["growth"], "cuda", False, "There is no comparison 'growth' on cuda; there are: attack_step, "),
         (["retrieval"], "cpu", True, r"--tiny measures nothing that .*new\.md could show"),
-        (["retrieval"], "cpu", False, r"new\.md has no place .* lines '<!-- bench cpu -->'"),
     ],
 )
 def test_what_cannot_be_measured_or_shown_is_refused_at_once(
@@ -142,23 +140,19 @@ def test_what_cannot_be_measured_or_shown_is_refused_at_once(
     "name",
     [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES],
 )
-def test_every_line_of_a_comparison_runs(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU, at sizes that say nothing; those of a GPU too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     copy_settings(tmp_path)
-    command.bench([name], "cpu", 1, None, tiny=True)
-    record = json.loads((tmp_path / f"data/work/bench/tiny/{name}.json").read_text())
+    record = command.measure(name, "cpu", 1, tmp_path / f"{name}.json", tiny=True)
     assert record["figures"]
     for figure in record["figures"]:
         assert bool(figure["values"]) != bool(figure["missing"]), figure
     for contender in record["contenders"]:
         assert bool(contender["seconds"]) != bool(contender["missing"]), contender
         assert contender["megabytes"] is not None or contender["name"] not in CASES[name].memory
-    told = capsys.readouterr().out
-    assert all(figure["what"] in told for figure in record["figures"])
+    assert all(f"| {figure['what']} | " in _report.table([record]) for figure in record["figures"])
     if name == "retrieval":
         difference, agreement = (
             f for f in record["figures"] if f["what"].startswith(("largest", "share of 4"))
@@ -191,6 +185,9 @@ def test_the_page_keeps_what_other_machines_measured_and_its_prose(
         assert text.startswith(begin)
         assert text.endswith("<!-- end of bench cpu -->\nAfter \\1.\n")
         assert "old" not in text
+    page.write_text("Before.\n")
+    with pytest.raises(UserError, match=r"speed\.md has no place .* lines '<!-- bench cpu -->"):
+        command.bench(["retrieval"], "cpu", None, page, tiny=False)
     titles = [re.findall(r"All of (\w+)", part) for part in text.split("on Another, 2 cores")]
     assert titles == [["masks", "retrieval"], ["attribution"]]
 
@@ -207,17 +204,16 @@ def test_exponents_are_those_of_the_times(power: float) -> None:
 def test_extra_memory_counts_what_was_freed_before() -> None:
     """In a process of its own: 200 MB that were freed are taken again."""
     script = """
-from types import SimpleNamespace
 import numpy as np
 from bgbias.compute.device import keep_freed_memory
-from benchmarks import Contender, _measure
+from benchmarks import Case, _measure
 
-def contenders(device, tiny):
+def prepare(name, device, tiny):
     keep_freed_memory()
     np.ones(25_000_000)
-    yield Contender("a", "ours", lambda: np.ones(1_000 if tiny else 12_500_000))
+    return Case([], ours={"a": lambda: np.ones(1_000 if tiny else 12_500_000)})
 
-_measure.CASES["any"] = SimpleNamespace(contenders=contenders)
+_measure.prepare = prepare
 print(_measure.extra_megabytes("any", "a", "cpu", False))
 """
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,

@@ -1,0 +1,165 @@
+"""Training: a step on photos and on a GPU, an attack on a batch, and several small models at once."""
+
+import itertools
+import math
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks import Case, Figure, rate, ratio, result
+from benchmarks._project import CORES, environment
+from benchmarks._setup import PER_CLASS, Album, contrastive_method, epoch, random_model, trainer
+from bgbias import attacks, seeds
+from bgbias.compute import vitals
+from bgbias.compute.device import pick
+from bgbias.compute.transfer import to_device
+from bgbias.training.batches import TrainingPhotos
+from bgbias.training.methods import Batch
+
+# A step on photos, against the same step on tensors that lie in memory.
+
+TENSORS, PLAIN, REPLACED = "plain on tensors in memory", "plain on photos", "bgaugment on photos"
+
+
+def training_step(
+    device: str, photos: int = 96, backgrounds: int = 60, batch: int = 32, steps: int = 4
+) -> Case:
+    album, backbone = Album(photos, backgrounds), "mobilenet_v2"
+    size = random_model(backbone).input_size
+    plain, replaced = album.training(size, replaced=False), album.training(size)
+    in_memory = [*epoch(plain, batch, steps)]
+    train_tensors, train_plain = (trainer("plain", backbone, steps, device) for _ in range(2))
+    train_replaced = trainer("bgaugment", backbone, steps, device)
+    return Case(
+        ours={
+            PLAIN: lambda: train_plain(epoch(plain, batch, steps)),
+            REPLACED: lambda: train_replaced(epoch(replaced, batch, steps)),
+        },
+        limits={TENSORS: lambda: train_tensors(iter(in_memory))},
+        figures=[
+            Figure("photos by tensors in memory", ratio(PLAIN, TENSORS), at_most=1.12),
+            Figure("bgaugment by plain", ratio(REPLACED, PLAIN), at_most=1.05),
+            Figure("images/s, plain", rate(PLAIN, batch * steps), unit="/s"),
+        ],
+    )
+
+
+# Training with background replacement on a GPU: from prepared photos, against batches that lie in its memory.
+
+# Of each batch size; some seconds, since a GPU's utilisation is told a few times a second.
+GPU_STEPS = {32: 300, 128: 100}
+IN_MEMORY = 8
+EVERY = 0.2  # seconds
+# The driver tells of the time before it is asked; what lies before the work does not count.
+LOOKS_BACK = 1.0  # seconds
+
+Train = Callable[[Iterator[Batch]], object]
+
+
+def training_gpu(
+    device: str,
+    photos: int = 128,
+    backgrounds: int = 60,
+    backbone: str = "bn_inception",
+    batch: int | None = None,
+    steps: int | None = None,
+) -> Case:
+    """``batch`` and ``steps``: in the place of each row's own."""
+    album = Album(photos, backgrounds)
+    prepared = album.training(random_model(backbone).input_size, device=device)
+    ours, limits, figures = {}, {}, []
+    for size, usual in GPU_STEPS.items():
+        batch_size, number = batch or size, steps or usual
+        train = trainer("bgaugment", backbone, number, device)
+        batches = [to_device(one, device) for one in epoch(prepared, batch_size, min(number, IN_MEMORY))]
+        on_photos, in_memory = f"photos, batch {size}", f"batches in the GPU's memory, batch {size}"
+        ours[on_photos] = partial(train_watched, train, prepared, batch_size, number)
+        limits[in_memory] = partial(_train_in_memory, train, batches, number)
+        what = f"share of the images/s on batches in the GPU's memory, batch {size}"
+        figures += [
+            Figure(what, ratio(in_memory, on_photos), at_least=0.95),
+            Figure(f"images/s, batch {size}", rate(on_photos, batch_size * number), unit="/s"),
+            Figure(f"GPU busy, batch {size}", result(on_photos), at_least=90.0, unit="% of the time"),
+        ]
+    return Case(ours=ours, limits=limits, figures=figures)
+
+
+def train_watched(train: Train, photos: TrainingPhotos, batch: int, steps: int) -> list[float]:
+    """Per cent of the GPU's time that it was busy, at several moments; NaN where nobody tells."""
+    with vitals.watching(EVERY) as watched:
+        train(epoch(photos, batch, steps))
+    samples = [dict(zip(vitals.COLUMNS, row, strict=True)) for row in watched.rows]
+    busy = [one["gpu_percent"] for one in samples if (one["elapsed_seconds"] or 0) >= LOOKS_BACK]
+    return [percent for percent in busy if percent is not None] or [math.nan]
+
+
+def _train_in_memory(train: Train, batches: Sequence[Batch], steps: int) -> None:
+    train(itertools.islice(itertools.cycle(batches), steps))
+
+
+# An attack on a batch as adversarial training makes it, against its passes through the network alone.
+
+PASSES, ATTACK = "passes forward and back to the photos", "attack"
+
+
+def attack_step(device: str, size: int = 224, batch: int = 32) -> Case:
+    method = contrastive_method("advprop_d", "mobilenet_v2", device)
+    model = method.model
+    for part in method.modules().values():
+        part.train()
+    generator = seeds.torch_generator("photos")
+    photos = torch.randint(256, (batch, 3, size, size), dtype=torch.uint8, generator=generator)
+    rows = torch.arange(batch)
+    attacked = to_device(Batch(photos, rows // PER_CLASS, rows), device)
+    grey = attacked.images.float()
+    normalised = model.preprocess(grey)
+
+    def passes() -> Tensor:
+        """The targets' embeddings, and one way to the photos and back, on photos that are normalised already."""
+        with attacks.evaluating(model):
+            with torch.no_grad():
+                targets = model(normalised)
+            x = normalised.detach().requires_grad_()
+            return torch.autograd.grad((model(x) - targets.flip(0)).square().sum(), x)[0]
+
+    return Case(
+        ours={ATTACK: lambda: method.attack_batch(grey, attacked)},  # type: ignore[attr-defined]
+        limits={PASSES: passes},
+        figures=[Figure("attack by its passes", ratio(ATTACK, PASSES), at_most=1.1)],
+    )
+
+
+# Several small models at once on one GPU, or on one core each, against one after the other with all that the machine has.
+
+SIDE_BY_SIDE, IN_TURN = "side by side", "one after the other"
+ON_A_GPU = 4
+
+
+def train_small(device: str, steps: int) -> None:
+    """What each process does: steps on a batch of 32 photos."""
+    photos, rows = torch.randint(0, 256, (32, 3, 64, 64), dtype=torch.uint8), torch.arange(32)
+    batch = Batch(photos, rows // PER_CLASS, rows)
+    trainer("plain", "mobilenet_v2", steps, pick(device))(iter([batch] * steps))
+
+
+def many_cells(device: str, steps: int = 40) -> Case:
+    count = ON_A_GPU if device.startswith("cuda") else max(2, CORES)
+
+    def train(at_once: int, threads: int) -> None:
+        code = f"from benchmarks.training import train_small; train_small({device!r}, {steps})"
+        around = environment(OMP_NUM_THREADS=str(threads))
+        processes = [subprocess.Popen([sys.executable, "-c", code], env=around) for _ in range(at_once)]
+        if any([process.wait() for process in processes]):
+            raise RuntimeError("a training failed, see above")
+
+    return Case(
+        ours={
+            SIDE_BY_SIDE: lambda: train(count, 1 if device == "cpu" else CORES),
+            IN_TURN: lambda: [train(1, CORES) for _ in range(count)],
+        },
+        figures=[Figure("times as fast as one after the other", ratio(IN_TURN, SIDE_BY_SIDE), at_least=1)],
+    )
