@@ -73,9 +73,9 @@ def seconds(of: str, factor: float = 1) -> Values:
     return lambda m: [factor * one for one in m.seconds[of]]
 
 
-def result(of: str) -> Values:
-    """What a contender returned last."""
-    return lambda m: m.results[of]  # type: ignore[no-any-return]
+def result(of: str, key: str = "") -> Values:
+    """What a contender returned last, or one of the numbers that it returned by name."""
+    return lambda m: m.results[of][key] if key else m.results[of]
 
 
 def difference(of: str, by: str) -> Values:
@@ -96,11 +96,12 @@ def exponents(sizes: Sequence[int], rounds: Sequence[Sequence[float]]) -> list[f
 
 @dataclass(frozen=True)
 class Comparison:
-    """How ``cases.yaml`` says that a case is to be run, which explains each."""
+    """How a case is to be run: ``cases.yaml`` explains it."""
 
     title: str
-    tiny: Mapping[str, Any]
     module: str
+    tiny: Mapping[str, Any]
+    cuda: Mapping[str, Any] = field(default_factory=dict)
     devices: Sequence[str] = ("cpu", "cuda")
     threads: int | None = None
     rounds: int = 5
@@ -109,11 +110,13 @@ class Comparison:
 
 
 TABLE = read_yaml(Path(__file__).with_name("cases.yaml"))
-CASES = {name: Comparison(row["title"], row["tiny"], **row["run"]) for name, row in TABLE.items()}
+CASES = {name: Comparison(title, **options) for name, (title, options) in TABLE.items()}
 
 
 def prepare(name: str, device: str, tiny: bool) -> Case:
-    """The case of a comparison, at its own sizes or at tiny ones."""
-    function = getattr(import_module(f"benchmarks.{CASES[name].module}"), name)
-    case: Case = function(device, **(CASES[name].tiny if tiny else {}))
+    """The case of a comparison, at the sizes of the device or at tiny ones."""
+    row = CASES[name]
+    of_device = row.cuda if device.startswith("cuda") else {}
+    function = getattr(import_module(f"benchmarks.{row.module}"), name)
+    case: Case = function(device, **{**of_device, **(row.tiny if tiny else {})})
     return case

@@ -74,8 +74,9 @@ def measure(name: str, device: str, rounds: int, record: Path, tiny: bool) -> di
     """The record of a comparison, made in a process of its own; empty if it broke."""
     record.unlink(missing_ok=True)  # figures of before are not those of a comparison that breaks now
     threads = dict.fromkeys(THREADS, str(CASES[name].threads or CORES))
-    words = ["-m", "benchmarks._measure", name, device, str(rounds), str(record), *["tiny"] * tiny]
-    done = subprocess.run([sys.executable, *words], env=environment(**threads))
+    arguments = (name, device, rounds, tiny, str(record))
+    code = f"from benchmarks._measure import measure; measure(*{arguments})"
+    done = subprocess.run([sys.executable, "-c", code], env=environment(**threads))
     return dict(json.loads(record.read_text(encoding="utf-8"))) if done.returncode == 0 else {}
 
 

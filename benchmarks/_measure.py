@@ -1,17 +1,10 @@
-"""One comparison in a process of its own, which has its threads before any library is loaded.
-
-    python -m benchmarks._measure COMPARISON DEVICE ROUNDS RECORD [tiny]
-
-writes what it measured to RECORD as JSON; with ``memory`` and a CONTENDER in place of ROUNDS and RECORD it prints the most
-memory, in MB, that this contender takes beyond what it starts with, in a process in which nobody else ran.
-"""
+"""One comparison, in a process of its own, which has its threads before any library is loaded."""
 
 import contextlib
 import ctypes
 import gc
 import os
 import platform
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -39,22 +32,22 @@ USUAL = {
 SMALLEST = 1.0  # MB; less than that is noise
 
 
-def measure(name: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
-    """What one comparison gave, ready for JSON."""
+def measure(name: str, device: str, rounds: int, tiny: bool, path: str) -> None:
+    """Write the record of a comparison, JSON."""
     comparison, device = CASES[name], pick(device)
     begun, load = datetime.now(UTC), os.getloadavg()[0]
     # First: processes of their own, which should not find a gigabyte of data in use beside them.
     megabytes = {}
     for who in comparison.memory:
-        words = ("-m", "benchmarks._measure", name, device, "memory", who, *["tiny"] * tiny)
-        megabytes[who] = float(_project.run(Path.cwd(), *words).split()[-1])
+        code = f"from benchmarks._measure import extra_megabytes; print(extra_megabytes(*{name, who, device, tiny}))"
+        megabytes[who] = float(_project.run(Path.cwd(), "-c", code).split()[-1])
     case = prepare(name, device, tiny)
     runs = [(who, role, run) for who, (role, run) in case.contenders.items() if not isinstance(run, str)]
     missing = {who: run for who, (_, run) in case.contenders.items() if isinstance(run, str)}
     finish = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     seconds, results = take_turns(runs, rounds, finish, getattr(time, comparison.clock))
     measured = Measured(seconds, results, megabytes)
-    return {
+    record = {
         "comparison": name,
         "title": comparison.title,
         "device": device,
@@ -75,6 +68,7 @@ def measure(name: str, device: str, rounds: int, tiny: bool) -> dict[str, Any]:
         ],
         "figures": [evaluate(figure, measured, missing) for figure in case.figures],
     }
+    write_json(Path(path), record)
 
 
 def take_turns(
@@ -135,7 +129,9 @@ def set_allocator(role: str) -> None:
 
 
 def extra_megabytes(comparison: str, contender: str, device: str, tiny: bool) -> float:
-    """Of one run, after a tiny one: what libraries load when they are first called does not count."""
+    """The most memory, in MB, that one run takes beyond what it starts with, in a process in which nobody else ran. It follows a
+    tiny one: what libraries load when they are first called does not count.
+    """
     for is_small in (True, tiny):
         role, run = prepare(comparison, device, is_small).contenders[contender]
         assert not isinstance(run, str)
@@ -163,12 +159,3 @@ def describe_machine(device: str) -> dict[str, str | int]:
         "torch": torch.__version__,
     }
     return described | ({"gpu": torch.cuda.get_device_name(device)} if device.startswith("cuda") else {})
-
-
-if __name__ == "__main__":
-    name, where, what, target, *more = sys.argv[1:]
-    is_tiny = more == ["tiny"]
-    if what == "memory":
-        print(extra_megabytes(name, target, where, is_tiny))
-    else:
-        write_json(Path(target), measure(name, where, int(what), is_tiny))

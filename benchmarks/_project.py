@@ -104,8 +104,8 @@ def run(folder: Path, *words: str, **changed: str) -> str:
     return done.stdout
 
 
-def finish_before(folder: Path, steps: tuple[str, ...] = STEPS) -> None:
+def run_smallest(folder: Path) -> None:
     """Make the smallest study in ``folder``, and run what comes before its first model and that model's steps."""
     write_smallest(folder)
-    for words in (*BEFORE, *((step, *CELL) for step in steps)):
+    for words in (*BEFORE, *((step, *CELL) for step in STEPS)):
         run(folder, "-m", "bgbias", *words)

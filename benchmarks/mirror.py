@@ -8,12 +8,12 @@ import sys
 import time
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
-from benchmarks import Case, Figure, Measured
-from benchmarks._project import BEFORE, STEPS, environment, finish_before, scratch_folder
+from benchmarks import Case, Figure, Measured, result
+from benchmarks._project import BEFORE, STEPS, environment, run_smallest, scratch_folder
 from bgbias.files import json_checksum
 
 WORKING, IDLE = "steps that end one after the other", "nothing happens"
@@ -25,49 +25,36 @@ OF_FINISHED = ("finished", "outputs", "inputs", "metrics", "seconds", "peak_memo
 HISTORY = Path("data/work/partial/history.csv")
 
 
-class Share(NamedTuple):
-    """Seconds of a processor: until what was there at the start is shown, and of each second after that."""
-
-    start: float
-    share: float
-
-
 def mirror(
     device: str, finished: int = 10, idle: int = 750, working_seconds: int = 90, idle_seconds: int = 40
 ) -> Case:
     """``finished``: models whose steps have ended before others go on; ``idle``: models beside which nothing happens."""
     made = scratch_folder()
-    finish_before(made)
+    run_smallest(made)
     few, many = (len(BEFORE) + len(STEPS) * models for models in (finished, idle))
 
     def each(m: Measured) -> float:
-        return float((m.results[IDLE].start - m.results[WORKING].start) / max(1, many - few))
+        return float((m.results[IDLE]["start"] - m.results[WORKING]["start"]) / max(1, many - few))
 
-    what = f"share of a core while a step ends every {EACH / 2} s"
+    # Once: what counts are its seconds of the processor, which need no rounds.
+    working = cache(partial(_watch, made, finished, working_seconds, is_working=True))
     return Case(
-        # Once: what counts are its seconds of the processor, which need no rounds.
-        ours={
-            WORKING: cache(partial(_watch, made, finished, working_seconds, is_working=True)),
-            IDLE: cache(partial(_watch, made, idle, idle_seconds, is_working=False)),
-        },
+        ours={WORKING: working, IDLE: cache(partial(_watch, made, idle, idle_seconds, is_working=False))},
         figures=[
-            Figure(
-                f"its start, with {few} records, on a new database",
-                lambda m: m.results[WORKING].start,
-                unit="s",
-            ),
+            Figure(f"its start, with {few} records, on a new database", result(WORKING, "start"), unit="s"),
             Figure("each further record that is there at its start", each, unit="s"),
-            Figure(what, lambda m: m.results[WORKING].share, at_most=0.03),
             Figure(
-                f"share of a core beside {many:,} finished steps",
-                lambda m: m.results[IDLE].share,
-                at_most=0.01,
+                f"share of a core while a step ends every {EACH / 2} s",
+                result(WORKING, "share"),
+                at_most=0.03,
             ),
+            Figure(f"share of a core beside {many:,} finished steps", result(IDLE, "share"), at_most=0.01),
         ],
     )
 
 
-def _watch(made: Path, models: int, seconds: int, is_working: bool) -> Share:
+def _watch(made: Path, models: int, seconds: int, is_working: bool) -> dict[str, float]:
+    """Seconds of a processor: until what was there at the start is shown, and of each second after that."""
     folder = scratch_folder()
     shutil.copytree(made, folder, dirs_exist_ok=True)
     for seed, step in itertools.product(range(1, models), STEPS):
@@ -85,7 +72,7 @@ def _watch(made: Path, models: int, seconds: int, is_working: bool) -> Share:
     finally:
         process.terminate()
         process.wait()
-    return Share(start, share)
+    return {"start": start, "share": share}
 
 
 def _measure_seconds(process: psutil.Popen) -> float:

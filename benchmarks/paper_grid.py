@@ -56,7 +56,7 @@ def paper_grid(
         TRAIN: partial(train_watched, train, to_train, batch, steps),
         EMBED: lambda: embed(network, to_embed, views(DRAWS), How(device)),
         ATTRIBUTE: lambda: attribute_photos(model, to_attribute, "l2", settings, device),
-        MASKS: partial(random_masker(net, mask_size, "fp32", device), pictures(masked, mask_size)),
+        MASKS: partial(random_masker(net, mask_size, 32, "fp32", device), pictures(masked, mask_size)),
         # As the steps do it: scores are the processor's work.
         RETRIEVAL: partial(score, *clustered(ranked, classes, 128), "cpu"),
         START: partial(subprocess.run, [sys.executable, "-c", IMPORTS], check=True),

@@ -4,7 +4,7 @@ import itertools
 import math
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import torch
@@ -50,7 +50,7 @@ def training_step(
 
 # Training with background replacement on a GPU: from prepared photos, against batches that lie in its memory.
 
-# Of each batch size; some seconds, since a GPU's utilisation is told a few times a second.
+# Some seconds of each batch size, since a GPU's utilisation is told a few times a second.
 GPU_STEPS = {32: 300, 128: 100}
 IN_MEMORY = 8
 EVERY = 0.2  # seconds
@@ -65,24 +65,22 @@ def training_gpu(
     photos: int = 128,
     backgrounds: int = 60,
     backbone: str = "bn_inception",
-    batch: int | None = None,
-    steps: int | None = None,
+    steps: Mapping[int, int] = GPU_STEPS,
 ) -> Case:
-    """``batch`` and ``steps``: in the place of each row's own."""
+    """``steps`` of each batch size."""
     album = Album(photos, backgrounds)
     prepared = album.training(random_model(backbone).input_size, device=device)
     ours, limits, figures = {}, {}, []
-    for size, usual in GPU_STEPS.items():
-        batch_size, number = batch or size, steps or usual
+    for size, number in steps.items():
         train = trainer("bgaugment", backbone, number, device)
-        batches = [to_device(one, device) for one in epoch(prepared, batch_size, min(number, IN_MEMORY))]
+        batches = [to_device(one, device) for one in epoch(prepared, size, min(number, IN_MEMORY))]
         on_photos, in_memory = f"photos, batch {size}", f"batches in the GPU's memory, batch {size}"
-        ours[on_photos] = partial(train_watched, train, prepared, batch_size, number)
+        ours[on_photos] = partial(train_watched, train, prepared, size, number)
         limits[in_memory] = partial(_train_in_memory, train, batches, number)
         what = f"share of the images/s on batches in the GPU's memory, batch {size}"
         figures += [
             Figure(what, ratio(in_memory, on_photos), at_least=0.95),
-            Figure(f"images/s, batch {size}", rate(on_photos, batch_size * number), unit="/s"),
+            Figure(f"images/s, batch {size}", rate(on_photos, size * number), unit="/s"),
             Figure(f"GPU busy, batch {size}", result(on_photos), at_least=90.0, unit="% of the time"),
         ]
     return Case(ours=ours, limits=limits, figures=figures)

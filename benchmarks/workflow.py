@@ -15,18 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import Case, Figure, Measured, Run, Values, exponents, ratio, result, seconds
-from benchmarks._project import (
-    BEFORE,
-    CELL,
-    CORES,
-    copy_project,
-    environment,
-    finish_before,
-    run,
-    scratch_folder,
-    write_smallest,
-)
+from benchmarks import Case, Figure, Measured, Run, Values, _project, exponents, ratio, result, seconds
+from benchmarks._project import CELL, run, scratch_folder
 from bgbias.files import checksums
 from bgbias.files.checksums import fingerprint, sha256
 from bgbias.images import pixels
@@ -50,7 +40,7 @@ SOP_EMBEDDINGS = 60_502 * 6 * 128 * 4  # bytes: one clean and five corrupted vie
 def node_start(device: str, hashed: int = 2**28) -> Case:
     """``hashed``: bytes."""
     folder = scratch_folder()
-    finish_before(folder)
+    _project.run_smallest(folder)
     large = folder / "large"
     large.write_bytes(bytes(hashed))
 
@@ -126,14 +116,14 @@ def demo_share(device: str, grid: str = DEMO) -> Case:
 
     def demo() -> float:
         """Seconds that steps worked, by their records. Each step of the demo has one thread."""
-        folder = copy_project()
+        folder = _project.copy_project()
         words = ("--cores", "all", "--quiet", "rules", "--config", f"grid={next(grids)}")
         run(folder, "-m", "snakemake", *words, BGBIAS_TRACK="1")
         records = [json.loads(path.read_text(encoding="utf-8")) for path in (folder / "data").rglob("*.json")]
         return sum(record["seconds"] for record in records if "seconds" in record)
 
     def share(m: Measured) -> float:
-        return float(m.results[DEMO] / (m.seconds[DEMO][-1] * CORES))
+        return float(m.results[DEMO] / (m.seconds[DEMO][-1] * _project.CORES))
 
     return Case(
         ours={DEMO: demo},
@@ -186,7 +176,7 @@ def planning(
     stages: Sequence[str] = (),
 ) -> Case:
     """``cells`` of a small model; all but the last double, for the exponent. ``stages``: of DVC, all if none is named."""
-    folder = copy_project()
+    folder = _project.copy_project()
     _plan(folder, cells=2)  # compiles what is imported
     # Once: seconds of the processor need no rounds.
     ours: dict[str, Run] = {f"{n} cells": cache(partial(_plan, folder, n)) for n in cells}
@@ -199,22 +189,24 @@ def planning(
     ours[NO_OP] = partial(run, folder, "-m", "dvc", "repro", *stages)
     ours[NO_OP]()
 
-    def took(key: str, *counts: int) -> Values:
-        return lambda m: [m.results[f"{n} cells"][key] for n in counts]
-
     def each(m: Measured) -> float:
         """Milliseconds of the package's part."""
-        steps, spent = (np.diff(took(key, cells[0], cells[-1])(m)) for key in ("steps", "ours"))
-        return float(1000 * spent[0] / steps[0])
+        few, many = (m.results[f"{n} cells"] for n in (cells[0], cells[-1]))
+        return float(1000 * (many["ours"] - few["ours"]) / (many["steps"] - few["steps"]))
 
     def exponent(key: str) -> Values:
-        return lambda m: exponents(cells[:-1], [took(key, *cells[:-1])(m)])
+        return lambda m: exponents(cells[:-1], [[m.results[f"{n} cells"][key] for n in cells[:-1]]])
 
     figures = []
     for count, at_most in ((cells[0], None), (cells[-1], 45)):
         figures += [
-            Figure(f"CPU of a dry run of {count:,} cells", took("all", count), at_most=at_most, unit="s"),
-            Figure(f"the package's part of it, {count:,} cells", took("ours", count), unit="s"),
+            Figure(
+                f"CPU of a dry run of {count:,} cells",
+                result(f"{count} cells", "all"),
+                at_most=at_most,
+                unit="s",
+            ),
+            Figure(f"the package's part of it, {count:,} cells", result(f"{count} cells", "ours"), unit="s"),
         ]
     figures += [
         Figure("the package's part, a step", each, at_most=2, unit="ms"),
@@ -230,7 +222,7 @@ def planning(
 def _plan(clone: Path, cells: int) -> dict[str, float]:
     """Seconds of the processor that a dry run of a study with two methods and so many cells takes, and its steps."""
     folder = scratch_folder()
-    write_smallest(folder, cells // 2)
+    _project.write_smallest(folder, cells // 2)
     words = ("--snakefile", str(clone / "Snakefile"), "--cores", "1", "--dry-run", "--quiet", "all")
     printed = run(folder, "-c", MEASURED, *words)
     (steps,) = re.findall(r"^  total +(\d+)", printed, flags=re.M)
@@ -250,7 +242,7 @@ AT_MOST = {
     **{"train": 1500, "embed": 1500, "score": 1000, "attribute": 1500, "segment": 1500, "collect": 1000},
 }
 # Of what: the model unless given.
-OF = {**{step: (name,) for step, name in BEFORE}, "fetch": ("toys",), "collect": ()}
+OF = {**{step: (name,) for step, name in _project.BEFORE}, "fetch": ("toys",), "collect": ()}
 TABLE = {"source": "photos.csv", "root": "photos.zip", "masks": True}
 STUDY = {
     "datasets": {
@@ -269,7 +261,7 @@ def memory(device: str, part: int = 1) -> Case:
     """``part``: one class in so many."""
     folder = scratch_folder()
     _write_photos(folder, part)
-    write_smallest(folder, methods=("plain",), **STUDY)
+    _project.write_smallest(folder, methods=("plain",), **STUDY)
     # Once: it is the same each time, and takes minutes.
     held = {step: partial(float, _hold(folder, step, *OF.get(step, CELL))) for step in AT_MOST}
     figures = [
@@ -297,7 +289,7 @@ def _write_photos(folder: Path, part: int) -> None:
 def _hold(folder: Path, *words: str) -> float:
     """The most, in MB, that this step's process holds."""
     command = [sys.executable, "-m", "bgbias", *words]
-    step = subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.DEVNULL)
+    step = subprocess.Popen(command, cwd=folder, env=_project.environment(), stdout=subprocess.DEVNULL)
     status, most = Path(f"/proc/{step.pid}/status"), 0.0
     while step.poll() is None:
         held = [line.split()[1] for line in status.read_text().splitlines() if line.startswith("RssAnon")]

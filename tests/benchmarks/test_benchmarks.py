@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import json
 import os
 import re
@@ -27,6 +29,7 @@ MACHINE = {"cpu": "A processor", "cores": 2, "threads": 2, "memory_gb": 8, "bf16
 
 # The others load large libraries or networks, start many processes, or run the workflow.
 QUICK = ("known_files", "retrieval_million")
+SHARED = ("precision", "mask_precision")
 
 
 class Clock:
@@ -136,12 +139,27 @@ def test_what_cannot_be_measured_or_shown_is_refused_at_once(
     assert "growth" not in command.comparisons([], "cuda")
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_in_the_table_are_arguments_of_the_comparison(name: str) -> None:
+    row = CASES[name]
+    function = getattr(importlib.import_module(f"benchmarks.{row.module}"), name)
+    inspect.signature(function).bind("cuda", **{**row.cuda, **row.tiny})
+    assert set(row.tiny) >= set(row.cuda)
+
+
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in CASES],
+    [
+        pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK) + [pytest.mark.shared] * (n in SHARED))
+        for n in CASES
+    ],
 )
-def test_every_line_of_a_comparison_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_of_a_comparison_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     """On a CPU, at sizes that say nothing; those of a GPU too."""
+    if name in SHARED:
+        monkeypatch.setenv("BGBIAS_SHARED_DATA", str(request.getfixturevalue("shared_data")))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
     copy_settings(tmp_path)
