@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks import Case, Figure, Run, Values, difference, rate, ratio
-from benchmarks._setup import normalise, random_model
+from benchmarks._models import normalise, random_model
 from bgbias.attribution import score as scores
 from bgbias.attribution import smoothgrad
 from bgbias.attribution.settings import Attribution

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks import Case, Figure, Measured, Run, Values, rate, seconds
+from benchmarks._album import Album, views
+from benchmarks._models import random_model, trainer
 from benchmarks._project import PROJECT
-from benchmarks._setup import Album, random_model, trainer, views
 from benchmarks.networks import pictures, random_masker
 from benchmarks.retrieval import clustered, score
 from benchmarks.training import train_watched

@@ -8,8 +8,9 @@ import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from benchmarks import Case, Figure, Measured, Run, difference, exponents, rate, ratio, seconds
+from benchmarks._album import Album, views
+from benchmarks._models import frozen_model
 from benchmarks._project import STEPS, scratch_folder, write_smallest
-from benchmarks._setup import Album, frozen_model, views
 from bgbias import plugins
 from bgbias.engine import graph
 from bgbias.evaluation.embedding import embed

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from benchmarks import Case, Figure, rate, ratio, result
+from benchmarks._album import Album, epoch
+from benchmarks._models import PER_CLASS, contrastive_method, random_model, trainer
 from benchmarks._project import CORES, environment
-from benchmarks._setup import PER_CLASS, Album, contrastive_method, epoch, random_model, trainer
 from bgbias import attacks, seeds
 from bgbias.compute import vitals
-from bgbias.compute.device import pick
 from bgbias.compute.transfer import to_device
 from bgbias.training.batches import TrainingPhotos
 from bgbias.training.methods import Batch
@@ -137,18 +137,11 @@ SIDE_BY_SIDE, IN_TURN = "side by side", "one after the other"
 ON_A_GPU = 4
 
 
-def train_small(device: str, steps: int) -> None:
-    """What each process does: steps on a batch of 32 photos."""
-    photos, rows = torch.randint(0, 256, (32, 3, 64, 64), dtype=torch.uint8), torch.arange(32)
-    batch = Batch(photos, rows // PER_CLASS, rows)
-    trainer("plain", "mobilenet_v2", steps, pick(device))(iter([batch] * steps))
-
-
 def many_cells(device: str, steps: int = 40) -> Case:
     count = ON_A_GPU if device.startswith("cuda") else max(2, CORES)
 
     def train(at_once: int, threads: int) -> None:
-        code = f"from benchmarks.training import train_small; train_small({device!r}, {steps})"
+        code = f"from benchmarks._models import train_small; train_small({device!r}, {steps})"
         around = environment(OMP_NUM_THREADS=str(threads))
         processes = [subprocess.Popen([sys.executable, "-c", code], env=around) for _ in range(at_once)]
         if any([process.wait() for process in processes]):

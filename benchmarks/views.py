@@ -14,7 +14,8 @@ from torchvision import transforms
 from torchvision.transforms import functional as F
 
 from benchmarks import Case, Figure, difference, rate, ratio
-from benchmarks._setup import SIDE, Album, encode, frozen_model, normalise, views
+from benchmarks._album import SIDE, Album, encode, views
+from benchmarks._models import frozen_model, normalise
 from bgbias import plugins, seeds
 from bgbias.backgrounds.draws import Draw, Pool
 from bgbias.evaluation import conditions as of_evaluation

@@ -1,17 +1,16 @@
-"""What comparisons prepare: photos with masks and backgrounds, random models, and the real loop of training around them."""
+"""Photos with masks and backgrounds, as files hold them and as this project prepares them."""
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from PIL import Image
-from torch import Tensor
 
+from benchmarks._models import PER_CLASS
 from benchmarks._project import scratch_folder
-from bgbias import plugins, seeds
+from bgbias import seeds
 from bgbias.backgrounds import draws, generated
 from bgbias.backgrounds.draws import Pool
 from bgbias.evaluation import conditions
@@ -19,22 +18,18 @@ from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.files.store import writing
 from bgbias.images.inpainting import remove_object
-from bgbias.models.inference import for_inference
-from bgbias.models.model import EmbeddingModel, build_model
 from bgbias.photos import picture_cache
 from bgbias.photos.picture_cache import Pictures
 from bgbias.photos.table import COLUMNS, ImageTable
 from bgbias.toy.render import specimens
-from bgbias.training import loop
 from bgbias.training.batches import Epochs, TrainingPhotos
-from bgbias.training.methods import BaseMethod, Batch
+from bgbias.training.methods import Batch
 from bgbias.training.settings import Train
 
-# Sizes are those of CUB200 (98 kB in the mean) and of the published backgrounds. With grain, in grey levels, enlarged toys take
+# Sizes are those of CUB200 and of the published backgrounds in the mean. With grain, in grey levels, enlarged toys take
 # as long to decode as photos, and their masks as long as predicted ones.
-PHOTO, BACKGROUND, SIDE = (500, 375), (1000, 750), 256
+PHOTO, BACKGROUND, SIDE = (500, 375), (1000, 1200), 256
 GRAIN, GRAIN_OF_MASKS = 3.5, 1.0
-PER_CLASS = 4
 
 
 class Album:
@@ -99,43 +94,6 @@ def encode(picture: np.ndarray, **options: Any) -> bytes:
 def views(draws: int) -> tuple[View, ...]:
     """A photo as it is and before ``draws`` other backgrounds."""
     return conditions.views((conditions.CLEAN, conditions.RANDOM_BACKGROUND), draws)
-
-
-def random_model(backbone: str, device: str = "cpu", dim: int = 128) -> EmbeddingModel:
-    """A backbone under a random embedding layer."""
-    params = plugins.load("backbones", backbone).Params.model_validate(
-        {} if backbone == "tiny" else {"weights": None}
-    )
-    return build_model(backbone, params, dim, seeds.torch_generator("bench")).to(device)
-
-
-def frozen_model(backbone: str, device: str, dim: int = 128) -> EmbeddingModel:
-    """The same as it embeds photos."""
-    return for_inference(random_model(backbone, device, dim))
-
-
-def normalise(model: EmbeddingModel, pictures: np.ndarray, device: str) -> Tensor:
-    """Pictures uint8 [N, H, W, 3] as the model's input."""
-    return model.preprocess(torch.from_numpy(pictures).to(device).permute(0, 3, 1, 2).float())
-
-
-def contrastive_method(name: str, backbone: str, device: str) -> BaseMethod:
-    """A method with the contrastive loss around a random model, on its device."""
-    loss = plugins.load("losses", "contrastive")
-    base = loss.build(loss.Params(pos_margin=0, neg_margin=0.5), 0, 128, seeds.torch_generator("bench"))
-    module = plugins.load("methods", name)
-    params = (module.Params(),) if hasattr(module, "Params") else ()
-    method: BaseMethod = module.Method(random_model(backbone), base, *params)
-    loop.to_device(method, device)
-    return method
-
-
-def trainer(method: str, backbone: str, steps: int, device: str) -> Callable[[Iterator[Batch]], object]:
-    """So many steps of the real loop over given batches."""
-    settings = Train(iterations_per_epoch=steps)
-    trained = contrastive_method(method, backbone, device)
-    optimizer = loop.make_optimizer(trained, settings)
-    return lambda batches: loop.train_epoch(trained, batches, optimizer, settings, device, 1)
 
 
 def epoch(photos: TrainingPhotos, batch: int, steps: int) -> Iterator[Batch]:
