@@ -130,11 +130,10 @@ def _end(folder: Path, step: str, seed: int, has_weights: bool = True) -> None:
 
 def _record(folder: Path, step: str, seed: int) -> tuple[Path, dict[str, Any]]:
     """Where the record of a finished step belongs, and what it says."""
-    path = next(folder.glob(f"data/runs/*/*/*/*/*/*/seed0/{'run' if step == 'train' else step}.json"))
-    text = path.read_text(encoding="utf-8").replace("seed0", f"seed{seed}")
-    return Path(str(path).replace("seed0", f"seed{seed}")), json.loads(
-        text.replace('"seed": 0', f'"seed": {seed}')
-    )
+    name = "run" if step == "train" else step
+    first = next(folder.glob(f"data/runs/**/seed0/{name}.json"))
+    text = first.read_text(encoding="utf-8").replace('"seed": 0', f'"seed": {seed}')
+    return Path(str(first).replace("seed0", f"seed{seed}")), json.loads(text.replace("seed0", f"seed{seed}"))
 
 
 def _running(folder: Path, step: str, seed: int) -> Path:

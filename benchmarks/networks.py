@@ -181,7 +181,7 @@ def _rembg(net: nn.Module, photos: list[np.ndarray], size: int) -> Run:
     """A photo at a time, as rembg 2.0.19 does it: its session's threads, its arithmetic before and after."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = int(os.environ["OMP_NUM_THREADS"])
-    graph = io.BytesIO()
+    graph: Any = io.BytesIO()  # the types of the exporter know files alone
     with warnings.catch_warnings():
         # The older exporter needs no further package.
         warnings.simplefilter("ignore")
@@ -266,7 +266,7 @@ def precision(
 def mask_precision(device: str, size: int = 320, photos: int = 32) -> Case:
     """The trained U²-Net-p; ``photos`` of each set: every 20th."""
     sets = {name: [picture for _, picture in _decode(name, 20, photos)] for name in (BIRDS, GROCERIES)}
-    ours = {}
+    ours: dict[str, Run] = {}
     for precision in PRECISIONS:
         weights = "shared:weights/u2netp.safetensors"
         params = SaliencyParams(weights=weights, input_size=size, precision=precision)

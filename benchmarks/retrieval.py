@@ -157,7 +157,8 @@ def growth(device: str, smaller: int = 1, doublings: int = 3) -> Case:
         "retrieval, photos": (8000, _rank, 2),
         "planning, seeds": (32, _digest, 1),
     }
-    ours, figures = {}, []
+    ours: dict[str, Run] = {}
+    figures = []
     for what, (first, prepare, power) in growing.items():
         sizes = [first // smaller * 2**n for n in range(1 + doublings)]
         ours |= {f"{what}: {size}": prepare(size) for size in sizes}

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -244,7 +245,7 @@ AT_MOST = {
 # Of what: the model unless given.
 OF = {**{step: (name,) for step, name in _project.BEFORE}, "fetch": ("toys",), "collect": ()}
 TABLE = {"source": "photos.csv", "root": "photos.zip", "masks": True}
-STUDY = {
+STUDY: dict[str, Any] = {
     "datasets": {
         "toys": {"kind": "table", "masker": "ground_truth", "backgrounds": "scenes", "options": TABLE}
     },
