@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from miniatures import as_folder, jpeg
-from small_study import described, load
+from small_study import load
 
 from bgbias.engine import availability
 from bgbias.engine.availability import Arrival
@@ -21,8 +21,7 @@ COMMON = {"masker": "ground_truth", "backgrounds": "noise"}
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
-    raw: dict[str, Any] = described(tmp_path)
+def study(raw: dict[str, Any], tmp_path: Path) -> Study:
     as_folder(tmp_path / "photos", {f"{c}/1.jpg": jpeg(c) for c in range(6)})
     raw["datasets"] |= {
         "birds": {"kind": "cub200", "options": {"segmentations": True}, **COMMON},
@@ -42,8 +41,7 @@ def seen(study: Study) -> dict[tuple[str, str], Arrival]:
 def test_nothing_is_here_yet(study: Study, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     found = seen(study)
-    states = {key: a.state for key, a in found.items()}
-    assert states == {
+    assert {key: a.state for key, a in found.items()} == {
         ("squares", ""): "rendered",
         ("birds", "photos"): "to fetch",
         ("birds", "segmentations"): "to fetch",
@@ -56,8 +54,8 @@ def test_nothing_is_here_yet(study: Study, tmp_path: Path) -> None:
     }
     assert found["birds", "photos"].size == 1_150_585_339
     assert found["birds", "photos"].step == "python -m bgbias fetch birds photos"
-    wanted = f"put cars_annos.mat (md5 b407c6086d669747186bd1d764ff9dbc) into {study.paths.downloads}/"
-    assert found["cars", "annotations"].step == wanted
+    assert found["cars", "annotations"].step.startswith("put cars_annos.mat (md5 b407c6086d669747186bd1d764")
+    assert found["cars", "annotations"].step.endswith(f") into {study.paths.downloads}/")
     assert f"{tmp_path}/nowhere" in found["yours", "photos"].step
     assert sorted(tmp_path.rglob("*")) == before
 

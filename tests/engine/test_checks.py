@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import small_study
 import torch
-import yaml
 from project import ROOT, Project
 from safetensors.torch import save_file
 
@@ -22,14 +21,11 @@ from bgbias.study.params import Study, load
 
 
 def study_of(folder: Path, backbone: str, weights: Path | str | None) -> Study:
-    """A study of one model, whose work lies in the folder."""
-    raw: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
-    raw["paths"] = {name: str(folder / name) for name in ("raw", "downloads", "work", "runs", "report")}
+    """The small study with this backbone."""
+    raw = small_study.described(folder)
     raw["backbones"] = {backbone: {"weights": str(weights) if weights else None}}
-    block = {"losses": ["contrastive"], "methods": ["bgaugment"], "seeds": [0]}
-    raw["grids"] = {"one": {"cells": [{"datasets": ["toy_smoke"], "backbones": [backbone], **block}]}}
-    (folder / "params.yaml").write_text(yaml.safe_dump(raw))
-    return load(folder / "params.yaml", "one")
+    raw["grids"]["small"]["cells"][0]["backbones"] = [backbone]
+    return small_study.load(folder, raw)
 
 
 def state_of(backbone: str) -> dict[str, torch.Tensor]:
@@ -97,23 +93,24 @@ def test_what_was_found_right_is_not_read_again_until_it_changes(
 def test_the_commands_say_it_before_anything_runs(tmp_path: Path) -> None:
     study_of(tmp_path, "resnet18", tmp_path / "none.pth")
     missing = "none.pth of backbones/resnet18 is missing"
-    words = ("--snakefile", str(ROOT / "Snakefile"), "--config", "grid=one", "--dry-run")
+    words = ("--snakefile", str(ROOT / "Snakefile"), "--config", "grid=small", "--dry-run")
     assert missing in Project(tmp_path).snakemake(*words, check=False)
 
 
-@pytest.mark.parametrize(("part", "known"), [("layer1.0", True), ("block1", False)])
-def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path, part: str, known: bool) -> None:
+def test_a_part_that_is_to_stay_frozen_is_looked_for_too(tmp_path: Path) -> None:
     study = study_of(tmp_path, "resnet18", None)
-    study = study.model_copy(update={"train": study.train.model_copy(update={"frozen": (part,)})})
-    if known:
-        checks.check(study)
-        return
-    words = r"resnet18 has no part 'block1' with parameters\. Its parts are conv1, bn1"
-    with pytest.raises(UserError, match=words):
-        checks.check(study)
+    known, unknown = (
+        study.model_copy(update={"train": study.train.model_copy(update={"frozen": (part,)})})
+        for part in ("layer1.0", "block1")
+    )
+    checks.check(known)
+    with pytest.raises(UserError, match=r"resnet18 has no part 'block1' .* Its parts are conv1, bn1"):
+        checks.check(unknown)
 
 
-def test_settings_that_would_be_emulated_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_that_would_be_emulated_are_named(
+    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")  # no GPU
     study = load(ROOT / "params.yaml", "cub50")
     for instructions in (("avx512_bf16",), None):
@@ -127,14 +124,7 @@ def test_settings_that_would_be_emulated_are_named(monkeypatch: pytest.MonkeyPat
     assert said.startswith("attribution.precision of grid cub50: bf16")
     assert not checks.emulation_warning(study, frozenset(graph.in_order(study)))
     assert not checks.emulation_warning(load(ROOT / "params.yaml", "demo"), frozenset())
-
-
-def test_a_pretraining_says_itself_what_it_computes_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(processor, "bf16", lambda: ())
-    raw = small_study.described(tmp_path)
+    # A pretraining has a precision of its own.
     raw["pretrainings"] = {"own": {"kind": "byol", "precision": "bf16"}}
     raw["backbones"]["learned"] = {"kind": "pixels", "pretraining": "own"}
     raw["grids"]["small"]["cells"][0] |= {"backbones": ["learned"]}

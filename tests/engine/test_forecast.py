@@ -9,7 +9,7 @@ from typing import Any
 import dcml_models
 import fitting
 import pytest
-from project import ROOT, copy_settings
+from project import fresh
 from small_study import described, load
 from torch import Tensor, nn
 
@@ -22,13 +22,9 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The project's params.yaml and its list of backgrounds in an otherwise empty folder."""
-    monkeypatch.chdir(tmp_path)
-    copy_settings(tmp_path)
-    name = "data/backgrounds/sources.csv"
-    (tmp_path / name).parent.mkdir(parents=True)
-    (tmp_path / name).write_bytes((ROOT / name).read_bytes())
-    return tmp_path / "params.yaml"
+    """The project's params.yaml, in a copy in which nothing has been made."""
+    monkeypatch.chdir(fresh(tmp_path / "project").folder)
+    return Path("params.yaml")
 
 
 def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
@@ -95,17 +91,14 @@ def test_what_is_left_takes_as_long_as_what_is_finished_took(
 
 
 def test_backgrounds_that_only_their_source_can_count_are_unknown_until_they_are_made(own: Path) -> None:
-    before, source = (
-        "toy_scenes:\n    train: {toy_scenes: 1500}",
-        "toy_scenes:\n    train: {source: walls.zip}",
-    )
-    own.write_text(own.read_text().replace(before, source))
-    prepared = forecast.forecast(params.load(own, "demo"))["prepared"]
-    assert prepared.unknown
-    own.write_text(own.read_text().replace("{source: walls.zip}", "{textures: 7}"))
-    counted = forecast.forecast(params.load(own, "demo"))["prepared"]
-    assert not counted.unknown
-    assert counted.images == prepared.images + 7 + 100 + 100
+    prepared = {}
+    for source in ("{source: walls.zip}", "{textures: 7}"):
+        text = own.read_text().replace("{toy_scenes: 1500}", source)
+        Path("edited.yaml").write_text(text)
+        prepared[source] = forecast.forecast(params.load(Path("edited.yaml"), "demo"))["prepared"]
+    unknown, counted = prepared.values()
+    assert (unknown.unknown, counted.unknown) == (True, False)
+    assert counted.images == unknown.images + 7 + 100 + 100
 
 
 # How many photos a method sends through the trunk, counted where they pass.

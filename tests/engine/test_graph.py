@@ -10,22 +10,22 @@ import small_study
 from small_study import described
 
 from benchmarks import _project
-from bgbias.engine import forecast, freshness, graph
-from bgbias.engine.node import step
+from bgbias.engine import freshness, graph
+from bgbias.engine.node import Node, step
 from bgbias.study.cell import Cell
 from bgbias.study.params import Study, load
 
 
-def all_that_planning_asks(study: Study) -> list[Any]:
+def all_that_planning_asks(study: Study) -> dict[Node, Any]:
     freshness.examine(study)
-    nodes = graph.in_order(study)
-    made = [(graph.reads_from(study, n), graph.inputs(study, n.name, **n.keywords)) for n in nodes]
-    return [
-        nodes,
-        made,
-        [graph.digest(study, n.name, **n.keywords) for n in nodes],
-        forecast.format_forecast(study),
-    ]
+    return {
+        n: (
+            graph.reads_from(study, n),
+            graph.inputs(study, n.name, **n.keywords),
+            graph.digest(study, n.name, **n.keywords),
+        )
+        for n in graph.in_order(study)
+    }
 
 
 def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
@@ -41,10 +41,10 @@ def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
     assert all_that_planning_asks(study) == before
     other = load(_project.write_smallest(tmp_path, 2))
     assert graph._memory is None
-    assert len(graph.in_order(other)) == len(before[0]) - 2 * 4
+    assert len(graph.in_order(other)) == len(before) - 2 * 4
     edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
     cell = graph.in_order(edited)[-1]
-    assert graph.digest(edited, cell.name, **cell.keywords) not in before[2]
+    assert graph.digest(edited, cell.name, **cell.keywords) not in {digest for *_, digest in before.values()}
 
 
 @pytest.mark.parametrize(("kind", "between"), [("squares", []), ("cub200", ["fetch squares/photos"])])

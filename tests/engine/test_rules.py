@@ -12,7 +12,7 @@ from small_study import described, load
 
 from bgbias import plugins
 from bgbias.engine import graph, rules
-from bgbias.engine.node import TOGETHER, Limits, Node
+from bgbias.engine.node import TOGETHER, Limits
 from bgbias.engine.rules import Rules
 from bgbias.errors import UserError
 from bgbias.files import json_checksum
@@ -27,10 +27,6 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     (tmp_path / "params.yaml").touch()
     monkeypatch.chdir(tmp_path)
     return Rules({}, tmp_path, is_own=True)
-
-
-def rule_of(node: Node) -> str:
-    return "evaluate" if node.name in TOGETHER else node.name
 
 
 def takes_device(name: str) -> bool:
@@ -54,7 +50,7 @@ def test_on_a_cluster_every_step_that_takes_a_device_asks_for_one(
 
 def test_a_job_of_several_steps_reads_what_they_read_and_none_of_its_own(made: Rules) -> None:
     for node in graph.in_order(made.study):
-        rule = rule_of(node)
+        rule = "evaluate" if node.name in TOGETHER else node.name
         read = dict(made.inputs(rule, node.wildcards, frozenset(), check=False))
         own = {made.step(name, node.wildcards).record(made.study) for name in rules.STEPS.get(rule, (rule,))}
         upstream = {n.record(made.study) for n in graph.reads_from(made.study, node)}

@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+import small_study
 from project import PATIENCE, SMOKE, Project, fresh, wait_for
 
 from bgbias.engine import resume
@@ -138,6 +140,20 @@ def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or
         for process in started:
             process.kill()
             process.wait()
+
+
+@pytest.mark.usefixtures("small_plugins")
+@pytest.mark.parametrize(("text", "stays"), [("", False), ('{"read": {}, "write": {}}', True)])
+def test_a_list_of_locks_that_dvc_began_to_write_is_removed(
+    raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, stays: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "execv", lambda *_: None)
+    resume.DVC_LOCKS.parent.mkdir(parents=True)
+    resume.DVC_LOCKS.write_text(text, encoding="utf-8")
+    resume.resume(small_study.load(tmp_path, raw), tmp_path / "params.yaml", None, [])
+    assert resume.DVC_LOCKS.exists() == stays
+    resume._held.close()
 
 
 def _ready(pid: int) -> bool:
