@@ -1,4 +1,6 @@
-"""Records and histories as entries, and stores that do not take them: what is read, what is skipped, and what is told."""
+"""Records and histories as entries: one run a model joins what its nodes found and names its photos and masks; what is skipped,
+and what is told of stores that do not take them.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +11,145 @@ import platform
 import sqlite3
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from handmade_records import MODEL, NAME, TRAIN, Project, chain
+from handmade_records import CELL, MODEL, NAME, SCORE, TRAIN, Project, chain
+from web import serving
 
 from bgbias.compute import vitals
 from bgbias.errors import UserError
-from bgbias.tracking import store, watch
-from bgbias.tracking.entries import Entry
+from bgbias.report import style
+from bgbias.tracking import store, ui, watch
+from bgbias.tracking.entries import Entry, page
 from bgbias.tracking.watch import Records
+
+CELL_KEY = f"demo/cell/{NAME}"
+NOTE = "mlflow.note.content"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
+
+
+@pytest.fixture
+def chained(project: Project) -> Project:
+    """With the records of one model, from its photos to its attribution."""
+    chain(project)
+    return project
+
+
+def entries(project: Project) -> dict[str, Entry]:
+    return Records([project.data], "demo").entries()
+
+
+def test_a_models_results_stand_side_by_side(chained: Project) -> None:
+    trained = json.loads((chained.data / f"runs/demo/models/{NAME}/run.json").read_text())["digest"]
+    chained.asked("segment", spec={"train": trained}, metrics={"iou_one_way_1": 0.5})
+    joined = entries(chained)[CELL_KEY]
+    found = {"MAP at R clean": 60, "MAP at R corrupted": 45, "Drop percent": 25, "Score": 0.3}
+    found |= {"Best validation MAP at R": 40, "iou_one_way_1": 0.5}
+    assert joined.metrics.items() >= (found | {"seconds": 5 * 5.0, "peak_memory_mb": 900.0}).items()
+    settings = {
+        "train.lr": "0.0001",
+        "loss.margin": "0.5",
+        "evaluation.draws": "5",
+        "attribution.samples": "25",
+    }
+    assert joined.params.items() >= (settings | {"node": "cell", "method": "bgaugment"}).items()
+    assert (joined.name, joined.status) == (MODEL, "FINISHED")
+    # Those of an earlier training are not joined.
+    chained.training(spec={"train": {"lr": 2e-4}}, metrics={"best_val_map_at_r": 0.41})
+    metrics = entries(chained)[CELL_KEY].metrics
+    assert metrics["Best validation MAP at R"] == 41
+    assert not {"MAP at R clean", "Score", "iou_one_way_1"} & metrics.keys()
+
+
+def test_a_models_run_is_named_coloured_and_described_as_the_tables_are_until_somebody_edits_it(
+    chained: Project,
+) -> None:
+    scores = chained.data / f"runs/demo/scores/{NAME}/scores.csv"
+    scores.write_text("metric,value\n")
+    record = scores.with_name("score.json")
+    whole = json.loads(record.read_text()) | {"outputs": {str(scores): "6" * 64}}
+    record.unlink()
+    chained.sync()
+    assert "| 45.0 |" not in chained.runs()[MODEL].data.tags[NOTE]
+    record.write_text(json.dumps(whole))
+    chained.sync()
+    run = chained.runs()[MODEL]
+    assert run.info.run_name == "Contrastive + BGAugment, toy_090, seed 0 (small)"
+    assert run.data.tags["mlflow.runColor"] == style.colour("bgaugment") != style.colour("plain")
+    lines = run.data.tags[NOTE].splitlines()
+    heads, values = ([cell.strip() for cell in lines[n].strip("|").split("|")] for n in (2, 4))
+    assert dict(zip(heads, values, strict=True)) == {
+        "MAP@R, other backgrounds, %": "45.0",
+        "MAP@R, clean, %": "60.0",
+        "drop, %": "25.0",
+        "attribution score": "0.300",
+        "minutes": "0.3",
+    }
+    assert [step for step, _ in chained.curve(run, "epoch/loss")] == [1, 2, 3]
+    # In the history 0.2, 0.35, 0.4.
+    assert chained.curve(run, "epoch/validation MAP at R") == [(1, 20), (2, 35), (3, 40)]
+    with store.experiment(chained.uri, "demo") as found:
+        assert [file.path for file in found.client.list_artifacts(run.info.run_id)] == ["scores.csv"]
+        found.client.set_tag(run.info.run_id, NOTE, "mine")
+        found.client.set_tag(run.info.run_id, "mlflow.runColor", "#123456")
+    record.write_text(json.dumps(whole).replace("0.45", "0.46"))
+    chained.sync()
+    data = chained.runs()[MODEL].data
+    assert data.metrics["MAP at R corrupted"] == 46
+    assert (data.tags[NOTE], data.tags["mlflow.runColor"]) == ("mine", "#123456")
+
+
+def test_the_address_of_the_charts_is_of_the_grid_that_ran_last(chained: Project) -> None:
+    with pytest.raises(UserError, match="is missing; `make demo`"):
+        ui.link(chained.uri, None, "http://here")
+    chained.sync()
+    chained.record("later.json", "train", NAME, grid="later", started="2025-06-02T12:00:00+00:00")
+    watch.sync([chained.data], chained.uri, "later")
+    for named, meant in ((None, "later"), ("demo", "demo")):
+        with store.experiment(chained.uri, meant) as experiment:
+            address = f"http://here/{page(experiment.identity, 'compare')}"
+        assert ui.link(chained.uri, named, "http://here") == address
+    with pytest.raises(UserError, match=r"no grid 'other' \(grids: demo, later\)"):
+        ui.link(chained.uri, "other", "http://here")
+
+
+def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_are_the_same(
+    project: Project,
+) -> None:
+    name = "toy_090/small/none/pretrained/seed0"
+    cell = CELL | {"loss": "none", "method": "pretrained"}
+
+    def record(node: str, spec: dict[str, object], **metrics: float) -> str:
+        path = f"runs/demo/scores/{name}/{node}.json"
+        made = project.record(path, node, name, cell=cell, spec=spec, metrics=metrics)
+        return str(json.loads(made.read_text())["digest"])
+
+    made_of = {"backbone": {"weights": "own", "width": 2}, "index": "ab" * 8}
+    embedded = record("embed", made_of | {"evaluation": {"draws": 5}})
+    record("score", {"embed": embedded}, map_at_r_clean=0.2)
+    for change, joined in (({}, 0.5), ({"index": "cd" * 8}, None), ({"backbone": {"width": 2}}, None)):
+        record("segment", made_of | change, iou_one_way_1=0.5)
+        metrics = entries(project)[f"demo/cell/{name}"].metrics
+        assert (metrics["MAP at R clean"], metrics.get("iou_one_way_1")) == (20, joined)
+
+
+def test_every_run_of_a_model_names_its_photos_and_masks_with_counts_per_split(chained: Project) -> None:
+    chained.sync()
+    index = json.loads((chained.data / "work/datasets/toy_090/index.json").read_text())
+    runs = chained.runs()
+    (photos,) = runs[TRAIN].inputs.dataset_inputs
+    assert (photos.dataset.name, photos.dataset.digest) == ("toy_090 photos", index["digest"])
+    assert [(tag.key, tag.value) for tag in photos.tags] == [("mlflow.data.context", "training")]
+    counts = {"photos_train": 20, "photos_test": 10, "classes": 6, "origin": "https://example.org/toys.zip"}
+    assert json.loads(photos.dataset.profile).items() >= counts.items()
+    # The score reads embeddings alone; what these were made of is found through the records.
+    names = {i.dataset.name: i.tags[0].value for i in runs[SCORE].inputs.dataset_inputs}
+    assert names == {"toy_090 photos": "evaluation", "toy_090/u2netp masks": "evaluation"}
 
 
 def test_damaged_records_are_named_and_skipped(project: Project, caplog: pytest.LogCaptureFixture) -> None:
@@ -58,13 +182,12 @@ def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) ->
 
 
 def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_record(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    chained: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain(project)
-    history = project.data / "epochs.csv"
+    history = chained.data / "epochs.csv"
     working = {"status": "running", "pid": os.getpid(), "history": str(history)}
-    running = project.record("work/running/score.json", "score", "another", **working)
-    found = Records([project.data], "demo")
+    running = chained.record("work/running/score.json", "score", "another", **working)
+    found = Records([chained.data], "demo")
     first = found.entries()
     read: list[str] = []
 
@@ -74,7 +197,7 @@ def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_reco
 
     monkeypatch.setattr(watch.json_checksum, "read", read_record)
     assert found.entries() == first
-    project.asked("segment", spec={"train": "f" * 16})
+    chained.asked("segment", spec={"train": "f" * 16})
     history.write_text("epoch,loss\n1,0.5\n")
     second = found.entries()
     changed = {key for key, entry in second.items() if first.get(key) != entry and entry.node != "cell"}
@@ -112,30 +235,18 @@ def test_what_is_no_address_is_refused_and_makes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("failures", "said"),
     [
-        (200, "what answers there is no MLflow server, or one of another version"),
-        (401, "the server asks for a login; set MLFLOW_TRACKING_USERNAME"),
+        ([], "what answers there is no MLflow server, or one of another version"),
+        ([401, 401], "the server asks for a login; set MLFLOW_TRACKING_USERNAME"),
     ],
 )
 def test_a_server_of_something_else_or_that_asks_for_a_login(
-    project: Project, status: int, said: str
+    project: Project, failures: list[int], said: str
 ) -> None:
-    class Other(BaseHTTPRequestHandler):
-        """Answers whatever it is asked in the same way."""
-
-        def do_GET(self) -> None:
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(b"hello")
-
-        def log_message(self, *words: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        found = fault(project, f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
-    assert said in found
+    with serving(b"hello") as server:
+        server.path, server.failures = "/api/2.0/mlflow/experiments/get-by-name", failures
+        assert said in fault(project, server.root)
 
 
 def test_a_database_of_another_mlflow(project: Project) -> None:

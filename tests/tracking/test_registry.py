@@ -34,8 +34,7 @@ def trained(project: Project, seed: int = 0, backbone: str = "tiny", neck: str =
     """A training's record and its weights."""
     weights = project.data / "runs/demo/models/model.safetensors"
     generator = seeds.torch_generator("model", seed)
-    options = {"weights": None} if backbone == "mobilenet_v2" else {}
-    params = plugins.load("backbones", backbone).Params(**options)
+    params = plugins.load("backbones", backbone).Params()
     made = model.build_model(backbone, params, DIMENSION, generator)
     if neck:
         made.add_neck(neck, plugins.load("necks", neck).Params(channels=made.embedder.in_features))

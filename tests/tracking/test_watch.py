@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
-from project import PATIENCE
+from project import PATIENCE, wait_for
 
 from bgbias.errors import UserError
 from bgbias.tracking import entries, store, watch
@@ -178,9 +177,9 @@ def test_follow_catches_up_with_a_store_that_fails_and_ends_with_the_workflow(
     )
     mirror.start()
     try:
-        wait_until(lambda: TRAIN in project.runs())
+        wait_for(lambda: TRAIN in project.runs(), "a run")
         project.history(3)
-        wait_until(lambda: len(project.curve(project.runs()[TRAIN], "epoch/loss")) == 3)
+        wait_for(lambda: len(project.curve(project.runs()[TRAIN], "epoch/loss")) == 3, "an epoch")
         assert mirror.is_alive()
         project.asked("score")
     finally:
@@ -253,10 +252,3 @@ def test_only_tracking_imports_mlflow() -> None:
     words = ("import mlflow\n", "import mlflow.", "from mlflow")
     doors = {p for p in SRC.rglob("*.py") if any(word in p.read_text() for word in words)}
     assert doors == {SRC / "bgbias/tracking" / name for name in ("store.py", "registry.py")}
-
-
-def wait_until(condition: Any) -> None:
-    end = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.05)
