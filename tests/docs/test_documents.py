@@ -26,8 +26,7 @@ from bgbias.models.backbones.tiny import Params as Tiny
 from bgbias.models.model import build_model, save
 from bgbias.study import params
 from bgbias.study.paths import UNFINISHED
-from bgbias.training.methods import Batch
-from tests.support import toy_folder
+from tests.support import fitting, toy_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -150,27 +149,21 @@ def test_extras_in_advice_are_written_as_pip_knows_them() -> None:
 
 
 def test_examples_of_ones_own_files_do_what_they_say(someones_folder: Path) -> None:
-    plugins.use("my_plugins")
-    labels = torch.tensor([0, 0, 1, 1])
+    plugins.use("my_plugins", ROOT / "tests/support/plugins")
+    batch, at_corners = fitting.batch(side=56), torch.eye(4)
     supcon = plugins.load("losses", "supcon")
-    loss = supcon.build(supcon.Params(), 2, 4, seeds.torch_generator("documents"))
-    alike, mixed = (torch.eye(2, 4)[rows] for rows in (labels, [0, 1, 0, 1]))
-    assert 0 < loss(alike, labels) < loss(mixed, labels)
+    loss = supcon.build(supcon.Params(), 4, 4, torch.Generator())
+    assert 0 < loss(at_corners[batch.labels], batch.labels) < loss(at_corners.repeat(2, 1), batch.labels)
 
-    model = build_model("tiny", Tiny(), 4, seeds.torch_generator("documents"))
-    method = plugins.load("methods", "half_replaced")
-    drawn = seeds.torch_generator("photos of documents")
-    photos, other = torch.randint(0, 256, (2, 4, 3, 56, 56), dtype=torch.uint8, generator=drawn)
-    batch = Batch(photos, labels, torch.arange(4), torch.zeros(4, 1, 56, 56), other)
     for share, part in ((0.0, "clean"), (1.0, "replaced")):
-        parts = method.Method(model, loss, method.Params(share=share)).loss(batch)
+        parts = fitting.method("half_replaced", share=share).loss(batch)
         assert torch.equal(parts["loss"], parts[part])
 
-    turns = plugins.load("pretraining", "quarter_turns")
-    made = turns.Pretraining(model, turns.Params(batch_size=2), ("documents", 0), 1)
+    turns, network = plugins.load("pretraining", "quarter_turns"), fitting.model()
+    made = turns.Pretraining(network, turns.Params(batch_size=8), ("documents", 0), 1)
     made.start_epoch(1, lambda *_: iter(()))
-    made.loss(Batch(photos, labels, torch.arange(4)))["loss"].backward()
-    assert any(parameter.grad is not None for parameter in model.trunk.parameters())
+    made.loss(batch)["loss"].backward()
+    assert any(parameter.grad is not None for parameter in network.trunk.parameters())
 
     metric = plugins.load("metrics", "reciprocal_rank")
     angles = np.radians([0, 10, 25, 40])

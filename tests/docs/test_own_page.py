@@ -7,7 +7,6 @@ import io
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,9 +47,13 @@ class Newcomer:
                 else:
                     {"python": self.python, "yaml": self.yaml, "sh": self.sh}[language](code)
             yield title
+        plugins.use()
 
     def python(self, code: str) -> None:
-        self.said = self._run(sys.executable, "-c", code)
+        shown = io.StringIO()
+        with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
+            exec(compile(code, "page", "exec"), {"__name__": "page"})
+        self.said = shown.getvalue()
 
     def yaml(self, code: str) -> None:
         """Adds to params.yaml what follows: lists are replaced."""
@@ -64,18 +67,15 @@ class Newcomer:
             tool, *words = shlex.split(line)
             if tool == "cd":
                 self.folder /= words[0]
-            elif tool in ("bgbias", "snakemake"):
-                self.said += Project(self.folder).run(tool, *words, PYTHONPATH=str(ROOT / "src")).stdout
+            elif tool in ("mkdir", "cp"):
+                subprocess.run([tool, *words], cwd=self.folder, check=True)
             else:
-                self.said += self._run(tool, *words)
+                self.said += self.run(tool, *words)
 
-    def _run(self, *words: str) -> str:
-        around = Project(self.folder).environment(PYTHONPATH=str(ROOT / "src"))
-        done = subprocess.run(
-            words, cwd=self.folder, env=around, capture_output=True, text=True, timeout=600, check=False
-        )
-        assert done.returncode == 0, f"{words}\n{done.stdout}{done.stderr}"
-        return done.stdout
+    def run(self, tool: str, *words: str) -> str:
+        if tool in ("bgbias", "snakemake"):
+            return Project(self.folder).run(tool, *words, PYTHONPATH=str(ROOT / "src")).stdout
+        return subprocess.check_output([tool, *words], cwd=self.folder, text=True)
 
 
 def _laid_over(below: Any, above: Any) -> Any:
@@ -91,19 +91,12 @@ class Planner(Newcomer):
         super().__init__(home)
         self.plans: list[set[str]] = []
 
-    def python(self, code: str) -> None:
-        shown = io.StringIO()
-        with contextlib.chdir(self.folder), contextlib.redirect_stdout(shown):
-            exec(compile(code, "page", "exec"), {"__name__": "page"})
-        self.said = shown.getvalue()
-
-    def sh(self, commands: str) -> None:
-        lines = commands.splitlines()
-        super().sh("\n".join(line for line in lines if line.split()[0] in ("mkdir", "cp", "cd")))
-        if any(line.startswith("snakemake") for line in lines):
+    def run(self, tool: str, *words: str) -> str:
+        if tool == "snakemake":
             with contextlib.chdir(self.folder):
                 nodes = graph.in_order(params.load(Path("params.yaml")))
-                self.plans.append({n.keywords["cell"].name for n in nodes if n.name == "train"})
+            self.plans.append({n.keywords["cell"].name for n in nodes if n.name == "train"})
+        return ""
 
 
 def test_what_the_page_adds_is_planned(tmp_path: Path) -> None:
@@ -123,7 +116,7 @@ def test_what_the_page_adds_is_planned(tmp_path: Path) -> None:
         plugins.use("my_plugins")
         assert adapters.load("slopes:4", adapters.Options()).embed(np.zeros((1, 64, 64, 3), np.uint8))[0].size
         assert plugins.load("conditions", "dimmed_background").DRAWS is False
-    plugins.use()
+        plugins.use()
 
 
 @pytest.mark.slow
