@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -30,25 +31,12 @@ FILES = {"a/1.jpg": seeds.generator("one").bytes(30_000), "a/2.txt": b"two", "b/
 Make = Callable[[Path, dict[str, bytes]], Path]
 
 
-def make_tar(mode: str, **links: tuple[bytes, str]) -> Make:
-    """Makes a tar of files and of links, ``b/<name>.jpg`` to kind and target."""
-
-    def make(path: Path, files: dict[str, bytes]) -> Path:
-        with tarfile.open(path, f"w{mode}") as archive:
-            for name, data in files.items():
-                info = tarfile.TarInfo(name)
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
-            for name, (kind, target) in links.items():
-                link = tarfile.TarInfo(f"b/{name}.jpg")
-                link.type, link.linkname = kind, target
-                archive.addfile(link)
-        return path
-
-    return make
+def as_plain_tar(path: Path, files: dict[str, bytes]) -> Path:
+    path.write_bytes(gzip.decompress(as_tar(path, files).read_bytes()))
+    return path
 
 
-KINDS = {"zip": as_zip, "tar": make_tar(""), "tgz": as_tar, "txz": make_tar(":xz")}
+KINDS = {"zip": as_zip, "tar": as_plain_tar, "tgz": as_tar}
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 
 
@@ -62,7 +50,7 @@ def test_wanted_files_come_in_the_archives_order_and_can_be_looked_up(tmp_path: 
     assert [files.read(name) for name in ("b/ü.jpg", "a/1.jpg", "a/1.jpg")] == [b"", *[FILES["a/1.jpg"]] * 2]
 
 
-@pytest.mark.parametrize("make", [KINDS["zip"], KINDS["tgz"]])
+@pytest.mark.parametrize("make", [as_zip, as_tar])
 @pytest.mark.parametrize("name", ["../evil.jpg", "/etc/evil.jpg", "a\\..\\..\\evil.jpg"])
 def test_member_that_leads_out_is_refused_even_if_not_wanted(tmp_path: Path, make: Make, name: str) -> None:
     path = make(tmp_path / "archive", {"a/1.jpg": b"1", name: b"evil"})
@@ -83,8 +71,15 @@ def test_a_truncated_archive_and_a_page_in_its_place_are_refused(tmp_path: Path,
 
 
 def test_hard_links_are_files_and_symbolic_ones_are_named_with_what_to_do(tmp_path: Path) -> None:
-    make = make_tar("", hard=(tarfile.LNKTYPE, "a/1.jpg"), soft=(tarfile.SYMTYPE, "/etc/passwd"))
-    path = make(tmp_path / "a.tar", {"a/1.jpg": b"one", "a/2.jpg": FILES["a/1.jpg"]})
+    path = as_plain_tar(tmp_path / "a.tar", {"a/1.jpg": b"one", "a/2.jpg": FILES["a/1.jpg"]})
+    with tarfile.open(path, "a") as archive:
+        for name, kind, target in (
+            ("hard", tarfile.LNKTYPE, "a/1.jpg"),
+            ("soft", tarfile.SYMTYPE, "/etc/passwd"),
+        ):
+            link = tarfile.TarInfo(f"b/{name}.jpg")
+            link.type, link.linkname = kind, target
+            archive.addfile(link)
     in_turn = dict(members(path, lambda name: True))
     assert (in_turn["b/hard.jpg"], len(in_turn)) == (b"one", 3)
     others: dict[str, str] = {}

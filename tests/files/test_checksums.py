@@ -16,9 +16,22 @@ from bgbias.files.fetch import Source
 from bgbias.study.sources import identity
 
 
+class Photos:
+    """A folder of photos, and what is remembered of them beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = as_folder(folder / "photos", {f"class{n % 4}/{n}.jpg": b"%d" % n for n in range(8)})
+        self.database = folder / "work" / "known.sqlite"
+
+    def check_all_are_known(self) -> None:
+        files = {os.fsencode(p): p.stat() for p in self.folder.rglob("*.jpg")}
+        truth = {path: hashlib.sha256(Path(os.fsdecode(path)).read_bytes()).hexdigest() for path in files}
+        assert checksums.sha256_of(files, self.database) == truth
+
+
 @pytest.fixture
-def photos(tmp_path: Path) -> Path:
-    return as_folder(tmp_path / "photos", {f"class{n % 4}/{n}.jpg": b"%d" % n for n in range(8)})
+def photos(tmp_path: Path) -> Photos:
+    return Photos(tmp_path)
 
 
 @pytest.fixture
@@ -31,61 +44,42 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return paths
 
 
-def states(photos: Path) -> dict[bytes, os.stat_result]:
-    return {os.fsencode(p): p.stat() for p in photos.rglob("*") if p.is_file()}
-
-
-def database(photos: Path) -> Path:
-    return photos.parent / "work" / "known.sqlite"
-
-
-def check_all_are_known(photos: Path) -> None:
-    files = states(photos)
-    truth = {path: hashlib.sha256(Path(os.fsdecode(path)).read_bytes()).hexdigest() for path in files}
-    assert checksums.sha256_of(files, database(photos)) == truth
-
-
-def test_files_are_read_once_until_edited_or_forgotten(photos: Path, read: list[bytes]) -> None:
-    check_all_are_known(photos)
+def test_files_are_read_once_until_edited_or_forgotten(photos: Photos, read: list[bytes]) -> None:
+    photos.check_all_are_known()
     assert len(read) == 8
-    read.clear()
-    check_all_are_known(photos)
-    assert read == []
     # Though size and times are as they were.
-    edited = photos / "class1" / "1.jpg"
+    edited = photos.folder / "class1" / "1.jpg"
     times = edited.stat().st_atime_ns, edited.stat().st_mtime_ns
     edited.write_bytes(b"x")
     os.utime(edited, ns=times)
-    check_all_are_known(photos)
-    assert read == [os.fsencode(edited)]
-    checksums.forget(database(photos))
-    check_all_are_known(photos)
-    assert len(read) == 1 + 8
+    photos.check_all_are_known()
+    assert read[8:] == [os.fsencode(edited)]
+    checksums.forget(photos.database)
+    photos.check_all_are_known()
+    assert len(read) == 8 + 1 + 8
 
 
-def test_what_changed_a_moment_ago_is_not_remembered(photos: Path) -> None:
+def test_what_changed_a_moment_ago_is_not_remembered(photos: Photos) -> None:
     """It may change again within one tick of the disk's clock."""
-    check_all_are_known(photos)
-    assert not database(photos).exists()
+    photos.check_all_are_known()
+    assert not photos.database.exists()
 
 
-@pytest.mark.parametrize("damage", [b"no database", None])
-def test_damage_of_the_database_costs_time(photos: Path, read: list[bytes], damage: bytes | None) -> None:
-    check_all_are_known(photos)
-    whole = database(photos).read_bytes()
-    database(photos).write_bytes(whole[:4096] + bytes(len(whole) - 4096) if damage is None else damage)
-    for _ in range(2):
-        check_all_are_known(photos)
-    read.clear()
-    check_all_are_known(photos)
-    assert read == []
+def test_damage_of_the_database_costs_time(photos: Photos, read: list[bytes]) -> None:
+    photos.check_all_are_known()
+    whole = photos.database.read_bytes()
+    for damaged in (b"no database", whole[:4096] + bytes(len(whole) - 4096)):
+        photos.database.write_bytes(damaged)
+        photos.check_all_are_known()
+        photos.check_all_are_known()
+        read.clear()
+        photos.check_all_are_known()
+        assert read == []
 
 
-def test_a_file_that_cannot_be_read_stops_no_planning(photos: Path, read: list[bytes]) -> None:
-    gone = photos / "class0" / "0.jpg"
-    files = states(photos)
-    gone.unlink()
-    assert checksums.sha256_of(files, database(photos))[os.fsencode(gone)] == "?"
+def test_a_file_that_cannot_be_read_stops_no_planning(photos: Photos) -> None:
+    gone = os.fsencode(photos.folder / "0.jpg")
+    assert checksums.sha256_of({gone: photos.folder.stat()}, photos.database) == {gone: "?"}
 
 
 # Fingerprints of places.
@@ -113,7 +107,7 @@ def test_a_place_is_known_by_names_below_it_alone_and_a_list_by_what_it_names(tm
         seen(there / "list.txt")
 
 
-def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(photos: Path) -> None:
-    (of_folder,) = identity((Source(place=str(photos), sha256="0" * 64),))
-    assert of_folder["listing"].place == str(photos)
-    assert identity((Source(place=f"{photos}.zip", sha256="0" * 64),)) == [{"checksum": "0" * 64}]
+def test_a_checksum_vouches_for_a_file_and_not_for_a_folder(tmp_path: Path) -> None:
+    (of_folder,) = identity((Source(place=str(tmp_path), sha256="0" * 64),))
+    assert of_folder["listing"].place == str(tmp_path)
+    assert identity((Source(place=f"{tmp_path}.zip", sha256="0" * 64),)) == [{"checksum": "0" * 64}]
