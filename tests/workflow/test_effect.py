@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 import yaml
 from project import ROOT
-from small_study import load, run
+from small_study import load
 
-from bgbias.nodes import backgrounds, index, masks
+from bgbias.cli.nodes import work
+from bgbias.engine import graph
+from bgbias.engine.node import step
 from bgbias.study import plan
 
 TOYS = {"photos_per_class": 8, "train_classes": 16, "train_correlation": 1.0, "test_correlation": 1.0}
@@ -34,12 +36,9 @@ def test_where_the_background_tells_the_class_plain_training_drops_and_bgaugment
     short = demo["train"] | {"max_epochs": 3, "patience": 3, "iterations_per_epoch": 20}
     raw["grids"] = {"effect": demo | {"cells": [block], "train": short, "evaluation": {"draws": 1}}}
     study = load(tmp_path, raw, "effect")
-    index.index(study, "demo_90")
-    masks.masks(study, "demo_90")
-    backgrounds.backgrounds(study, "toy_scenes")
+    work(study, graph.in_order(study, [step("score", cell=cell) for cell in plan.cells(study)]))
     drops = {}
     for cell in plan.cells(study):
-        run(study, cell, "train", "embed", "score")
         queries = pd.read_parquet(study.files.at("queries", **cell.wildcards)).query("setting == 'symmetric'")
         means = queries.groupby("condition")["map_at_r"].mean()
         drops[cell.method] = 1 - means["random_background"] / means["clean"]

@@ -36,18 +36,14 @@ def test_a_process_that_dies_or_hangs_fails_its_test_and_no_other(
         (tmp_path / f"tests/test_{number}.py").write_text(f"import os, subprocess, time\n\n{code}")
     paths = os.pathsep.join(str(ROOT / name) for name in ("src", ".", "tests/support"))
     around = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")} | {"PYTHONPATH": paths}
+    told = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    line = next(line for line in told.stdout.splitlines() if " pytest " in line)
+    command = [sys.executable, "-m", *shlex.split(line.partition(" ")[2])]
+    command += ["--numprocesses=2", "-o", "faulthandler_timeout=3"]
     # No pipe, which what is left behind would keep open.
     with (tmp_path / "said.txt").open("w") as out:
-        command = [*_command(), "--numprocesses=2", "-o", "faulthandler_timeout=3"]
         ran = subprocess.run(command, cwd=tmp_path, env=around, stdout=out, stderr=out, timeout=PATIENCE)
     said = (tmp_path / "said.txt").read_text()
     ends = {end: int(count) for count, end in re.findall(r"(\d+) (passed|failed)", said.splitlines()[-1])}
     assert (ran.returncode, ends) == (1, {"failed": 2, "passed": passed}), said
     assert words in said
-
-
-def _command() -> list[str]:
-    """What `make test` runs."""
-    told = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
-    line = next(line for line in told.stdout.splitlines() if " pytest " in line)
-    return [sys.executable, "-m", *shlex.split(line.partition(" ")[2])]

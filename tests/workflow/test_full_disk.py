@@ -6,11 +6,11 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from small_study import data_nodes, described, load, outputs, run
+from small_study import data_nodes, load, outputs, run
 
-from bgbias import cli
 from bgbias.engine import records
 from bgbias.nodes import index
 from bgbias.study.cell import Cell
@@ -20,16 +20,15 @@ pytestmark = [
     pytest.mark.usefixtures("small_plugins"),
     pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full"),
 ]
-Fill = Callable[[Path], None]
 
 
 @pytest.fixture
-def study(tmp_path: Path) -> Study:
-    return load(tmp_path, described(tmp_path))
+def study(raw: dict[str, Any], tmp_path: Path) -> Study:
+    return load(tmp_path, raw)
 
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> Fill:
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     """Let the next write of a path meet a full disk."""
     # Nodes clear the leftovers of killed writers away.
     monkeypatch.setattr(records, "remove_leftovers", lambda path: None)
@@ -42,7 +41,9 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Fill:
 
 
 @pytest.mark.parametrize("name", ["photos", "index_record"])
-def test_full_disk_loses_nothing_that_was_finished(study: Study, full_disk: Fill, name: str) -> None:
+def test_full_disk_loses_nothing_that_was_finished(
+    study: Study, full_disk: Callable[[Path], None], name: str
+) -> None:
     data_nodes(study)
     before = outputs(study)
     full_disk(study.files.at(name, dataset="squares"))
@@ -58,7 +59,7 @@ def test_full_disk_loses_nothing_that_was_finished(study: Study, full_disk: Fill
 
 
 def test_what_training_did_is_not_lost(
-    study: Study, full_disk: Fill, monkeypatch: pytest.MonkeyPatch
+    study: Study, full_disk: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With space again, the same command only writes the model down."""
     data_nodes(study)
@@ -71,21 +72,3 @@ def test_what_training_did_is_not_lost(
     monkeypatch.setattr("bgbias.training.loop.train_epoch", None)
     run(study, cell, "train")
     assert model.exists()
-
-
-def test_full_disk_is_told_in_plain_words(
-    study: Study,
-    full_disk: Fill,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    photos = study.files.at("photos", dataset="squares")
-    full_disk(photos)
-    monkeypatch.setattr("signal.signal", lambda *_: None)
-    monkeypatch.setattr("sys.argv", ["bgbias", "index", "squares", "--params", str(tmp_path / "params.yaml")])
-    with pytest.raises(SystemExit, match="2"):
-        cli.main()
-    error = capsys.readouterr().err
-    assert f"bgbias: the disk is full ({photos})" in error
-    assert "nothing that was finished is lost" in error
