@@ -65,7 +65,7 @@ def _blocks() -> Iterator[Block]:
 
 BLOCKS = tuple(_blocks())
 PYTHON = [b for b in BLOCKS if b.language == "python"]
-# Those of own.md add to each other: test_own_page.py runs them.
+# Those of own.md add to each other: test_walkthrough.py runs them.
 YAML = [b for b in BLOCKS if b.language == "yaml" and b.page.name != "own.md"]
 
 
@@ -245,15 +245,9 @@ def test_links_and_pictures_are_there(page: Path) -> None:
 
 def test_every_folder_of_products_and_unfinished_work_is_explained() -> None:
     text = (ROOT / "data/README.md").read_text(encoding="utf-8")
-    patterns = [
-        *UNFINISHED.values(),
-        *(p for n in plugins.names("nodes") for p in plugins.load("nodes", n).OUTPUTS.values()),
-    ]
-    folders = {
-        "/".join(pattern.split("/")[:2]).replace("WORK", "work")
-        for pattern in patterns
-        if pattern.startswith("WORK/")
-    }
+    products = (plugins.load("nodes", name).OUTPUTS.values() for name in plugins.names("nodes"))
+    patterns = [p for of_node in (UNFINISHED.values(), *products) for p in of_node if p.startswith("WORK/")]
+    folders = {"/".join(pattern.split("/")[:2]).replace("WORK", "work") for pattern in patterns}
     assert len(folders) > 10
     assert not [folder for folder in folders if f"`{folder}" not in text]
 
@@ -265,15 +259,10 @@ def test_the_page_on_grids_names_every_section_that_a_grid_may_change() -> None:
 
 
 def test_every_cited_section_of_the_methods_is_there() -> None:
-    numbers = set(
-        re.findall(r"^## (\d+) ", (ROOT / "docs/methods.md").read_text(encoding="utf-8"), re.MULTILINE)
-    )
-    cited: dict[str, str] = {}
-    for folder in ("src", "benchmarks", "tests"):
-        for file in (ROOT / folder).rglob("*.py"):
-            for found in re.findall(
-                r"docs/methods\.md,\s+sections? ([\d, and]+)", file.read_text(encoding="utf-8")
-            ):
-                cited |= {number: str(file) for number in re.findall(r"\d+", found)}
+    methods = (ROOT / "docs/methods.md").read_text(encoding="utf-8")
+    files = [file for folder in ("src", "benchmarks", "tests") for file in (ROOT / folder).rglob("*.py")]
+    code = "\n".join(file.read_text(encoding="utf-8") for file in files)
+    sections = " ".join(re.findall(r"docs/methods\.md,\s+sections? ([\d, and]+)", code))
+    cited = set(re.findall(r"\d+", sections))
     assert cited
-    assert cited.keys() <= numbers
+    assert cited <= set(re.findall(r"^## (\d+) ", methods, re.MULTILINE))

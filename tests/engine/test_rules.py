@@ -1,30 +1,32 @@
-"""What rules ask of steps: a device, limits, inputs, a command."""
+"""What rules ask of steps: a device, limits, inputs, a command; and what is remembered of steps while a grid is planned."""
 
 from __future__ import annotations
 
 import inspect
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pretended
 import pytest
-from small_study import described, load
+from small_study import load
 
 from bgbias import plugins
-from bgbias.engine import graph, rules
-from bgbias.engine.node import TOGETHER, Limits
+from bgbias.engine import freshness, graph, rules
+from bgbias.engine.node import TOGETHER, Limits, Node, step
 from bgbias.engine.rules import Rules
 from bgbias.errors import UserError
 from bgbias.files import json_checksum
+from bgbias.study.cell import Cell
+from bgbias.study.params import Study
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
+def made(raw: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rules:
     """The rules of a small grid, as if it had been run."""
-    study = load(tmp_path, described(tmp_path))
+    study = load(tmp_path, raw)
     pretended.run(study)
     monkeypatch.setattr(rules, "load", lambda params, grid: study)
-    (tmp_path / "params.yaml").touch()
     monkeypatch.chdir(tmp_path)
     return Rules({}, tmp_path, is_own=True)
 
@@ -89,3 +91,57 @@ def test_other_keys_of_config_are_refused_unless_a_host_has_them(made: Rules, tm
     Rules({"lr": 1}, tmp_path, is_own=False)
     with pytest.raises(UserError, match=r"study.yaml is missing in .*: start Snakemake where it lies"):
         Rules({"params": "study.yaml"}, tmp_path, is_own=True)
+
+
+# Planning.
+
+
+def all_that_planning_asks(study: Study) -> dict[Node, Any]:
+    freshness.examine(study)
+    return {
+        n: (
+            graph.reads_from(study, n),
+            graph.inputs(study, n.name, **n.keywords),
+            graph.digest(study, n.name, **n.keywords),
+        )
+        for n in graph.in_order(study)
+    }
+
+
+def test_nothing_is_remembered_of_another_study_once_the_planning_is_over(
+    raw: dict[str, Any], tmp_path: Path
+) -> None:
+    study = load(tmp_path, raw)
+    with graph.share_lookups() as memory:
+        before = all_that_planning_asks(study)
+    # A later block may go on with it, as rules' functions do that are called one by one.
+    with graph.share_lookups(memory):
+        assert all_that_planning_asks(study) == before
+    assert all_that_planning_asks(study) == before
+    assert graph._memory is None
+    raw["grids"]["small"]["cells"][0]["methods"] = ["plain"]
+    assert len(graph.in_order(load(tmp_path, raw))) < len(before)
+    edited = study.model_copy(update={"train": study.train.model_copy(update={"lr": 0.5})})
+    cell = graph.in_order(edited)[-1]
+    assert graph.digest(edited, cell.name, **cell.keywords) not in {digest for *_, digest in before.values()}
+
+
+@pytest.mark.parametrize(("kind", "between"), [("squares", []), ("cub200", ["fetch squares/photos"])])
+@pytest.mark.usefixtures("small_plugins")
+def test_segmentation_reads_where_the_objects_are_from_masks_or_the_boxes_of_an_archive(
+    raw: dict[str, Any], tmp_path: Path, kind: str, between: list[str]
+) -> None:
+    raw["segmentation"] = {"episodes": 6}
+    options = {"options": {"source": "birds.zip"}} if kind == "cub200" else {}
+    raw["datasets"]["squares"] |= {"kind": kind, **options}
+    study = load(tmp_path, raw)
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    pattern, part = ("part", {"part": "photos"}) if between else ("truth", {})
+    file = study.files.at(pattern, dataset="squares", **part)
+    for node, before in (
+        (step("segment", cell=cell), f"train {cell.name}"),
+        (step("figure", figure="segmentation"), f"segment {cell.name}"),
+    ):
+        read = [n.label for n in graph.reads_from(study, node)]
+        assert read[: 2 + len(between)] == ["index squares", *between, before]
+        assert file in graph.inputs(study, node.name, **node.keywords).values()

