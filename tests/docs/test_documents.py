@@ -1,15 +1,18 @@
-"""Documents say what is so: their code runs, their commands parse, their settings are valid, their links lead somewhere."""
+"""Documents say what is so: their code runs, their commands parse, their settings are valid, their links lead somewhere;
+their site builds without warnings, needs no network, and has every key, option and command.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import runpy
 import shlex
 import shutil
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -41,8 +44,7 @@ SKIPPED = {
 OWN = re.compile(r"# (my_plugins/(\w+)/(\w+)\.py)\n")
 
 
-@dataclass(frozen=True)
-class Block:
+class Block(NamedTuple):
     """A code block and where it stands."""
 
     page: Path
@@ -266,3 +268,68 @@ def test_every_cited_section_of_the_methods_is_there() -> None:
     cited = set(re.findall(r"\d+", sections))
     assert cited
     assert cited <= set(re.findall(r"^## (\d+) ", methods, re.MULTILINE))
+
+
+# The site.
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As ``mkdocs build --strict`` makes it: a warning stops it, and is logged."""
+    from mkdocs.commands import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    with contextlib.chdir(ROOT):
+        config = load_config("mkdocs.yml", site_dir=str(folder), strict=True)
+        config.plugins.on_startup(command="build", dirty=False)
+        build.build(config)
+        config.plugins.on_shutdown()
+    return folder
+
+
+def test_the_site_fetches_nothing(site: Path) -> None:
+    """No script, style, font or picture has an address elsewhere."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        fetched = re.findall(r'<(?:script|img|iframe)[^>]*\ssrc="?(?:https?:)?//[^">]*', text)
+        fetched += re.findall(r'<link[^>]*href="?(?:https?:)?//[^">]*', text)
+        assert not fetched, page
+
+
+def test_formulas_and_the_graph_are_drawn(site: Path) -> None:
+    methods = (site / "methods.html").read_text(encoding="utf-8")
+    assert methods.count("<math") > 200
+    assert "arithmatex" not in methods
+    (graph,) = (block.code for block in BLOCKS if block.language == "mermaid")
+    boxes = (site / "workflow.html").read_text(encoding="utf-8").count('<rect x="')
+    assert boxes == len(set(re.findall(r"\w+(?= -->)|(?<=--> )\w+", graph)))
+
+
+def test_every_page_has_the_tables_that_it_asks_for(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        asked = re.findall(r"^\{\{ .* \}\}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        built = (site / page.relative_to(ROOT / "docs")).with_suffix(".html").read_text(encoding="utf-8")
+        assert built.count("<table") >= len(asked), page
+        assert "{{ table(" not in built, page
+
+
+def test_the_reference_has_every_key_option_and_command(site: Path) -> None:
+    settings = (site / "reference/params.html").read_text(encoding="utf-8")
+    assert all(f"<code>{key}</code>" in settings for key in params.File.model_fields)
+    assert all(f"<code>{key}</code>" in settings for key in params.Train.model_fields)
+    families = (site / "reference/families.html").read_text(encoding="utf-8")
+    for family in plugins.FAMILIES:
+        assert all(f"{name}" in families for name in plugins.names(family))
+    commands = (site / "reference/commands.html").read_text(encoding="utf-8")
+    group: Any = typer.main.get_command(app)
+    assert all(f'id="{name}"' in commands for name in group.commands)
+
+
+def test_a_formula_that_cannot_be_read_stops_the_build() -> None:
+    from mkdocs.exceptions import PluginError
+
+    mathml = runpy.run_path(str(ROOT / "docs/hooks/formulas.py"))["mathml"]
+    assert "<mfrac>" in mathml(r"\frac{a}{b}", "page.md", "inline")
+    with pytest.raises(PluginError, match=r"page\.md.*nosuchcommand"):
+        mathml(r"\nosuchcommand{a}", "page.md", "inline")

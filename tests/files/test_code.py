@@ -153,30 +153,20 @@ def test_differences_name_the_file(folder: Path) -> None:
     assert list(differences({"code": before}, {"code": before | {"new.py": "0" * 16}})) == ["new.py changed"]
 
 
-def test_a_loss_is_in_its_own_code_alone_and_a_method_brings_its_neck() -> None:
-    of_one = code.modules(plugins.load("losses", "contrastive").__name__)
-    assert [f for f in of_one if f.startswith("training/losses/") and "/_" not in f] == [
-        "training/losses/contrastive.py"
-    ]
+def test_what_plans_or_speaks_is_in_no_code_and_builds_of_libraries_are_in_none() -> None:
     of_training = code.modules("bgbias.nodes.train")
-    assert {"training/loop.py", "photos/crops.py", "images/composite.py"} <= of_training.keys()
+    assert "training/loop.py" in of_training
     assert not any(f.startswith(("training/losses", "engine", "cli", "tracking")) for f in of_training)
-    of_method = code.modules(plugins.load("methods", "dcml_code").__name__)
-    assert {"models/necks/attention.py", "models/necks/_attention_net.py"} <= of_method.keys()
-    assert set(code.libraries("bgbias.evaluation.metrics.map_at_r")) <= {"numpy", "faiss"}
     assert "+" not in code.libraries("bgbias.training.loop")["torch"]
 
 
 def test_remembered_code_is_what_reading_it_again_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code, "MEMORY", tmp_path / "code.json")
-    edited_code.look_again()
-    first = code.modules("bgbias.nodes.train")
-    edited_code.look_again()
+    first = fingerprint(folder)
     monkeypatch.setattr(code, "_parse_source", None)
-    assert code.modules("bgbias.nodes.train") == first
-    edited_code.look_again()
+    assert fingerprint(folder) == first
 
 
 def test_every_python_reads_a_format_that_ends_with_a_field_alike() -> None:

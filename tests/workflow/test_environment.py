@@ -1,4 +1,6 @@
-"""One environment, however it is made; and nothing in the project knows the machine it was written on."""
+"""Files that say the same: one environment, however it is made, and schemas of the models that check settings; and no file knows
+the machine it was written on.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +10,21 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from jsonschema import Draft202012Validator
 from packaging.requirements import Requirement
 from project import ROOT
+from referencing import Registry, Resource
 
 # What may be added to the environment, for a cluster and for `make bench`.
 ADDED = ("requirements-cluster", "requirements-bench")
 LOCKS = ("requirements.lock", "requirements-uv.lock", *(f"{name}.lock" for name in ADDED))
 # What a channel offers: packages by name only.
 CONDA = ROOT / "workflow/envs/bgbias.yaml"
+SCHEMAS = ROOT / "workflow/schemas"
 FINDER = ROOT / "workflow/envs/find_python.sh"
 RUNS = f'exec {sys.executable} "$@"'
 # Spelled in pieces, or this file would be the first to offend.
@@ -58,7 +64,7 @@ def test_all_environments_take_the_same_pythons() -> None:
     finder = FINDER.read_text(encoding="utf-8")
     assert "(3, 11) <= sys.version_info < (3, 15)" in finder
     assert all(f"python{version}" in finder for version in named)
-    conda = yaml.safe_load(CONDA.read_text(encoding="utf-8"))["dependencies"][0]
+    conda = read("workflow/envs/bgbias.yaml")["dependencies"][0]
     assert project["requires-python"].startswith(f">={conda.removeprefix('python=')}")
 
 
@@ -107,9 +113,49 @@ def _pins(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in ROOT.glob("profiles/*/config.yaml")))
 def test_profile_keeps_what_the_default_one_says_of_reruns(name: str) -> None:
-    profile, default = (
-        yaml.safe_load((ROOT / f"profiles/{n}/config.yaml").read_text(encoding="utf-8"))
-        for n in (name, "default")
-    )
+    profile, default = (read(f"profiles/{n}/config.yaml") for n in (name, "default"))
     # Cores are another machine's, or told by jobs.
     assert profile.items() >= {k: v for k, v in default.items() if k != "cores"}.items()
+
+
+# Schemas that editors and the workflow catalogue read.
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+
+
+def mistakes(schema: str, values: Any) -> list[str]:
+    """What a schema has against some values, each with its place."""
+    beside = Resource.from_contents(read("workflow/schemas/params.schema.yaml"))
+    registry = Registry().with_resource("params.schema.yaml", beside)
+    validator = Draft202012Validator(read(f"workflow/schemas/{schema}"), registry=registry)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(values)]
+
+
+def test_schemas_of_settings_are_those_of_the_models() -> None:
+    writer = runpy.run_path(str(SCHEMAS / "from_models.py"))
+    for name, schema in writer["SCHEMAS"].items():
+        written = (SCHEMAS / name).read_text(encoding="utf-8")
+        assert written == writer["text"](schema()), "run: make schema"
+
+
+@pytest.mark.parametrize("name", ["params.yaml", *(f"grids/{p.name}" for p in (ROOT / "grids").iterdir())])
+def test_settings_of_the_project_fit_the_schema_that_they_name(name: str) -> None:
+    first = (ROOT / name).read_text(encoding="utf-8").splitlines()[0]
+    named = (ROOT / name).parent / first.removeprefix("# yaml-language-server: $schema=")
+    assert mistakes(named.name, read(name)) == []
+    assert named.resolve().parent == SCHEMAS
+
+
+def test_mistakes_are_refused() -> None:
+    params, grids = read("params.yaml"), read("grids/demo.yaml")
+    params["datasets"]["cub200"]["markers"] = "u2net"
+    grids["grids"]["demo"]["cells"][0]["seed"] = [0]
+    for schema, values, wrong in (
+        ("params.schema.yaml", params, "markers"),
+        ("grids.schema.yaml", grids, "seed"),
+        ("config.schema.yaml", read("config/config.yaml") | {"gird": "smoke"}, "gird"),
+    ):
+        (message,) = mistakes(schema, values)
+        assert wrong in message
