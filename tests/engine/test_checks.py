@@ -69,9 +69,8 @@ def test_names_that_a_wrapper_began_are_told_with_the_command_that_mends_them(
         checks.check(study_of(tmp_path, "resnet18", mended))
 
 
-def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -> None:
+def test_the_masker_that_proposes_backgrounds_is_looked_at_too(raw: dict[str, Any], tmp_path: Path) -> None:
     save_file(state_of("resnet18"), tmp_path / "own.safetensors")
-    raw = small_study.described(tmp_path)
     raw["maskers"]["own"] = {"kind": "u2netp", "options": {"weights": str(tmp_path / "own.safetensors")}}
     raw["backgrounds"]["proposed"] = {"propose": {"source": str(tmp_path), "masker": "own", "licence": "CC0"}}
     raw["datasets"]["squares"]["backgrounds"] = "proposed"
@@ -80,8 +79,7 @@ def test_the_masker_that_proposes_backgrounds_is_looked_at_too(tmp_path: Path) -
 
 
 def test_a_misspelt_name_of_timms_is_told_with_near_ones(tmp_path: Path) -> None:
-    words = r"no model of timm 'vit_tiny_patch16_244'. Did you mean vit_tiny_patch16_224"
-    with pytest.raises(UserError, match=words):
+    with pytest.raises(UserError, match=r"no model of timm .*_244'. Did you mean vit_tiny_patch16_224"):
         checks.check(study_of(tmp_path, "timm:vit_tiny_patch16_244", "published"))
 
 

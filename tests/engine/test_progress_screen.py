@@ -6,6 +6,7 @@ import io
 import json
 import re
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,26 +17,17 @@ CELL = {"dataset": "toys", "backbone": "tiny", "loss": "arcface", "method": "pla
 NAME = "toys/tiny/arcface/plain/seed0"
 
 
-class Clock:
-    """Time as a test wants it."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_without_a_terminal_it_is_a_line_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    out, clock = io.StringIO(), Clock()
+    out, clock = io.StringIO(), Mock(return_value=100.0)
     screen = Screen(out, clock)
     monkeypatch.setattr(progress_screen, "_guess", dict)
     progress_screen.expect(lambda: {"train": 30.0, "table": 5.0})
     screen.begins({"train": 2, "table": 1, "total": 3})
     screen.started(0, "train", CELL, ["data/work/logs/g/train.log"])
     screen.started(1, "train", CELL | {"seed": "1"}, [])
-    clock.now += 60
+    clock.return_value += 60
     screen.finished(0)
-    clock.now += 20
+    clock.return_value += 20
     screen.failed(1)
     screen.ends()
     # One of two that ran at once took a minute: a training that is as old is about to end, and a table is left, of which 5 s were
@@ -98,7 +90,7 @@ def test_a_training_tells_its_epoch_and_how_it_fares(
 def test_a_terminal_shows_what_is_at_work_and_what_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(out, "isatty", lambda: True)
-    screen = Screen(out, Clock())
+    screen = Screen(out, lambda: 100.0)
     screen.begins({"train": 2, "total": 2})
     screen.started(0, "train", CELL, ["train.log"])
     screen._live.refresh()

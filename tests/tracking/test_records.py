@@ -7,11 +7,9 @@ from __future__ import annotations
 import json
 import logging
 import platform
-import sqlite3
-from pathlib import Path
 
 import pytest
-from handmade_records import CELL, MODEL, NAME, SCORE, TRAIN, Project, chain
+from handmade_records import CELL, MODEL, NAME, SCORE, TRAIN, Project
 from web import serving
 
 from bgbias.errors import UserError
@@ -22,18 +20,6 @@ from bgbias.tracking.watch import Records
 
 CELL_KEY = f"demo/cell/{NAME}"
 NOTE = "mlflow.note.content"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
-
-
-@pytest.fixture
-def chained(project: Project) -> Project:
-    """With the records of one model, from its photos to its attribution."""
-    chain(project)
-    return project
 
 
 def entries(project: Project) -> dict[str, Entry]:
@@ -220,15 +206,6 @@ def test_a_server_of_something_else_or_that_asks_for_a_login(
     with serving(b"hello") as server:
         server.path, server.failures = "/api/2.0/mlflow/experiments/get-by-name", failures
         assert said in fault(project, server.root)
-
-
-def test_a_database_of_another_mlflow(project: Project) -> None:
-    project.make_store()
-    # Another process would open it anew; this one knows it under its old address.
-    moved = (project.root / "mlflow.db").rename(project.root / "moved.db")
-    with sqlite3.connect(moved) as database:
-        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
-    assert "then run 'mlflow db upgrade <database_uri>'" in fault(project, f"sqlite:///{moved}")
 
 
 def test_neither_passwords_nor_traces_are_told() -> None:

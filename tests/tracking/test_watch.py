@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, chain, whole_grid
+from handmade_records import CELL, MODEL, NAME, SCORE, START, TRAIN, Project, whole_grid
 from project import PATIENCE, wait_for
 
 from bgbias.errors import UserError
@@ -23,13 +23,7 @@ from bgbias.tracking import entries, store, watch
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-NOBODY = 10**9  # the number of no process
 SRC = Path(__file__).parents[2] / "src"
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
 
 
 def test_one_run_a_node_with_all_it_did_and_a_lost_store_is_rebuilt_the_same(project: Project) -> None:
@@ -143,7 +137,8 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
     project: Project, uri: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     project.training()
-    watch.follow([project.data], uri, "demo", parent=NOBODY, interval=0.01)
+    # The number of no process.
+    watch.follow([project.data], uri, "demo", parent=10**9, interval=0.01)
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
     assert re.search("did not take the records.*python -m bgbias track", first)
     assert last.endswith("catch up with: python -m bgbias track --grid demo")
@@ -198,9 +193,8 @@ def test_two_processes_may_start_on_a_fresh_store(project: Project) -> None:
 
 
 def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+    chained: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chain(project)
     fill, deleted = store.Experiment._fill, []
 
     def fill_too_late(self: store.Experiment, run: Run, *rest: Any) -> None:
@@ -210,18 +204,17 @@ def test_a_run_that_another_machine_deletes_meanwhile_is_written_again(
         fill(self, run, *rest)
 
     monkeypatch.setattr(store.Experiment, "_fill", fill_too_late)
-    project.sync()
+    chained.sync()
     assert deleted
-    shown = project.runs()
+    shown = chained.runs()
     assert {TRAIN, MODEL} <= set(shown)
     assert deleted[0] not in {run.info.run_id for run in shown.values()}
-    assert project.sync()[:2] == (0, 0)
+    assert chained.sync()[:2] == (0, 0)
 
 
-def test_the_views_show_columns_and_charts_of_what_the_runs_have(project: Project) -> None:
-    chain(project)
-    project.sync()
-    with store.experiment(project.uri, "demo") as opened:
+def test_the_views_show_columns_and_charts_of_what_the_runs_have(chained: Project) -> None:
+    chained.sync()
+    with store.experiment(chained.uri, "demo") as opened:
         client, identity = opened.client, opened.identity
     tags = client.get_experiment(identity).tags
     for name in ("cell", "compare", "train"):

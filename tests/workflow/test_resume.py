@@ -1,38 +1,44 @@
-"""Interrupted, terminated or killed, and started again: the same numbers as if nothing had happened."""
+"""Interrupted, terminated or killed, and started again: the same numbers as if nothing had happened. And a full disk loses
+nothing that was finished.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
-import small_study
+from accidents import ACCIDENTS, PROGRAMS, Frail
 from project import PATIENCE, SMOKE, Project, fresh, wait_for
+from small_study import data_nodes, load, outputs, run
 
-from bgbias.engine import resume
+from bgbias.engine import graph, records, resume
+from bgbias.files import checksums
+from bgbias.nodes import index
+from bgbias.study import params
+from bgbias.study.cell import Cell
 
 SCORES = f"data/runs/smoke/scores/{SMOKE}/plain/seed0/scores.csv"
 MODEL = f"data/runs/smoke/models/{SMOKE}/plain/seed0/model.safetensors"
 HISTORY = f"data/work/partial/smoke/{SMOKE}/plain/seed0/history.csv"
-PLAIN = ("toy_smoke", "tiny", "contrastive", "plain", "--seed", "0")
 TARGET = ("--config", "grid=smoke", "--", SCORES)
-LONGER = (
-    "max_epochs: 2\n      iterations_per_epoch: 4\n",
-    "max_epochs: 20\n      patience: 20\n      iterations_per_epoch: 8\n",
-)
 
 
 @pytest.mark.workflow
 def test_interrupted_and_killed_it_ends_with_the_same_numbers(smoke_run: Project, tmp_path: Path) -> None:
     run = smoke_run.copy(tmp_path / "project")
     (run.folder / SCORES).unlink()
-    run.edit(*LONGER)
+    longer = "max_epochs: 20\n      patience: 20\n      iterations_per_epoch: 8\n"
+    run.edit("max_epochs: 2\n      iterations_per_epoch: 4\n", longer)
     undisturbed = run.copy(tmp_path / "undisturbed")
     undisturbed.snakemake(*TARGET)
 
@@ -47,7 +53,8 @@ def test_interrupted_and_killed_it_ends_with_the_same_numbers(smoke_run: Project
     snakemake.kill()
     snakemake.wait()
     orphan.suspend()  # or it might be done before the second has begun
-    second = run.bgbias("train", *PLAIN, "--grid", "smoke", check=False)
+    cell = ("toy_smoke", "tiny", "contrastive", "plain", "--grid", "smoke")
+    second = run.bgbias("train", *cell, check=False)
     assert second.returncode == 2
     assert f"is being made by process {orphan.pid}" in second.stdout
     assert "make resume" in second.stdout
@@ -131,7 +138,7 @@ def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or
         subprocess.Popen([*sleep, "track"], env=marked),  # the mirror into MLflow, which ends by itself
     ]
     try:
-        wait_for(lambda: all(_ready(p.pid) for p in started), "five processes")
+        wait_for(lambda: all("time.sleep" in str(psutil.Process(p.pid).cmdline()) for p in started), "all")
         assert {p.pid for p in resume.leftovers()} == {p.pid for p in started[:2]}
         resume.end(resume.leftovers())
         assert all(p.poll() is not None for p in started[:2])
@@ -151,10 +158,137 @@ def test_a_list_of_locks_that_dvc_began_to_write_is_removed(
     monkeypatch.setattr(os, "execv", lambda *_: None)
     resume.DVC_LOCKS.parent.mkdir(parents=True)
     resume.DVC_LOCKS.write_text(text, encoding="utf-8")
-    resume.resume(small_study.load(tmp_path, raw), tmp_path / "params.yaml", None, [])
+    resume.resume(load(tmp_path, raw), tmp_path / "params.yaml", None, [])
     assert resume.DVC_LOCKS.exists() == stays
     resume._held.close()
 
 
-def _ready(pid: int) -> bool:
-    return "time.sleep" in " ".join(psutil.Process(pid).cmdline())
+# A full disk.
+
+
+@pytest.fixture
+def full_disk(small_plugins: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let the next write of a path meet a full disk."""
+    if not Path("/dev/full").exists():
+        pytest.skip("needs Linux's /dev/full")
+    # Nodes clear the leftovers of killed writers away.
+    monkeypatch.setattr(records, "remove_leftovers", lambda path: None)
+
+    def fill(path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f".{path.name}.{os.getpid()}.partial").symlink_to("/dev/full")
+
+    return fill
+
+
+@pytest.mark.parametrize("name", ["photos", "index_record"])
+def test_full_disk_loses_nothing_that_was_finished(
+    raw: dict[str, Any], tmp_path: Path, full_disk: Callable[[Path], None], name: str
+) -> None:
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    before = outputs(study)
+    full_disk(study.files.at(name, dataset="squares"))
+    with pytest.raises(OSError, match="No space left on device") as told:
+        index.index(study, "squares")
+    assert told.value.filename == str(study.files.at(name, dataset="squares"))
+    assert outputs(study) == before
+    (running,) = Path(study.paths.work, "running").iterdir()
+    assert json.loads(running.read_text())["status"] == "failed"
+    index.index(study, "squares")
+    assert outputs(study) == before
+    assert list(Path(study.paths.work, "running").iterdir()) == []
+
+
+def test_what_training_did_is_not_lost(
+    raw: dict[str, Any],
+    tmp_path: Path,
+    full_disk: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With space again, the same command only writes the model down."""
+    study = load(tmp_path, raw)
+    data_nodes(study)
+    cell = Cell("squares", "pixels", "contrastive", "plain", 0)
+    model = study.files.at("model", **cell.wildcards)
+    full_disk(model)
+    with pytest.raises(OSError, match="No space left on device"):
+        run(study, cell, "train")
+    assert list(model.parent.iterdir()) == []
+    monkeypatch.setattr("bgbias.training.loop.train_epoch", None)
+    run(study, cell, "train")
+    assert model.exists()
+
+
+# A series of accidents drawn from a seed: ``BGBIAS_SOAK_SEED`` repeats it (each prints its own), ``BGBIAS_SOAK_ROUNDS`` makes it
+# longer.
+
+ROUNDS = int(os.environ.get("BGBIAS_SOAK_ROUNDS", "9"))
+TRIES = 4  # rounds in which an accident may come too late, for one in which it happens
+
+
+@pytest.fixture
+def frail(smoke_run: Project, tmp_path: Path) -> Frail:
+    """A finished run, with its products under DVC."""
+    seed = int(os.environ.get("BGBIAS_SOAK_SEED", random.SystemRandom().randrange(10**6)))
+    print(f"BGBIAS_SOAK_SEED={seed} BGBIAS_SOAK_ROUNDS={ROUNDS}", flush=True)
+    copied = smoke_run.copy(tmp_path / "project")
+    copied.edit("grid: demo ", "grid: smoke ")
+    subprocess.run(["git", "init", "--quiet"], cwd=copied.folder, check=True)
+    made = Frail(copied.folder, seed)
+    made.run("dvc", "commit", "--force", "--quiet")
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.workflow
+def test_after_any_accident_products_are_those_of_an_undisturbed_run(
+    smoke_run: Project, frail: Frail
+) -> None:
+    wanted = made(smoke_run.folder)
+    happened: Counter[str] = Counter()
+    deck: list[str] = []
+    for _ in range(TRIES * ROUNDS):
+        if happened.total() >= ROUNDS and set(happened) == set(ACCIDENTS):
+            break
+        deck = deck or frail.random.sample(list(ACCIDENTS), len(ACCIDENTS))
+        accident, programs = ACCIDENTS[deck[0]]
+        name = frail.random.choice(programs)
+        print(f"{' '.join(PROGRAMS[name])}, {frail.spoil()}: {deck[0]}", end="", flush=True)
+        program = frail.begin(name)
+        frail.wait_a_while(program)
+        if accident(frail, program):
+            happened[deck.pop(0)] += 1
+            print(flush=True)
+        else:
+            print(", but too late", flush=True)
+        frail.recover()
+        assert made(frail.folder) == wanted
+        assert left_lying(frail.folder) == []
+        assert frail.alive("all") == []
+    print(dict(happened), flush=True)
+    assert set(happened) == set(ACCIDENTS), "not every accident happened"
+    frail.run(*PROGRAMS["dvc"])
+    assert "up to date" in frail.run("dvc", "status").stdout
+    assert made(frail.folder) == wanted
+
+
+def made(folder: Path) -> dict[str, str]:
+    """What every node made and certifies, by its bytes."""
+    study, found = params.load(folder / "params.yaml", "smoke"), dict[str, str]()
+    for node in graph.in_order(study):
+        record = records.read(folder / node.record(study))
+        assert record["status"] == "done"
+        for name, certified in record["outputs"].items():
+            assert checksums.sha256(folder / name) == certified, name
+            found[name] = certified
+    assert sum(name.endswith((".csv", ".tex", ".safetensors")) for name in found) > 10
+    return found
+
+
+def left_lying(folder: Path) -> list[str]:
+    """What nobody will ever read: halves of files, and the states of nodes that are finished."""
+    data = folder / "data"
+    patterns = ("**/*.partial", "**/*.stale", "**/checkpoint.pt", "work/running/*")
+    found = [path for pattern in patterns for path in data.glob(pattern)]
+    return sorted(str(path.relative_to(folder)) for path in found)

@@ -1,4 +1,4 @@
-"""Snakemake for real: what a dry run plans, what a run makes, and what users get wrong."""
+"""Snakemake for real: what a run makes, what users get wrong, and another workflow that takes ours as a module."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import json
 import re
 import runpy
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import pandas as pd
-import project
 import pytest
+import yaml
 from commands import bgbias
-from project import ROOT, SMOKE, Project
+from project import ROOT, SMOKE, Project, fresh
 
 from bgbias import plugins
 from bgbias.engine import graph, records
@@ -24,7 +23,6 @@ from bgbias.study.params import Study
 from bgbias.tracking.watch import Records
 
 pytestmark = pytest.mark.workflow
-RUN_SMOKE = ("--config", "grid=smoke")
 TABLES, FORMS = ("table1", "table2", "table3"), ("csv", "md", "tex", "html")
 FIGURES = ("photos", "masks", "retrieval", "attribution", "change", "drop")
 
@@ -36,17 +34,8 @@ def study(smoke_run: Project, monkeypatch: pytest.MonkeyPatch) -> Study:
     return params.load(Path("params.yaml"), "smoke")
 
 
-def test_dry_run_of_a_grid_plans_every_node_once(tmp_path: Path) -> None:
-    planned = project.fresh(tmp_path / "project").planned(*RUN_SMOKE)
-    assert "train toy_smoke/tiny/contrastive/bgaugment/0" in planned
-    assert Counter(job.split()[0] for job in planned) == {
-        **{"index": 1, "backgrounds": 1, "masks": 1, "train": 2, "evaluate": 2},
-        **{"collect": 1, "table": 3, "figure": 6, "all": 1},
-    }
-
-
 def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
-    made = project.fresh(tmp_path / "project")
+    made = fresh(tmp_path / "project")
     said = made.snakemake("-n", "--config", "grid=dmo", check=False)
     assert "Did you mean 'demo'?" in said
     assert "Traceback" not in said
@@ -58,7 +47,7 @@ def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
 
 
 def test_paths_and_files_may_hold_what_shells_treat_in_their_own_way(tmp_path: Path) -> None:
-    made = project.fresh(tmp_path / "project")
+    made = fresh(tmp_path / "project")
     file, work = "it's $(touch INJECTED) mine.yaml", 'data/it\'s; the `touch INJECTED` "work"'
     (made.folder / "params.yaml").rename(made.folder / file)
     made.edit("work: data/work", f"work: {json.dumps(work)}", file)
@@ -117,7 +106,7 @@ def test_page_says_what_the_study_is_and_how_each_result_is_made_again(
 
 def test_the_page_shows_the_rules_as_snakemake_plans_them(tmp_path: Path) -> None:
     drawing = runpy.run_path(str(ROOT / "workflow/rulegraph.py"))
-    planned = project.fresh(tmp_path / "project").snakemake(*drawing["command"](tmp_path))
+    planned = fresh(tmp_path / "project").snakemake(*drawing["command"](tmp_path))
     graph = drawing["mermaid"](drawing["arrows"](planned))
     text = (ROOT / "docs/workflow.md").read_text(encoding="utf-8")
     assert drawing["drawn"](text, graph) == text, "run: make rulegraph"
@@ -144,3 +133,80 @@ def test_an_audit_and_the_workflow_say_the_same(smoke_run: Project, tmp_path: Pa
     for (setting, *view), value in expected.items():
         for said in ("query", "symmetric") if "clean" in view else (setting,):
             assert found[said, *view] == pytest.approx(value, abs=1e-12), (said, *view)
+
+
+# As a module.
+
+POOL = "data/work/backgrounds/smoke_scenes"
+# A host with an own shell prefix, default target and config, whose keys are none of ours.
+HOST = """
+configfile: "host.yaml"
+shell.prefix("set -eu; GREETING=hello; ")
+
+module bgbias:
+    snakefile: "{snakefile}"
+    config: {config}
+
+use rule * from bgbias as bgbias_*
+
+rule mine:
+    default_target: True
+    input: rules.bgbias_table1.input
+    output: "mine.txt"
+    shell: "echo $GREETING > {{output}}"
+
+rule listed:
+    input: "{pool}/backgrounds.csv"
+    output: "listed.txt"
+    shell: "echo $GREETING > {{output}}; wc -l < {{input}} >> {{output}}"
+
+onstart:
+    print("MLflow:", bgbias.onstart)
+"""
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return fresh(tmp_path_factory.mktemp("checkout") / "project")
+
+
+def hosted(folder: Path, checkout: Project, config: str = "config['bias']") -> Project:
+    """A workflow in a folder of its own, with a study of its own."""
+    (folder / "workflow").mkdir(parents=True)
+    text = HOST.format(snakefile=checkout.folder / "workflow/Snakefile", config=config, pool=POOL)
+    (folder / "workflow/Snakefile").write_text(text, encoding="utf-8")
+    own = {"lr": 3, "grids": "no", "bias": {"grid": "smoke", "params": "study.yaml"}}
+    (folder / "host.yaml").write_text(yaml.safe_dump(own), encoding="utf-8")
+    shutil.copy(checkout.folder / "params.yaml", folder / "study.yaml")
+    shutil.copytree(checkout.folder / "grids", folder / "grids")
+    return Project(folder)
+
+
+def test_a_host_plans_and_runs_nodes_in_its_own_folder(checkout: Project, tmp_path: Path) -> None:
+    host = hosted(tmp_path / "host", checkout)
+    planned = host.planned()
+    assert {"mine", "bgbias_table table1", "bgbias_index toy_smoke"} <= set(planned)
+    assert not {job for job in planned if not job.startswith(("mine", "bgbias_"))}
+    before = sorted(checkout.folder.iterdir())
+    said = host.snakemake("listed.txt")
+    assert "MLflow: functools.partial" in said
+    greeting, lines = (host.folder / "listed.txt").read_text(encoding="utf-8").split()
+    assert (greeting, int(lines)) == ("hello", 91)  # 40 + 10 + 40 pictures and a header
+    command = records.read(host.folder / POOL / "backgrounds.json")["command"]
+    assert "backgrounds smoke_scenes --grid smoke --params study.yaml" in command
+    assert sorted(checkout.folder.iterdir()) == before, "a module writes nothing where it lies"
+    assert host.planned("listed.txt") == []
+
+
+def test_a_module_refuses_what_it_would_drop(checkout: Project, tmp_path: Path) -> None:
+    whole = hosted(tmp_path / "whole", checkout, config="config | {'grid': 'smoke'}")
+    assert "unknown --config bias" in whole.snakemake("-n", check=False)
+    whole.edit("| {'grid': 'smoke'}", "\n    prefix: 'there'", "workflow/Snakefile")
+    words = ("--config", "grid=smoke", "params=study.yaml")
+    assert "this workflow knows no prefix" in whole.snakemake("-n", *words, check=False)
+
+
+def test_every_way_to_start_the_checkout_finds_its_files(checkout: Project) -> None:
+    plan = checkout.planned("--snakefile", "workflow/Snakefile", "--config", "grid=smoke")
+    assert "all" in plan
+    assert checkout.planned("--directory", ".test") == plan, "its config chooses the grid"

@@ -1,4 +1,6 @@
-"""`make test` ends, whatever a test does to the process that runs it."""
+"""Processes: `make test` ends, whatever a test does to the one that runs it; and a node loads what it uses, as what else it would
+load costs more than many a node's work.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import PATIENCE, ROOT
+import torch
+from project import PATIENCE, ROOT, SMOKE, Project
+
+from bgbias.compute import optimizers
 
 PASSING = "import pytest\n\n@pytest.mark.parametrize('n', range(4))\ndef test_passes(n): pass\n"
 DIES = "def test_first(): pass\ndef test_ends(): time.sleep(0.3); os._exit(1)\ndef test_last(): pass\n"
@@ -47,3 +52,40 @@ def test_a_process_that_dies_or_hangs_fails_its_test_and_no_other(
     ends = {end: int(count) for count, end in re.findall(r"(\d+) (passed|failed)", said.splitlines()[-1])}
     assert (ran.returncode, ends) == (1, {"failed": 2, "passed": passed}), said
     assert words in said
+
+
+# Of all nodes: what draws figures, runs workflows or keeps their books, and what torch loads if it is asked for too much.
+NEVER = {"dvc", "matplotlib", "mlflow", "sklearn", "snakemake", "sqlalchemy", "timm", "torchvision"}
+NEVER |= {"sympy", "torch._dynamo", "triton"}
+
+
+@pytest.mark.workflow
+def test_nodes_load_only_what_they_use(smoke_run: Project, tmp_path: Path) -> None:
+    made = smoke_run.copy(tmp_path / "project")
+    environment = made.environment(PYTHONPATH=str(made.folder / "src"))
+    for node, unused in (("train", set()), ("score", {"torch", "pytorch_metric_learning", "scipy"})):
+        # Python itself reports every module that it loads.
+        words = ["-X", "importtime", "-m", "bgbias", node, *SMOKE.split("/"), "plain", "--grid", "smoke"]
+        done = subprocess.run(
+            [sys.executable, *words], cwd=made.folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        loaded = set(re.findall(r"^import time: .*\| +(\S+)$", done.stderr, re.MULTILINE))
+        assert "numpy" in loaded
+        assert (NEVER | unused) & loaded == set(), node
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RMSprop"])
+def test_optimizers_without_the_compiler_compute_the_same(name: str) -> None:
+    found = []
+    for library in (optimizers, torch.optim):
+        weight = torch.eye(3, requires_grad=True)
+        optimizer = getattr(library, name)([weight], lr=0.1)
+        for step in range(6):
+            optimizer.zero_grad()
+            (weight * (step + 1)).square().mean().backward()
+            optimizer.step()
+            optimizer.load_state_dict(optimizer.state_dict())
+        found.append(weight)
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], torch.eye(3))
