@@ -188,9 +188,8 @@ def simulated(name: str) -> pd.DataFrame:
     return pd.read_csv(ROOT / f"docs/uncertainty/{name}.csv")
 
 
-HARD, HARMED = (
-    f"seeds == 1 and kind == '{kind}' and" for kind in ("one in twelve hard", "8 % of classes harmed")
-)
+HARD = "seeds == 1 and kind == 'one in twelve hard' and"
+HARMED = "seeds == 1 and kind == '8 % of classes harmed' and"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,6 @@ from bgbias.engine.node import Node
 from bgbias.study import params
 
 TABLES = ("table1", "table2", "table3")
-STAGES = ("data", "masks", "models", "scores", *TABLES)
 MODEL = Path("data/runs/smoke/models", SMOKE, "plain/seed0/model.safetensors")
 LOSS = "src/bgbias/training/losses/contrastive.py"
 REWRITTEN = ("DISTANCE, **params.model_dump()", "DISTANCE, **dict(params.model_dump())")
@@ -65,7 +64,7 @@ def repository(smoke_run: Project, tmp_path_factory: pytest.TempPathFactory) -> 
     made.git("init", "--quiet")
     made.commit()
     made.add_remote(made.folder.parent / "remote")
-    made.dvc("commit", "--quiet", "--force", *STAGES)
+    made.dvc("commit", "--quiet", "--force", "data", "masks", "models", "scores", *TABLES)
     made.commit()
     made.dvc("push", "--quiet")
     return made

@@ -21,7 +21,6 @@ from referencing import Registry, Resource
 
 # What may be added to the environment, for a cluster and for `make bench`.
 ADDED = ("requirements-cluster", "requirements-bench")
-LOCKS = ("requirements.lock", "requirements-uv.lock", *(f"{name}.lock" for name in ADDED))
 # What a channel offers: packages by name only.
 CONDA = ROOT / "workflow/envs/bgbias.yaml"
 SCHEMAS = ROOT / "workflow/schemas"
@@ -37,7 +36,7 @@ def test_conda_environment_is_the_lock() -> None:
     assert CONDA.read_text(encoding="utf-8") == from_lock["environment"](lock), "run: make lock"
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [f"{name}.lock" for name in ("requirements", "requirements-uv", *ADDED)])
 def test_every_package_of_a_lock_has_hashes_and_no_lock_names_a_host(lock: str) -> None:
     text = (ROOT / lock).read_text(encoding="utf-8")
     blocks = re.split(r"\n(?=\w)", text)

@@ -52,7 +52,6 @@ def test_where_the_background_tells_the_class_plain_training_drops_and_bgaugment
 # The reference points were measured elsewhere with other code: MobileNetV2's pooled features, backgrounds of the paper's test
 # pool behind U²-Net-p masks, mean of five draws. The whole chain from the archive on runs here, which takes minutes.
 CELL = Cell("cub50", "mobilenet_v2_tf", "none", PRETRAINED, 0)
-SECONDS = 3000.0
 # A mean, and by how much another implementation may differ.
 REFERENCE = {
     ("symmetric", "clean", "map_at_r"): (0.306, 0.002),
@@ -79,7 +78,7 @@ def test_retrieval_meets_the_reference(tmp_path: Path, shared_data: Path) -> Non
     files = params.load(made.folder / "params.yaml", "cub50").files
     made.run(
         *("snakemake", "--cores", "2", str(files.at("scores", **CELL.wildcards)), "--config", "grid=cub50"),
-        seconds=SECONDS,
+        seconds=3000.0,
         BGBIAS_SHARED_DATA=str(shared_data.resolve()),
     )
     queries = pd.read_parquet(made.folder / files.at("queries", **CELL.wildcards))
