@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import fitting
@@ -101,7 +102,9 @@ def test_a_newcomer_has_her_loss_method_condition_and_model_by_the_page_alone(
     ]
     plugins.use(reader.folder / "my_plugins", ROOT / "tests/support/plugins")
     assert fitting.method("held").loss(fitting.batch()).keys() >= {"loss", "moved"}
-    assert plugins.load("conditions", "dimmed_background").DRAWS is False
+    condition = plugins.load("conditions", "dimmed_background")
+    photo = SimpleNamespace(view=np.full((2, 2, 3), 100), foreground=SimpleNamespace(before=np.copy))
+    assert (condition.DRAWS, condition.view(photo, 0).mean()) == (False, 25)
     assert adapters.load("slopes:4", adapters.Options()).embed(np.zeros((1, 64, 64, 3), np.uint8))[0].size
     plugins.use()
 

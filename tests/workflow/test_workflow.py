@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
+import sqlite3
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 from commands import bgbias
-from project import ROOT, SMOKE, Project, fresh
+from project import ROOT, SMOKE, Project, fresh, wait_for
 
 from bgbias import plugins
 from bgbias.engine import graph, records
@@ -85,6 +86,16 @@ def test_every_file_of_a_run_is_certified_by_the_node_that_made_it(study: Study)
     assert "python -m bgbias track" in (logs / "track.log").read_text(encoding="utf-8")
     shown = Records([Path("data")], "smoke").entries()
     assert len(shown) == len(graph.in_order(study)) + len(plan.cells(study))
+    wait_for(lambda: count_finished_runs(Path("mlflow.db")) == len(shown), "all runs in MLflow's store")
+
+
+def count_finished_runs(store: Path) -> int:
+    """Those that the mirror, which may be slower than the steps, has shown by now."""
+    if not store.exists():
+        return 0
+    with sqlite3.connect(f"file:{store.absolute()}?mode=ro", uri=True) as connection:
+        chosen = "status = 'FINISHED' and lifecycle_stage = 'active'"
+        return int(connection.execute(f"select count(*) from runs where {chosen}").fetchone()[0])
 
 
 def test_page_says_what_the_study_is_and_how_each_result_is_made_again(
