@@ -147,7 +147,7 @@ def test_a_device_makes_the_same_views_many_at_once(
     if shown is not ALL:  # too few classes lend a texture
         names.remove("cue_conflict")
     asked = conditions.views(names, 2)
-    made = torch.cat(list(some.on(device).views(asked, 4)))
+    made = torch.cat(list(device_views.on_device(some, device).views(asked, 4)))
     for one, many in zip(some.views(asked), made, strict=True):
         np.testing.assert_array_equal(one, many.cpu())
 

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 PLANNED = tuple(f"/{place.replace('.', '/')}/" for place in code.RULES["planned"])
 # They say what is to be done, move files that checksums verify, or speak to people.
 WITHOUT_NUMBERS = {
+    "bgbias.compute.gpu_slots",  # which GPU, not what it computes
     *(f"bgbias.engine.{m}" for m in ("inputs", "node", "records")),
     *(f"bgbias.files.{m}" for m in ("atomic", "code", "locks", "places")),
     *("bgbias.plugins", "bgbias.progress", "bgbias.settings"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import sqlite3
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pandas as pd

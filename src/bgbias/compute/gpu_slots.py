@@ -15,6 +15,7 @@ import itertools
 import os
 import platform
 import re
+import shutil
 import subprocess
 import time
 from contextlib import ExitStack
@@ -57,6 +58,11 @@ def take(slots: Path, device: str) -> None:
             is_waiting = True
             say(f"waits: all {len(gpus)} GPU(s) are taken by other processes; see {slots}")
         time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def has_gpu() -> bool:
+    """Whether this machine has a GPU of NVIDIA's."""
+    return shutil.which("nvidia-smi") is not None
 
 
 def list_gpus() -> list[str]:

@@ -13,6 +13,7 @@ A node's file is the only place that says of it
                              ``partial_<output>`` of ``study/paths.py``;
 ``goals(study)``             for nodes that a grid ends in: the subjects that are wanted (tables, figures);
 ``sources_are_elsewhere(study, ...)``  for what is fetched: whether what it is made of cannot be looked at here;
+``RUNS_NETWORK``             false where it takes a device, but runs no model's network;
 ``LIMITS``                   memory and time that it may take, as ``Limits``;
 ``threads(study, ...)``      how many threads it may use on a processor, if more than one;
 ``keep(study, record, ...)`` for products that are to be made again: what can serve in that is put aside;
@@ -91,12 +92,16 @@ class Node:
         return plan.study_for_cell(study, self.cell) if self.cell else study
 
     def depends(self, study: Study) -> "Dependencies":
-        """All that its numbers depend on; of code its own file first, and the backbone of a model that it runs on a device."""
+        """All that its numbers depend on; of code its own file first, and the backbone of a model that it runs."""
         declared: Dependencies = self.module.depends(self.study(study), **self.keywords)
         code = [self.module, *declared.code]
-        if self.cell and self.takes_device and not plan.folds_of(study, self.cell):
+        if self.cell and self.runs_network and not plan.folds_of(study, self.cell):
             code.append(plan.backbone(study, self.cell.backbone).module)
         return replace(declared, code=code)
+
+    @property
+    def runs_network(self) -> bool:
+        return self.takes_device and getattr(self.module, "RUNS_NETWORK", True)
 
     @property
     def takes_device(self) -> bool:

@@ -5,7 +5,6 @@ declare them. A job does one step, or several of one model, one after the other 
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Hashable, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bgbias import plugins
+from bgbias.compute.gpu_slots import has_gpu
 from bgbias.engine import forecast, freshness, graph, resume
 from bgbias.engine.checks import check_step, emulation_warning
 from bgbias.engine.node import GPU_THREADS, TOGETHER, Limits, Node, step
@@ -184,11 +184,6 @@ class Rules:
         if not set(forced).isdisjoint([*rules, *map(str, files)]):
             return True
         return any(self._is_forced(maker, forced) for maker in graph.reads_from(self.study, node))
-
-
-def has_gpu() -> bool:
-    """Whether this machine has a GPU of NVIDIA's."""
-    return shutil.which("nvidia-smi") is not None
 
 
 def _steps(rule: str) -> tuple[str, ...]:

@@ -22,8 +22,31 @@ from bgbias.compute.transfer import to_device
 from bgbias.evaluation.conditions import View
 from bgbias.evaluation.photos import EvaluationPhotos, Photo, workers
 from bgbias.images.composite import DeviceCutOuts
+from bgbias.models.inference import embed_batches, embed_views
+from bgbias.models.model import EmbeddingModel
+from bgbias.models.settings import USUAL, How
 from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
 from bgbias.photos.picture_cache import Pictures, check_mask
+
+
+def embed_photos(
+    model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
+) -> np.ndarray:
+    """Embeddings float32 [N, V, D] of these views of every photo of the split, which a GPU makes itself."""
+    if how.device.startswith("cuda"):
+        # Of as many photos as a batch has views, so that all batches but the last are full.
+        with closing(on_device(photos, how.device).views(views, how.batch_size)) as made:
+            flat = embed_batches(model, (part for batch in made for part in batch.split(how.batch_size)), how)
+    else:
+        with closing(photos.views(views)) as stream:
+            flat = embed_views(model, stream, how)
+    return flat.reshape(len(photos.table), len(views), -1)
+
+
+def on_device(photos: EvaluationPhotos, device: str) -> DevicePhotos:
+    """The photos on a device, to which their pictures are brought once."""
+    kept: dict[str, DevicePhotos] = vars(photos).setdefault("_on_device", {})
+    return kept.setdefault(device, DevicePhotos(photos, device))
 
 
 @dataclass(frozen=True)

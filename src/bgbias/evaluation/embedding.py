@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +21,8 @@ def embed(
     model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
 ) -> Embeddings:
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
+    from bgbias.evaluation.device_views import embed_photos
+
     by_photo = embed_photos(model, photos, views, how)
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])
@@ -32,19 +33,3 @@ def embed(
     return Embeddings(
         table.ids, table.labels, usable, of_views, donors, table.given, originals, photos.places
     )
-
-
-def embed_photos(
-    model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
-) -> np.ndarray:
-    """Embeddings float32 [N, V, D] of these views of every photo, which a GPU makes itself."""
-    from bgbias.models.inference import embed_batches, embed_views
-
-    if how.device.startswith("cuda"):
-        # Of as many photos as a batch has views, so that all batches but the last are full.
-        with closing(photos.on(how.device).views(views, how.batch_size)) as made:
-            flat = embed_batches(model, (part for batch in made for part in batch.split(how.batch_size)), how)
-    else:
-        with closing(photos.views(views)) as stream:
-            flat = embed_views(model, stream, how)
-    return flat.reshape(len(photos.table), len(views), -1)

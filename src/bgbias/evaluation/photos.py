@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +21,6 @@ from bgbias.images.composite import CutOut
 from bgbias.photos.picture_cache import Pictures, check_mask
 from bgbias.photos.places import Places
 from bgbias.photos.table import ImageTable
-
-if TYPE_CHECKING:
-    from bgbias.evaluation.device_views import DevicePhotos
 
 ENOUGH = 32  # photos for a process of its own
 
@@ -89,12 +85,6 @@ class EvaluationPhotos:
         )
         yield from itertools.chain.from_iterable(stream)
 
-    def on(self, device: str) -> DevicePhotos:
-        """The same photos where a GPU makes views of many at once; their pictures are brought there once."""
-        from bgbias.evaluation.device_views import DevicePhotos  # which loads torch
-
-        return self._on_devices.setdefault(device, DevicePhotos(self, device))
-
     def require(self, views: Sequence[View]) -> None:
         """ValueError if these photos were opened without what a condition needs."""
         for need in sorted(conditions.needs(name for name, _ in views)):
@@ -146,10 +136,6 @@ class EvaluationPhotos:
         """The same by class, in the order of the classes' numbers; none where a class has none."""
         labels = self.table.labels
         return {int(label): self.trusted[labels[self.trusted] == label] for label in np.unique(labels)}
-
-    @cached_property
-    def _on_devices(self) -> dict[str, DevicePhotos]:
-        return {}
 
     @cached_property
     def _named(self) -> list[tuple[str, tuple[str, str], int]]:

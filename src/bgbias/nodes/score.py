@@ -6,9 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from bgbias import plugins
+from bgbias.compute.gpu_slots import has_gpu
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, files_of, step
-from bgbias.engine.rules import has_gpu
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC
 from bgbias.study import CELL, Cell, Study
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 SUBJECT = ("cell",)
+RUNS_NETWORK = False
 OUTPUTS = {
     "scores": f"RUNS/scores/{CELL}/scores.csv",
     "queries": f"RUNS/scores/{CELL}/queries.parquet",

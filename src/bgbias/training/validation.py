@@ -5,7 +5,7 @@ import numpy as np
 from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.evaluation.embedding import embed_photos
+from bgbias.evaluation.device_views import embed_photos
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.whole_gallery import rank_among
 from bgbias.models.model import EmbeddingModel
