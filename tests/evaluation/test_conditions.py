@@ -101,15 +101,6 @@ def background(place: int, key: int) -> np.ndarray:
     return pixels.crop(noise("pool", place, *POOL[place], 3), box, CROP, flip)
 
 
-def test_every_condition_says_what_it_is() -> None:
-    modules = {name: plugins.load("conditions", name) for name in plugins.names("conditions")}
-    assert len({module.TITLE for module in modules.values()}) == len(modules)
-    for name, module in modules.items():
-        assert "inpainted" not in module.NEEDS or "masks" in module.NEEDS
-        assert set(module.SETTINGS) <= {conditions.SYMMETRIC, conditions.QUERY_ONLY}
-        assert module.SETTINGS or name in across_places.LENT
-
-
 @pytest.mark.parametrize(
     "name", [name for name in plugins.names("conditions") if name != "cue_conflict" and "mask" not in name]
 )

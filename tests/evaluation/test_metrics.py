@@ -21,7 +21,6 @@ from bgbias import plugins
 from bgbias.errors import UserError
 from bgbias.evaluation import probes
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
-from bgbias.evaluation.embedding_metrics import nmi
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.whole_gallery import WholeRanking
@@ -110,13 +109,6 @@ def test_density_agrees_with_its_naive_twin() -> None:
     assert found == pytest.approx(np.mean(within) / between, rel=1e-5)
     for too_few in (np.zeros(4, np.int64), np.arange(4)):  # one class, and no pair
         assert math.isnan(of_embeddings("pi_ratio", VECTORS[:4], too_few))
-
-
-def test_clusters_are_the_nearest_of_as_many_centres() -> None:
-    found = nmi.clusters(VECTORS, 6)
-    assert found.dtype == np.int64
-    centres = np.stack([VECTORS[found == c].mean(0) for c in range(6)])
-    assert np.array_equal(np.square(VECTORS[:, None] - centres).sum(2).argmin(1), found)
 
 
 @pytest.mark.parametrize("metric", plugins.names("embedding_metrics"))

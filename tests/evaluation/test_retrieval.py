@@ -151,12 +151,11 @@ def test_memory_is_a_copy_of_the_gallery_and_some_blocks(monkeypatch: pytest.Mon
     monkeypatch.setattr(retrieval, "QUERIES_PER_SEARCH", 64)
     gallery, labels = random_points(30_000, dim=32)
     gallery[:200] = gallery[0]
-    for queries in (64, 512):
-        tracemalloc.start()
-        neighbours(gallery[:queries], labels[:queries], gallery, labels, k=10, exclude_self=False)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert gallery.nbytes < peak < gallery.nbytes + 8 * 8 * block
+    tracemalloc.start()
+    neighbours(gallery[:512], labels[:512], gallery, labels, k=10, exclude_self=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert gallery.nbytes < peak < gallery.nbytes + 8 * 8 * block
 
 
 # Files of embeddings.
@@ -188,9 +187,3 @@ def test_files_give_back_what_was_written(kept: embeddings.Embeddings, tmp_path:
             ours, theirs = vars(ours), vars(theirs)
         np.testing.assert_equal(theirs, ours)
     assert embeddings.side_by_side([again, again]).originals is again.originals
-
-
-def test_embeddings_of_other_photos_are_not_joined() -> None:
-    for other in (replace(PLAIN, ids=PLAIN.ids[::-1]), replace(PLAIN, views={(CLEAN, 0): VIEWS[CLEAN, 0]})):
-        with pytest.raises(UserError, match="different photos"):
-            embeddings.side_by_side([PLAIN, other])
