@@ -53,14 +53,6 @@ def test_what_is_certain_stays() -> None:
         assert (segment(picture, np.full((64, 64), value), **HOW) == (value > 0)).all()
 
 
-def test_the_same_is_found_whatever_ran_before() -> None:
-    picture, _ = photo()
-    noise = np.random.default_rng(1).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-    first = segment(noise, blob(30, 36, 9), **HOW)
-    segment(picture, blob(20, 20, 12), **HOW)
-    assert np.array_equal(segment(noise, blob(30, 36, 9), **HOW), first)
-
-
 def test_brightest_places_are_a_share_of_all_and_darkest_of_what_is_not_likely() -> None:
     seen = np.arange(100.0).reshape(10, 10)
     assert brightest(seen, 0.25).sum() == 25

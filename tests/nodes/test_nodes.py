@@ -20,7 +20,6 @@ from bgbias.errors import UserError
 from bgbias.files.checksums import fingerprint
 from bgbias.files.store import ImageStore
 from bgbias.images import pixels
-from bgbias.masks import policy
 from bgbias.nodes import index, masks
 from bgbias.photos.table import read_table
 from bgbias.study.params import Study
@@ -112,16 +111,6 @@ def test_whatever_lies_in_a_folder_and_is_not_taken_is_named_with_the_reason(
     said = capsys.readouterr().err
     assert "mine: left out: 1 (5/a.HEIC): a photo in a format that is not read here (.HEIC)" in said
     assert "mine: folders whose photos were all left out: 1 (5)" in said
-
-
-def test_names_that_read_as_missing_values_are_names(tmp_path: Path, raw: dict[str, Any]) -> None:
-    study = load(tmp_path, raw)
-    data_nodes(study)
-    made = study.files.at("mask_table", dataset="squares", masker="ground_truth")
-    made.write_text(made.read_text().replace("00/0.png", "NA"))
-    table = policy.read_mask_table(made).set_index("image_id")
-    assert "NA" in table.index
-    assert table["area"].notna().all()
 
 
 def test_photos_are_turned_as_exif_says_where_that_is_asked_for(tmp_path: Path, raw: dict[str, Any]) -> None:
