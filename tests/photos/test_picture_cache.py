@@ -189,20 +189,14 @@ def test_crops_are_pillows_to_the_byte(channels: int, device: str) -> None:
     for row, box, flip, crop in zip(rows, boxes, flips, found, strict=True):
         expected = pixels.crop(shown[row], box, SIZE, flip).reshape(SIZE, SIZE, channels)
         np.testing.assert_array_equal(crop.permute(1, 2, 0).numpy(), expected)
-    assert any(flips)
-    assert not all(flips)
-
-
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_centres_are_the_same_on_a_device(channels: int, device: str) -> None:
-    shown = [picture for picture in pictures(channels) if min(picture.shape[:2]) >= SIZE]
-    rows = [*range(len(shown)), 0]
-    found = on_device(shown, device).centres(rows).cpu()
-    for row, centre in zip(rows, found, strict=True):
-        expected = pixels.centre_crop(shown[row], SIZE).reshape(SIZE, SIZE, channels)
+    assert 0 < sum(flips) < COUNT
+    large = [picture for picture in shown if min(picture.shape[:2]) >= SIZE]
+    rows = [*range(len(large)), 0]
+    centres = on_device(large, device).centres(rows).cpu()
+    for row, centre in zip(rows, centres, strict=True):
+        expected = pixels.centre_crop(large[row], SIZE).reshape(SIZE, SIZE, channels)
         np.testing.assert_array_equal(centre.permute(1, 2, 0).numpy(), expected)
-    assert torch.equal(PillowCrops(shown.__getitem__, SIZE).centres(rows), found)
+    assert torch.equal(PillowCrops(large.__getitem__, SIZE).centres(rows), centres)
 
 
 def test_a_crop_does_not_depend_on_those_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:

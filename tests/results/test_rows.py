@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from handmade_results import PLAIN, study
+from handmade_results import study
 from scipy import stats
 
 from bgbias.errors import UserError
 from bgbias.results.correlation import spearman
-from bgbias.results.rows import Values, plain_of, share, tabulate_seeds
-from bgbias.results.uncertainty import UNKNOWN, Estimate, difference, estimate
+from bgbias.results.rows import Values, plain_of, tabulate_seeds
+from bgbias.results.uncertainty import UNKNOWN, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
 CLASSES = np.arange(8) % 6
@@ -122,24 +122,13 @@ def test_each_trainings_levels_and_drop() -> None:
     assert len(found) == 4
     for key, numbers in expected.items():
         assert found.loc[key, ["clean", "corrupted", "relative_drop"]].tolist() == pytest.approx(numbers)
-    # A seed's folds are one training each, and the seed has their mean.
-    folds = {"0": PLAIN[0], "0-fold1": PLAIN[1]}
-    (row,) = tabulate_seeds(study({("contrastive", "plain"): folds})[0]).to_dict("records")
-    assert (row["seed"], row["clean"]) == (0, pytest.approx(55))
-    assert row["relative_drop"] == pytest.approx(100 * (1 - 35 / 55))
 
 
 def test_rank_correlations_are_scipys_and_of_few_or_alike_models_there_is_none() -> None:
     random = np.random.default_rng(0)
-    for n in (10, 17, 40):
-        a, b = random.integers(0, 8, n), random.normal(size=n)
-        assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+    a, b = random.integers(0, 8, 17), random.normal(size=17)
+    assert spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
     ten, gap = np.arange(10.0), np.r_[np.nan, np.arange(9.0)]
     assert spearman(ten, -ten) == -1
     for other in (gap, np.ones(10)):
         assert np.isnan(spearman(ten, other))
-
-
-def test_ends_of_shares_lie_between_nothing_and_all() -> None:
-    columns = share("hits", Estimate(0.98, -0.1, 1.1))
-    assert columns == {"hits": 98, "hits_low": 0, "hits_high": 100}
