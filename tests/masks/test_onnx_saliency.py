@@ -13,7 +13,7 @@ from saliency_graphs import BIAS, SIDE, WEIGHTS, graph
 from bgbias import plugins, seeds
 from bgbias.errors import UserError
 from bgbias.files import state_dicts
-from bgbias.masks.onnx_saliency import GraphMasker, pack
+from bgbias.masks.onnx_saliency import GraphMasker
 from bgbias.masks.policy import Mask
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -108,18 +108,6 @@ def test_a_graph_whose_masks_make_no_sense_is_refused_once_over_calls(tmp_path: 
     assert len(masker("isnet", blind)(discs)) == 8  # whose recipe is known
 
 
-def test_a_packed_graph_is_the_graph(tmp_path: Path) -> None:
-    """As the node ``weights`` keeps it."""
-    file, kept = graph(tmp_path / "net.onnx"), tmp_path / "isnet.safetensors"
-    state_dicts.write_state_dict(pack(file), kept)
-    (mask,), (again,) = (masker("isnet", path)([photo(40, 90)]) for path in (file, kept))
-    np.testing.assert_array_equal(mask.alpha, again.alpha)
-    state_dicts.write_state_dict({}, kept)
-    words = r"holds no ONNX graph, which masker 'isnet' is .*name an \.onnx file"
-    with pytest.raises(UserError, match=words):
-        masker("isnet", kept)
-
-
 @pytest.mark.parametrize(
     ("made", "options", "words"),
     [
@@ -149,6 +137,12 @@ def test_files_that_are_missing_or_no_graphs_are_named(tmp_path: Path) -> None:
     page.write_text("<html>not found</html>")
     with pytest.raises(UserError, match=r"'isnet' could not be loaded: .*Make or copy .*page\.onnx again"):
         masker("isnet", page)
+    kept = tmp_path / "isnet.safetensors"
+    state_dicts.write_state_dict({}, kept)
+    with pytest.raises(
+        UserError, match=r"holds no ONNX graph, which masker 'isnet' is .*name an \.onnx file"
+    ):
+        masker("isnet", kept)
     file = graph(tmp_path / "net.onnx")
     assert masker("isnet", file).device == "cpu"
     with pytest.raises(UserError, match="Unknown device 'gpu'"):

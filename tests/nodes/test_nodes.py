@@ -126,15 +126,6 @@ def test_photos_are_turned_as_exif_says_where_that_is_asked_for(tmp_path: Path, 
     assert photos.read("1/0.png") == PHOTOS["1/0.png"]
 
 
-def test_a_test_split_in_which_everybody_is_alone_is_told(
-    tmp_path: Path, raw: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    study = load(tmp_path, options(raw, lonely=[12, 13, 14, 15]))
-    index.index(study, "squares")
-    said = "squares: no test photo has another one of its class (4 photos of as many classes)"
-    assert said in capsys.readouterr().err
-
-
 def test_test_photos_alone_are_enough_where_nothing_trains(tmp_path: Path, raw: dict[str, Any]) -> None:
     files = dict(list(PHOTOS.items())[:6])
     rows = "\n".join(["image,label,split", *(f"{n},{n[0]},test" for n in files)])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from miniatures import STL10_COUNTS, as_tar, stl10_files
+from miniatures import STL10_COUNTS, as_folder, as_tar, stl10_files
 from sklearn.metrics import average_precision_score
 from small_study import load, run
 
@@ -140,19 +140,15 @@ PERSONS = Cell("persons", "pixels", "contrastive", "plain", 0)
 @pytest.fixture
 def persons(tmp_path: Path, raw: dict[str, Any]) -> dict[str, Any]:
     """A study of persons whose first photo is asked for, each seen by two cameras."""
-    folder, random, lines = tmp_path / "photos", np.random.default_rng(0), []
-    folder.mkdir()
-    mask = np.zeros((40, 40), np.uint8)
+    random, lines, mask = np.random.default_rng(0), [], np.zeros((40, 40), np.uint8)
     mask[10:30, 12:28] = 255
-    (folder / "mask.png").write_bytes(pixels.encode_png(mask))
+    files = {"mask.png": pixels.encode_png(mask)}
     for split, person in [(split, person) for split, count in SPLITS.items() for person in range(count)]:
-        colour = random.integers(0, 256, 3)
         for number, camera in enumerate(CAMERAS):
-            photo = random.integers(0, 256, (40, 40, 3), dtype=np.uint8)
-            photo[mask > 0] = colour
             name, asked = f"{split}{person}_{number}.png", split != "test" or number == 0
-            (folder / name).write_bytes(pixels.encode_png(photo))
+            files[name] = pixels.encode_png(random.integers(0, 256, (40, 40, 3), dtype=np.uint8))
             lines.append([name, f"{split}{person}", split, "mask.png", asked, True, camera])
+    folder = as_folder(tmp_path / "photos", files)
     columns = ["image", "label", "split", "mask", "query", "gallery", "camera"]
     pd.DataFrame(lines, columns=columns).to_csv(folder / "persons.csv", index=False)
     options = {"source": f"{folder}/persons.csv", "masks": True, "given": True}

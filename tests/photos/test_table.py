@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,19 +53,6 @@ def test_image_table_is_checked() -> None:
     ):
         with pytest.raises(UserError, match=words):
             ImageTable(pd.DataFrame(rows, columns=list(columns)))
-
-
-def test_photos_come_in_the_order_of_their_keys_numbers() -> None:
-    def number(n: int) -> bytes:
-        return hashlib.sha256(f"attribution|own|test|{100 + n}".encode()).digest()[:8]
-
-    expected = [f"{n}.png" for n in sorted(range(20), key=number)]
-    rows = [[f"{n}.png", n % 3, "class", "test", "own|test", str(100 + n)] for n in range(20)]
-    for order in (rows, rows[::-1]):
-        photos = of_rows(order)
-        assert photos.keyed("attribution", 7).ids == expected[:7]
-        assert photos.keyed("attribution", None).ids == photos.keyed("attribution", 99).ids == expected
-        assert photos.keyed("crossing", 7).ids != expected[:7]
 
 
 def listed(sizes: list[int], name: str = "own") -> ImageTable:
@@ -165,18 +151,6 @@ def test_folds_that_would_overlap_or_share_classes_are_refused() -> None:
         folds.validating(range(8), range(7, 9), 1)
 
 
-def test_the_own_split_is_planned_as_if_there_were_no_folds(tmp_path: Path, raw: dict[str, Any]) -> None:
-    with_folds = load(tmp_path, raw)
-    raw["grids"]["small"]["cells"][0].pop("folds")
-    without = load(tmp_path, raw)
-    assert plan.cells(without) == (PLAIN,)
-    assert PLAIN.name == "squares/pixels/contrastive/plain/seed0"
-    for node in ("train", "embed", "score", "attribute"):
-        found = [graph.digest(with_folds, node, cell=replace(PLAIN, fold=fold)) for fold in range(4)]
-        assert found[0] == graph.digest(without, node, cell=PLAIN)
-        assert len(set(found)) == 4
-
-
 def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str, Any]) -> None:
     """Three of them are three models. The one of all reads their embeddings, and is trained by nobody."""
     study = load(tmp_path, raw)
@@ -194,6 +168,14 @@ def test_four_folds_are_four_models_and_one_of_all(tmp_path: Path, raw: dict[str
             graph.digest(study, node, cell=together)
     raw["grids"]["small"]["cells"][0]["folds"] = [3, 1, 2]
     assert plan.cells(load(tmp_path, raw)) == (of_folds[3], of_folds[1], of_folds[2])
+    # The own split is planned as if there were no folds.
+    del raw["grids"]["small"]["cells"][0]["folds"]
+    without = load(tmp_path, raw)
+    assert plan.cells(without) == (PLAIN,)
+    for node in ("train", "embed", "score", "attribute"):
+        digests = [graph.digest(study, node, cell=part) for part in of_folds]
+        assert digests[0] == graph.digest(without, node, cell=PLAIN)
+        assert len(set(digests)) == 4
 
 
 def test_names_of_runs_say_seed_and_fold() -> None:

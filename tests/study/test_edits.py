@@ -111,7 +111,6 @@ def changes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Changes]:
         patch.chdir(folder)
         patch.setattr(code, "ROOT", folder / "src/bgbias")
         patch.setattr(code, "MEMORY", folder / "code.json")
-        patch.syspath_prepend(folder / "libraries")
         before = digested(folder)
 
         def changed(path: Path, added: str) -> dict[str, str]:
@@ -133,17 +132,6 @@ def test_an_edit_changes_the_nodes_whose_numbers_it_may_move_alone(changes: Chan
     found = changes(Path(file) if file.startswith("mine/") else Path("src/bgbias", file), "\nADDED = 1\n")
     assert set(found) == EDITS[file], set(found) ^ EDITS[file]
     assert all(f"{file} changed" in why for why in found.values()), found
-
-
-def test_another_library_is_noticed_where_it_is_imported(changes: Changes) -> None:
-    other = Path("libraries/faiss_gpu-99.0.dist-info")
-    other.mkdir(parents=True)
-    (other / "METADATA").touch()
-    found = changes(other / "METADATA", "Metadata-Version: 2.1\nName: faiss-gpu\nVersion: 99.0\n")
-    shutil.rmtree(other)
-    assert {label.split()[0] for label in found} <= {"train", "score", "figure"}
-    assert train() | every("score") <= set(found)
-    assert all("libraries.faiss" in why and "99.0" in why for why in found.values())
 
 
 def test_published_numbers_are_part_of_the_tables_that_show_them(changes: Changes) -> None:
