@@ -1,4 +1,6 @@
-"""Long work tells how far it is, and names are such as no terminal obeys."""
+"""Long work tells how far it is, names are such as no terminal obeys, and random numbers belong to names: the numbers themselves
+are frozen, since published results hang on them.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,12 @@ import subprocess
 import sys
 from types import ModuleType
 
+import numpy as np
 import pytest
+import torch
 from project import hear_interrupts
 
-from bgbias import progress
+from bgbias import progress, seeds
 
 
 def test_long_work_says_how_far(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +52,17 @@ def test_terminals_obey_no_name(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.setattr(sys, "stderr", screen)
     assert list(progress.track([1, 2], 2, "looking at [/x] a\x07b")) == [1, 2]
     assert r"looking at [/x] a\x07b" in screen.getvalue()  # as it is, on a bar
+
+
+def test_numbers_and_generators_are_frozen() -> None:
+    # `printf %s 'cub200|test|bg|4|5923' | sha256sum` begins with these 16 hex digits.
+    assert seeds.number(seeds.key("cub200", "test", "bg", 4, 5923)) == 0x1D891A38FEEF03F0
+    np.random.seed(5)  # noqa: NPY002
+    torch.manual_seed(5)
+    crops = seeds.generator("crop", "cub50", 0, 1, 2).integers(0, 1000, 5)
+    assert crops.tolist() == [376, 361, 122, 833, 174]
+    drawn = torch.randint(0, 1000, (5,), generator=seeds.torch_generator("model", "cub50", "tiny", 0))
+    assert drawn.tolist() == [971, 692, 176, 350, 162]
 
 
 INTERRUPTED = """

@@ -129,9 +129,8 @@ def test_passes_of_attacks_are_forecast_and_a_grid_that_asks_for_none_says_so(sc
     test = record(scored, "index_record", dataset="squares")["metrics"]["photos_test"]
     cost = forecast(scored.model_copy(update=ASKED))["attack"]
     models, attacks = len(plan.cells(scored)), 2
-    assert cost.nodes == models
-    assert cost.forward == (models * attacks * 4 * test,) * 2
-    assert cost.backward == (models * attacks * 2 * test,) * 2
+    passes = models * attacks * test
+    assert (cost.nodes, cost.forward, cost.backward) == (models, (4 * passes,) * 2, (2 * passes,) * 2)
     assert "attack" not in forecast(scored)
     with pytest.raises(UserError, match=r"names no attacks; set grids\.small\.attacked\.attacks"):
         attack.attack(scored, PLAIN, "cpu")

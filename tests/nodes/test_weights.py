@@ -60,9 +60,6 @@ def test_weights_behind_a_url_are_fetched_verified_and_converted(server: Server,
     assert all(torch.equal(found[k], state[k]) for k in state)
     noted = record(chosen, "weights_record", owner=OWNER)
     assert noted["notes"]["source"] == {"place": options["weights"], "sha256": options["sha256"]}
-    model = make("mobilenet_v2", weights=sources.weights_file(chosen, sources.network_of(chosen, OWNER)))
-    filled = model.trunk.state_dict()
-    assert all(torch.equal(filled[k.removeprefix("features.")], v) for k, v in state.items() if "feat" in k)
 
 
 def test_timms_weights_are_asked_for_and_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +76,6 @@ def test_timms_weights_are_asked_for_and_taken(tmp_path: Path, monkeypatch: pyte
     text = str(told.value)
     assert "Name or service not known" in text
     assert "https://huggingface.co/timm/vit_tiny_patch16_224.augreg_in21k_ft_in1k" in text
-    assert "downloads/vit_tiny_patch16_224.safetensors" in text
     assert re.search(rf"python -m bgbias weights --params \S+ {owner}", text)
 
     (tmp_path / "downloads").mkdir(parents=True)

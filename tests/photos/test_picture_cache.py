@@ -6,8 +6,6 @@ import errno
 import fcntl
 import os
 import shutil
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock
 
@@ -78,19 +76,13 @@ def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
     assert len(files(tmp_path)) == 2  # side by side
 
 
-def test_who_start_at_once_prepare_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slowly(*_: object) -> object:
-        time.sleep(0.05)
-        return DEFAULT
-
-    decode = Mock(wraps=pixels.decode, side_effect=slowly)
-    monkeypatch.setattr(pixels, "decode", decode)
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(picture_cache.pictures, [store] * 2, [32] * 2, [tmp_path / "prepared"] * 2))
-    assert sorted(call.args[1] for call in decode.call_args_list) == sorted(ImageStore(store).ids)
-
-
-def test_a_full_disk_is_told_first(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disks_without_locks_or_space_are_told(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
+        with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
+            picture_cache.pictures(store, 32, tmp_path / "prepared")
     full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     words = (
@@ -123,13 +115,6 @@ def test_damaged_pixels_are_told_and_cost_the_others_nothing(store: Path, tmp_pa
     np.testing.assert_array_equal(found[0], first)
     with pytest.raises(UserError, match=rf"'class 1/1\.png' is damaged in {path}.* delete it and run"):
         found.get("class 1/1.png")
-
-
-def test_a_disk_needs_file_locks(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    error = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    monkeypatch.setattr(fcntl, "flock", Mock(side_effect=error))
-    with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
-        picture_cache.pictures(store, 32, tmp_path / "prepared")
 
 
 def test_what_was_interrupted_goes_on(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
