@@ -64,9 +64,7 @@ def write(folder: Path, content: Any) -> Path:
 def test_outlines_of_a_photo_are_united_and_names_may_be_the_end_of_one_photos_path(tmp_path: Path) -> None:
     left, right = np.zeros((2, 4, 6), np.uint8)
     left[:, :2] = right[1:3, 4:] = 1
-    # Column by column: 17 pixels before the right part, then 2, a gap of 2, and 2 again, 1 after it.
-    runs = {"size": [4, 6], "counts": [17, 2, 2, 2, 1]}
-    given = from_coco(write(tmp_path, outlined("8.jpg", COLUMNS_0_AND_1, runs)), IDS)
+    given = from_coco(write(tmp_path, outlined("8.jpg", COLUMNS_0_AND_1, [[4, 1, 6, 1, 6, 3, 4, 3]])), IDS)
     np.testing.assert_array_equal(given("birds/8.jpg"), 255 * (left | right))
     assert given("birds/7.jpg") is None
     path = write(tmp_path, outlined("7.jpg", COLUMNS_0_AND_1))
@@ -140,12 +138,11 @@ def test_masks_fit_without_the_folders_around_all_of_them_or_all_photos() -> Non
 
 def test_pairs_are_read_from_a_folder_and_from_a_table_alike(tmp_path: Path) -> None:
     photos, masks = specimens(4, 32)
-    groups = ["odd", "odd", "even", "even"]
+    names = ["odd/0", "odd/1", "even/2", "even/3"]
     files = {"odd/0_rembg.png": pixels.encode_png(masks[0])}  # neither photo nor mask
-    for n, group in enumerate(groups):
-        files[f"{group}/{n}_image.png"] = pixels.encode_png(photos[n])
-        files[f"{group}/{n}_mask.png"] = pixels.encode_png(masks[n])
-    rows = [f"{g}/{n}_image.png,{g}/{n}_mask.png,{g}" for n, g in enumerate(groups)]
+    for kind, pictures in (("image", photos), ("mask", masks)):
+        files |= {f"{name}_{kind}.png": pixels.encode_png(pictures[n]) for n, name in enumerate(names)}
+    rows = [f"{name}_image.png,{name}_mask.png,{name[:-2]}" for name in names]
     files["pairs.csv"] = "\n".join(["image,mask,group", *rows]).encode()
     folder = as_folder(tmp_path / "drawn", files)
     for place in (folder, folder / "pairs.csv"):

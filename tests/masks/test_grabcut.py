@@ -49,21 +49,9 @@ def test_what_is_certain_stays() -> None:
     found = segment(picture, seen, 0.5, 0.4, 5)
     assert found[:, :12].all()
     assert not found[:, 52:].any()
+    assert darkest(seen, brightest(seen, 0.5), 0.4).sum() == round(0.4 * 64 * 32)
     for value in (0.0, 0.6):  # a map without two sides is its own answer
         assert (segment(picture, np.full((64, 64), value), **HOW) == (value > 0)).all()
-
-
-def test_brightest_places_are_a_share_of_all_and_darkest_of_what_is_not_likely() -> None:
-    seen = np.arange(100.0).reshape(10, 10)
-    assert brightest(seen, 0.25).sum() == 25
-    assert seen[brightest(seen, 0.25)].min() == 75
-    assert brightest(np.where(seen < 90, 0, seen), 0.25).sum() == 10  # never of nothing
-    # Most of a map of ReLUs is 0: as much of it is certain as of a map without equals, at the far side.
-    seen = np.maximum(blob(32, 10, 8) - 0.3, 0)
-    likely = brightest(seen, 0.05)
-    found = darkest(seen, likely, 0.1)
-    assert found.sum() == round(0.1 * (~likely).sum())
-    assert not found[:, :50].any()
 
 
 def test_a_masker_of_the_middle_finds_what_stands_there_at_any_size() -> None:

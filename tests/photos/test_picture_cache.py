@@ -6,6 +6,8 @@ import errno
 import fcntl
 import os
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from unittest.mock import DEFAULT, Mock
 
@@ -74,6 +76,18 @@ def test_masks_are_changed_before_they_are_resized(tmp_path: Path) -> None:
         found = picture_cache.pictures(tmp_path / "masks.zip", 20, tmp_path, "L", change, tag)
         assert np.array_equal(found.get("a.png"), expected) == is_same
     assert len(files(tmp_path)) == 2  # side by side
+
+
+def test_who_start_at_once_prepare_once(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*_: object) -> object:
+        time.sleep(0.05)
+        return DEFAULT
+
+    decode = Mock(wraps=pixels.decode, side_effect=slowly)
+    monkeypatch.setattr(pixels, "decode", decode)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(picture_cache.pictures, [store] * 2, [32] * 2, [tmp_path / "prepared"] * 2))
+    assert sorted(call.args[1] for call in decode.call_args_list) == sorted(ImageStore(store).ids)
 
 
 def test_disks_without_locks_or_space_are_told(

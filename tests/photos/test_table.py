@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("small_plugins")
 ROW = ["a/1.jpg", 0, "a", "train", "mine|train", "a/1.jpg"]
 
 
-def test_image_table_survives_the_disk(tmp_path: Path) -> None:
+def test_image_table_survives_the_disk_and_is_checked(tmp_path: Path) -> None:
     rows = [
         ROW,
         ["NA", 1, "null", "test", "cub200|test", "007"],
@@ -43,9 +43,6 @@ def test_image_table_survives_the_disk(tmp_path: Path) -> None:
         again.split("val")
     with pytest.raises(UserError, match="python -m bgbias index birds"):
         read_table(tmp_path / "birds" / "images.csv")
-
-
-def test_image_table_is_checked() -> None:
     for rows, columns, words in (
         ([ROW, ROW], COLUMNS, r"'a/1\.jpg' is listed twice"),
         ([[*ROW[:3], "dev", *ROW[4:]]], COLUMNS, "Unknown split 'dev'"),

@@ -40,6 +40,10 @@ def test_levels_drops_and_differences_are_those_of_the_estimates() -> None:
     assert pair["changed_p_holm"] == pytest.approx(more.p)
     b_more = comparison.differences(found.pairs, "a")["b"]
     assert (b_more.value, b_more.low, b_more.high) == pytest.approx((-more.value, -more.high, -more.low))
+    # Queries that one model lacks are of none.
+    part = compare(of | {"b": of["b"][of["b"]["image_id"] != IDS[0]]})
+    assert set(part.models["queries"]) == {len(IDS) - 1}
+    assert IDS[0] not in part.queries.index
 
 
 def test_the_best_is_named_alone_only_beyond_chance() -> None:
@@ -65,13 +69,6 @@ def test_references_are_measured_and_never_chosen() -> None:
     assert rows["is_on_front"].to_dict() == {"r": False, "near": True, "far": True, "behind": False}
     with pytest.raises(ValueError, match="only references"):
         compare({"r": model(0.9, 0.8)}, ["r"])
-
-
-def test_queries_that_one_model_lacks_are_of_none() -> None:
-    whole, part = model(0.7, 0.5), model(0.6, 0.4)
-    found = compare({"a": whole, "b": part[part["image_id"] != IDS[0]]})
-    assert set(found.models["queries"]) == {len(IDS) - 1}
-    assert IDS[0] not in found.queries.index
 
 
 def test_an_order_that_other_classes_would_change_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:

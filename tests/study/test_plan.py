@@ -159,14 +159,8 @@ def test_nodes_that_make_nothing_are_refused(tmp_path: Path, raw: dict[str, Any]
         (step("fetch", dataset="squares", part="photos"), "squares has nothing to fetch"),
         (step("fetch", dataset="cars", part="photo"), "no part 'photo'; it has: photos"),
         (step("train", cell=cell("none", "untrained")), "not trained"),
-        (
-            step("weights", owner="backbones/net"),
-            r"no 'backbones/net'; there are: backbones/pixels, .*maskers/other",
-        ),
-        (
-            step("weights", owner="backbones/tf"),
-            "no `published` weights of it are known; name a file or a URL",
-        ),
+        (step("weights", owner="backbones/net"), "no 'backbones/net'; there are: backbones/pixels, "),
+        (step("weights", owner="backbones/tf"), "no `published` weights of it are known; name a"),
     ):
         with pytest.raises(UserError, match=words):
             graph.digest(study, node.name, **node.keywords)
