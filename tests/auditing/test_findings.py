@@ -17,7 +17,6 @@ from bgbias import seeds
 from bgbias.auditing import exchange, findings, slices, workdir
 from bgbias.auditing.embedding import equal_vectors, refuse_another_order, refuse_constant
 from bgbias.auditing.preparations import compare
-from bgbias.auditing.resumable import ResumableRows
 from bgbias.errors import UserError
 from bgbias.evaluation import conditions, scores
 from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, RANDOM_BACKGROUND, SYMMETRIC, View
@@ -28,19 +27,6 @@ from bgbias.results import rows
 from bgbias.results.decomposition import DROP
 from bgbias.results.thirds import in_thirds
 from tests.support.collected import collect
-
-
-def test_rows_that_are_there_are_there_for_the_next_process(tmp_path: Path) -> None:
-    rows = ResumableRows(tmp_path, "vectors", np.float32, (4, 2))
-    rows[2] = [1, -2]
-    with pytest.raises(ValueError, match="shape"):
-        rows[0] = [1, 2, 3]
-    again = ResumableRows(tmp_path, "vectors", np.float32, (4, 2))
-    assert again.missing == [0, 1, 3]
-    np.testing.assert_array_equal(again.values, [[0, 0], [0, 0], [1, -2], [0, 0]])
-    # Of as many rows of another array nothing is there.
-    assert ResumableRows(tmp_path, "vectors", np.float32, (4, 3)).missing == [0, 1, 2, 3]
-
 
 COUNT = 60
 IDS = [f"{row:02}.jpg" for row in range(COUNT)]
