@@ -18,16 +18,13 @@ from project import ROOT
 
 import bgbias
 from bgbias import UserError, plugins, seeds
-from bgbias.attribution.score import normalise, score
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import attribute_photos
-from bgbias.auditing import attribution_scores
 from bgbias.backgrounds.draws import draw
 from bgbias.evaluation import metrics
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.images import pixels
 from bgbias.images.composite import CutOut
-from bgbias.models import adapters
 from bgbias.models import model as models
 from bgbias.toy import render, scenes
 
@@ -162,6 +159,14 @@ def colours(batch: list[np.ndarray]) -> list[np.ndarray]:
     return [photo.mean((0, 1)) for photo in batch]
 
 
+class Blind(torch.nn.Module):
+    """A network whose gradients are off."""
+
+    @torch.no_grad()
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(x, 4).flatten(1)
+
+
 def convolution() -> torch.nn.Module:
     torch.manual_seed(0)
     layers = torch.nn.Conv2d(3, 8, 5, 2), torch.nn.ReLU(), torch.nn.Conv2d(8, 16, 3, 2), torch.nn.ReLU()
@@ -178,7 +183,12 @@ def weights(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("model", "how"),
-    [(convolution(), "gradients"), ("timm:test_resnet.r160_in1k", "gradients"), (colours, "occlusion")],
+    [
+        (convolution(), "gradients"),
+        ("timm:test_resnet.r160_in1k", "gradients"),
+        (Blind(), "occlusion"),
+        (colours, "occlusion"),
+    ],
 )
 def test_brought_models_embed_and_attribute(model: object, how: str, weights: Path, tmp_path: Path) -> None:
     options: dict[str, object] = {"size": 64, "resize": 64}
@@ -209,16 +219,6 @@ def test_a_functions_attribution_lies_where_it_looks() -> None:
 
     assert attribute(mask) > 0.3
     assert attribute(~mask) < 0
-
-
-def test_a_brought_models_gradients_are_those_of_the_audit() -> None:
-    options: dict[str, Any] = {"size": 64, "resize": 64, "device": "cpu"}
-    model = adapters.load(convolution(), adapters.Options(**options))
-    _, look_at = attribution_scores.choose_map_maker(model)
-    scores = bgbias.attribute(model, SHOWN[:1], MASKS[:1], names=["mug"])
-    expected = normalise(torch.from_numpy(look_at(array(SHOWN[0]), ("", "mug"))))
-    mask = torch.from_numpy(array(MASKS[0], "L") / 255)
-    assert scores["ref"][0] == pytest.approx(score(expected, mask), abs=1e-6)
 
 
 def test_a_network_that_pools_a_map_is_explained_by_it(weights: Path) -> None:
@@ -280,12 +280,6 @@ import sys
 
 sys.modules |= dict.fromkeys(("snakemake", "dvc", "mlflow", "alembic", "sqlalchemy"))
 
-import bgbias
-model = bgbias.load("model.safetensors", "cpu")
-bgbias.attribute(model, ["mug_0.png"], ["mug_0_mask.png"], samples=1)
-for family in bgbias.plugins.REQUIRED:
-    for name in bgbias.plugins.names(family):
-        bgbias.plugins.load(family, name + ":any" * ((family, name) in (("backbones", "timm"), ("attacks", "mtax"))))
 from bgbias.cli import main
 for words in ("--help", "explain model.safetensors mug_0.png mug_1.png", "resume --params PARAMS"):
     sys.argv = ["bgbias", *words.split()]

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,7 +17,7 @@ import typer
 from miniatures import as_folder, as_zip
 from project import PATIENCE, ROOT, hear_interrupts
 from small_study import data_nodes, described, load, record
-from snapshots import shop, snapshot
+from snapshots import shop
 from typer.testing import CliRunner
 
 import bgbias
@@ -166,20 +165,12 @@ def doctor(*words: object) -> str:
 
 def test_doctor_tells_what_would_be_left_out_and_makes_nothing(tmp_path: Path) -> None:
     files = shop() | {f"5/{n}.heic": b"" for n in range(5)}
-    folder, archive = as_folder(tmp_path / "shop", files), tmp_path / "shop.tar"
-    with tarfile.open(archive, "w") as tar:
-        for path in folder.iterdir():
-            tar.add(path, path.name)
-        link = tarfile.TarInfo("shoe 00/9.jpg")
-        link.type, link.linkname = tarfile.SYMTYPE, "0.jpg"
-        tar.addfile(link)
-    for place, left_out in ((folder, 5), (as_zip(tmp_path / "shop.zip", files), 5), (archive, 6)):
+    for place in (as_folder(tmp_path / "shop", files), as_zip(tmp_path / "shop.zip", files)):
         told = doctor(place)
         assert "left out: 5 (5/0.heic, 5/1.heic, 5/2.heic and 2 more): a photo in a format" in told
-        assert f"{place.name}: 9 photos of 3 classes, {left_out} files left out\n" in told
+        assert f"{place.name}: 9 photos of 3 classes, 5 files left out\n" in told
         assert "5/3.heic, 5/4.heic)" in doctor(place, "--all")
-    assert "left out: 1 (shoe 00/9.jpg): a link, which is not followed in an archive: pack" in told
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.tar", "shop.zip"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["shop", "shop.zip"]
 
 
 def test_doctor_looks_at_masks_too(tmp_path: Path) -> None:
@@ -192,12 +183,3 @@ def test_doctor_looks_at_masks_too(tmp_path: Path) -> None:
         assert "9 photos of 3 classes, 2 files left out" in told
     with pytest.raises(UserError, match=r"arrays holds no pictures.*run: python -m bgbias doctor .*--masks"):
         doctor(photos, "--masks", as_folder(tmp_path / "arrays", {"0/1.npy": b"x"}))
-
-
-def test_no_name_of_a_file_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
-    files = {"a\x1b[2J/1\u202e.jpg": snapshot(1), "b/1.jpg": snapshot(1), "b/\x1b]0;x\x07.heic": b""}
-    told = doctor(as_folder(tmp_path / "shop\x07", files))
-    assert r"a\x1b[2J/1\u202e.jpg" in told
-    assert r"b/\x1b]0;x\x07.heic" in told
-    assert r"shop\x07: 2 photos" in told
-    assert told.replace("\n", "").isprintable()
