@@ -42,7 +42,9 @@ def test_scores_of_both_splits_are_those_of_the_library(folder: Path) -> None:
     class Encoder(mteb.models.abs_encoder.AbsEncoder):  # type: ignore[misc]
         """MTEB's protocol around the mean colours of a picture."""
 
-        mteb_model_meta = mteb.models.ModelMeta.create_empty({"name": "test/colours", "modalities": ["image"]})
+        mteb_model_meta = mteb.models.ModelMeta.create_empty(
+            {"name": "test/colours", "modalities": ["image"]}
+        )
 
         def encode(self, inputs: Any, **_: Any) -> np.ndarray:
             return colours([np.asarray(p.convert("RGB")) for batch in inputs for p in batch["image"]])

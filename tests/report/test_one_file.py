@@ -184,9 +184,7 @@ def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: No
     [
         ("contrastive+neg_margin=0.3", "plain", "Contrastive, neg margin 0.3"),
         ("contrastive+train.lr=0.001", "bgaugment", "+ BGAugment"),
-        ("contrastive", "plain+train.lr=0.001+grey", "+ Plain, lr 0.001 + grey background"),
         ("arcface", "attr_frac+weight=2+bgaugment", "+ Attribution fraction, weight 2 + BGAugment"),
-        ("contrastive", "plain+stax@0.01", "+ STAX at 0.01"),
         ("arcface", "mdprop_2+bgaugment+mtax:5@0.1", "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"),
         ("multi_similarity", "sam_triplet+bgaugment", "+ SAM, triplets + BGAugment"),
         # An entry of params.yaml that no file names has no name but its own.

@@ -10,8 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import table_examples as examples
-from handmade_results import study
-from project import ROOT
 from table_examples import CLARITY, THIRD
 from table_inputs import DRAWS, SEEDS, check, drops, less, queries, results, wide
 
@@ -31,17 +29,10 @@ from bgbias.report.tables import (
     sanity,
     shape_texture,
 )
-from bgbias.results import published, uncertainty
+from bgbias.results import uncertainty
 from bgbias.results.decomposition import chance_levels
 
 PARTS = (("map_at_r", "clean"), ("map_at_r", "random_background"), ("score", "clean"))
-
-
-@pytest.mark.parametrize(("dataset", "backbone"), [("cub50", "bn_inception"), ("sop", "resnet18")])
-def test_no_published_number_beside_other_photos_or_another_backbone(dataset: str, backbone: str) -> None:
-    known = published.read(ROOT / "data/published")
-    table = retrieval.table(*study(dataset=dataset, backbone=backbone), known)
-    assert table.filter(like="published").isna().all(axis=None)
 
 
 def test_chance_is_that_of_a_random_order_of_all_others() -> None:
