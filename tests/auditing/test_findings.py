@@ -253,13 +253,6 @@ def test_shift_is_the_mean_cosine_to_the_photo_itself(embeddings: Embeddings) ->
     assert "003" not in moved.index
 
 
-def test_folders_around_all_classes_are_not_shown() -> None:
-    short = findings.strip_common_folder(["shop/fruit/apple", "shop/fruit/pear", "shop/milk"])
-    assert short == {"shop/fruit/apple": "fruit/apple", "shop/fruit/pear": "fruit/pear", "shop/milk": "milk"}
-    assert findings.strip_common_folder(["a/b"]) == {"a/b": "b"}
-    assert findings.strip_common_folder(["mug", "pot"]) == {"mug": "mug", "pot": "pot"}
-
-
 def test_a_masks_area_and_place_are_those_of_its_pixels() -> None:
     mask = np.zeros((10, 20), np.uint8)
     mask[:5, :10] = 255

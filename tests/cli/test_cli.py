@@ -45,7 +45,6 @@ def test_command_runs_a_node_as_it_was_planned_and_names_itself(study: Study, tm
     [
         (["index", "squarez"], "no dataset 'squarez'; there are: squares"),
         (["masks", "squares", "u2ned"], "no masker 'u2ned'; there are: ground_truth, other"),
-        (["backgrounds", "noisy"], "no backgrounds 'noisy'"),
         (["train", "squares", "pixel", "arcface", "plain"], "no backbone 'pixel'"),
         (["train", "squares", "pixels", "arcfac", "plain"], "no 'arcfac' in losses"),
         (["train", "squares", "pixels", "arcface", "plain", "--device", "cuda:7"], "cuda:7"),

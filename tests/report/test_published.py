@@ -41,14 +41,6 @@ def answer(question: str) -> str:
     return pages.answer(question, pages.MACROS)
 
 
-def test_the_readme_has_the_numbers_of_its_files() -> None:
-    text = Path("README.md").read_text(encoding="utf-8")
-    assert pages.filled_readme(text) == text, "make publish"
-    asked = pages.ANSWER.search(text)
-    assert asked
-    assert pages.filled_readme(text.replace(f"{asked[3]}<!-- end", "old<!-- end")) == text
-
-
 def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns(tables: Tables) -> None:
     plain = tables["table1"].set_index(MODEL).loc[PLAIN]
     drop, low, high = (plain[f"relative_drop{end}"] for end in ("", "_low", "_high"))

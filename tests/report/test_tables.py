@@ -26,7 +26,6 @@ from bgbias.report.tables import (
     places,
     pretrainings,
     retrieval,
-    sanity,
     shape_texture,
 )
 from bgbias.results import uncertainty
@@ -88,12 +87,6 @@ def test_cures_are_compared_across_places_where_photos_say_theirs() -> None:
     for name in ("", "_gain"):
         of_other, of_clean = table[f"other_place{name}"], table[f"clean{name}"]
         pd.testing.assert_series_equal(of_other, of_clean / 2, check_names=False)
-
-
-def test_scores_are_correlated_with_drops_and_corrected_for_the_tables_models() -> None:
-    table = sanity.table(examples.forgot(), examples.drops_of_forgot())
-    assert table["over_all_p_holm"].tolist() == pytest.approx(uncertainty.holm(table["over_all_p"]))
-    assert table["rho"].tolist() == [-1, -1]
 
 
 def test_decisions_by_shape_stand_beside_those_of_each_seed() -> None:
