@@ -183,7 +183,6 @@ def test_without_classes_there_is_what_needs_none_in_place_of_an_audit(place: Pa
         (["photos", "--embeddings", "no.npy", "no.npz"], "There is no file no.npy"),
         (["photos", "--export", "x", "--fail-above", "3"], "--out means nothing to --export"),
         (["photos", *MINE, "--fail-above", "nan"], "--fail-above is nan"),
-        (["photos", *MINE, "--mean", "0.5,0.5,.5", "--std=0.5,0.5,0"], "--std takes numbers above 0"),
         (["photos", *MINE, "--backgrounds", "nowhere"], "no backgrounds at nowhere"),
         (["photos", *MINE, "--model", "my_model.py:pictures", "--weights", "a"], "--weights is of one model"),
         (["photos", *MINE, "--sample", "15", "--fail-above", "50"], "--fail-above cannot tell"),

@@ -49,7 +49,6 @@ def test_command_runs_a_node_as_it_was_planned_and_names_itself(study: Study, tm
         (["train", "squares", "pixels", "arcfac", "plain"], "no 'arcfac' in losses"),
         (["train", "squares", "pixels", "arcface", "plain", "--device", "cuda:7"], "cuda:7"),
         (["index", "squares", "--expect", "0123"], "was edited since this was planned (0123, now "),
-        (["index", "squares", "--grid", "smal"], "no grid 'smal'"),
         (["fetch", "squares"], "squares has nothing to fetch"),
         (["weights", "pixels"], "backbones/pixels has nothing to fetch"),
         (["index", "squares", "--params", "else/params.yaml"], "else/params.yaml is missing; run from the"),

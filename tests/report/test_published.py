@@ -2,7 +2,6 @@
 identical, within the interval, or different.
 """
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -65,23 +64,14 @@ def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns
     assert len(answer('table("demo", "seeds")').strip().splitlines()) == 2 + len(published.table("table1"))
 
 
-def test_rows_that_are_a_method_and_more_stand_in_the_methods_row(
-    tables: Tables, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shutil.copytree(publication.RESULTS / "demo", tmp_path / publication.RESULTS / "demo")
-    monkeypatch.chdir(tmp_path)
-    more = tables["table1"]
-    plain = more.set_index(MODEL).loc[PLAIN]
-    attacked = more.assign(method=more["method"] + "+mtax:5@0.1", clean=12.34, clean_low=1.0, clean_high=20.0)
-    pd.concat([more, attacked]).to_csv(publication.RESULTS / "demo/table1.csv", index=False)
-    chosen = "table1: Drop, %; table1+mtax:5@0.1: Clean = under it"
-    head, _, *rows = answer(f'columns("demo", "{chosen}", "{ROW}")').strip().splitlines()
+def test_rows_that_are_a_method_and_more_stand_in_the_methods_row() -> None:
+    attacked = publication.read("attacks").table("table9").query("loss == 'contrastive'").set_index("method")
+    chosen = "table1: Drop, %; table9+mtax:5@0.1: MAP@R = under it"
+    head, _, row = answer(f'columns("attacks", "{chosen}", "contrastive/plain")').strip().splitlines()
     assert head.endswith("| Drop, % | under it |")
-    (row,) = rows
-    assert f" {plain['relative_drop']:.1f} [" in row
-    assert "12.3" in row.split(" | ")[-1]
-    with pytest.raises(UserError, match=r"table1\.csv has no row '\.\.\.\+stax'"):
-        answer(f'columns("demo", "table1+stax: Clean = under it", "{ROW}")')
+    assert row.split(" | ")[-1].startswith(f"{attacked.at['plain+mtax:5@0.1', 'map_at_r']:.1f} [")
+    with pytest.raises(UserError, match=r"table9\.csv has no row '\.\.\.\+sta'"):
+        answer('columns("attacks", "table9+sta: MAP@R = under it", "contrastive/plain")')
 
 
 def test_a_link_is_what_shows_a_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
