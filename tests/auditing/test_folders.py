@@ -1,6 +1,7 @@
 """A folder or an archive of photos is taken as it lies there, and what is doubtful told; masks and backgrounds are made once."""
 
 import re
+import shutil
 import sys
 from hashlib import sha256
 from pathlib import Path
@@ -181,9 +182,9 @@ def test_options_of_a_masker_are_read_as_they_are_written_and_change_its_masks(t
         masker.check("onnx", net, {"mean": 0.5})
 
 
-def test_missing_and_wrong_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_found_or_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "shared"))
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
     place = re.escape(str(tmp_path / "cache/weights/u2netp.onnx"))
     step = rf"\nName .* --mask-weights FILE \(\.onnx, \.pth or \.safetensors\); or get u2netp\.onnx .*{place}; .*--masker grabcut"
@@ -192,23 +193,12 @@ def test_missing_and_wrong_weights_are_named(tmp_path: Path, monkeypatch: pytest
     assert "params.yaml" not in str(told.value)
     with pytest.raises(UserError, match=r"get isnet-general-use\.onnx \(178,648,008 bytes, md5 fc16"):
         masker.find("isnet", None, "cpu")
+    mine = graph(tmp_path / "net.onnx")
+    for folder in ("shared/weights", "cache/weights"):
+        copy = as_folder(tmp_path / folder, {"isnet-general-use.onnx": mine.read_bytes()})
+        assert masker.find("isnet", None, "cpu").key == masker.find("isnet", mine, "cpu").key
+        shutil.rmtree(copy)
     wrong = tmp_path / "wrong.safetensors"
     save_file({"stage1.weight": torch.zeros(3)}, wrong)
     with pytest.raises(UserError, match=r"wrong\.safetensors.* Correct --mask-weights\.$"):
         masker.load(masker.find("u2netp", wrong, "cpu"))
-
-
-def test_graphs_mask_from_file_cache_or_shared_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BGBIAS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path / "shared"))
-    name = "isnet-general-use.onnx"
-    places = [tmp_path / folder / name for folder in ("mine", "cache/weights", "shared/weights")]
-    for place in places:
-        place.parent.mkdir(parents=True)
-    graph(places[0])
-    mine = masker.find("isnet", places[0], "cpu")
-    for place in places[1:]:
-        place.write_bytes(places[0].read_bytes())
-        found = masker.find("isnet", None, "cpu")
-        assert found.key == mine.key
-        place.unlink()

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -274,17 +275,12 @@ OTHERS = {
 }
 
 
-def format_audit(audit: Any, about: str) -> str:
-    return audit.terminal if about == "terminal" else "\n".join(audit.sentences(about))
-
-
 @pytest.mark.parametrize("read", AUDITS)
 def test_what_is_said_of_an_audit_is_what_was_read(read: str) -> None:
-    parts = [
-        f"## {name}: {about}\n\n{format_audit(audit, about) or '(nothing)'}\n"
-        for name, audit in AUDITS[read].items()
-        for about in read.split()
-    ]
+    parts = []
+    for (name, audit), about in product(AUDITS[read].items(), read.split()):
+        text = audit.terminal if about == "terminal" else "\n".join(audit.sentences(about))
+        parts.append(f"## {name}: {about}\n\n{text or '(nothing)'}\n")
     check(GOLDEN / f"{read.replace(' ', '_')}.md", "\n".join(parts))
 
 

@@ -110,15 +110,9 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
     (file := tmp_path / reproduce.SOURCE / "a.py").parent.mkdir(parents=True)
     file.write_text("A = 1\n")
     assert reproduce.changed_source("0123abcd") == ""
-
-    def git(*words: str) -> str:
-        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
-        return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout
-
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--quiet", "--message", "one")
-    commit = git("rev-parse", "HEAD").strip()
+    script = "git init -q; git add .; git -c user.name=A -c user.email=a@b commit -qm one; git rev-parse HEAD"
+    made = subprocess.run(["sh", "-ec", script], check=True, capture_output=True, text=True)
+    commit = made.stdout.strip()
     assert reproduce.changed_source(f"{commit} with edits") == "No file of src/bgbias has changed since."
     file.write_text("A = 2\n")
     assert "Changed since in src/bgbias: 1 file (a.py); git log " in reproduce.changed_source(commit)

@@ -87,10 +87,7 @@ def test_a_link_is_what_shows_a_figure(tmp_path: Path, monkeypatch: pytest.Monke
         ('table("dmeo", "table1")', "no published results of a grid 'dmeo'"),
         ('table("demo", "table9")', "has no table9.csv; it has: table1, table2, table3, seeds"),
         ('number("demo", "table1", "demo_90", "clean", 1)', "names 2 rows; write one of: demo_90/tiny/"),
-        (
-            'number("demo", "table1", "demo_90/triplet/plain", "clean", 1)',
-            "no row 'demo_90/triplet/plain'; near",
-        ),
+        ('number("demo", "table1", "demo_90/triplet/plain", "clean", 1)', "no row 'demo_90/triplet/plain'"),
         (f'number("demo", "table1", "{ROW}", "claen", 1)', "has no column claen; near it: clean,"),
         ('columns("demo", "table1: Claen")', "table1 has no column 'Claen'; it has: Corrupted |"),
         ('columns("demo", "table1: ± seeds")', "table1 has 2 columns '± seeds'"),
