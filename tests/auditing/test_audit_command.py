@@ -200,7 +200,8 @@ def test_what_cannot_be_is_told_before_anything_is_made(toys: Path, arguments: l
     ("check", "name", "words"),
     [
         (workdir.check, "audit.json", "audit.json is of no audit and would be replaced"),
-        (workdir.check_export, "question.json", "question.json is of no export.*--export"),
+        (workdir.check_export, "photos.csv", "photos.csv is of no export.*--export"),
+        (workdir.check_export, "question.json", "question.json is of no export"),
         (workdir.check_export, "a-b/c.png", "a-b is of no export"),
     ],
 )

@@ -173,7 +173,6 @@ AUDITS: dict[str, dict[str, Any]] = {
         "hardly more than chance": chance(0.03, 0.02),
         "more than chance": chance(0.05, 0.02),
         "hardly more than chance of two classes": chance(0.34, 0.3),
-        "more than chance of two classes": chance(0.5, 0.3),
     },
     "evidence": {
         "nothing to say": an_audit(labelled()),
