@@ -186,7 +186,6 @@ def test_rows_stand_where_their_files_say_and_others_below_as_they_come(mine: No
         ("contrastive+train.lr=0.001", "bgaugment", "+ BGAugment"),
         ("arcface", "attr_frac+weight=2+bgaugment", "+ Attribution fraction, weight 2 + BGAugment"),
         ("arcface", "mdprop_2+bgaugment+mtax:5@0.1", "+ MDProp, 2 attacks + BGAugment + MTAX-5 at 0.1"),
-        ("multi_similarity", "sam_triplet+bgaugment", "+ SAM, triplets + BGAugment"),
         # An entry of params.yaml that no file names has no name but its own.
         ("arcface", "dcml_no_fault", "+ DCML no fault"),
     ],
