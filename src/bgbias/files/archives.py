@@ -147,7 +147,7 @@ def _list_files(
         if not is_text(member.name):
             passed_over[ascii(member.name)] = NO_TEXT
             continue
-        name = compose(member.name)
+        name = compose(member.name.removeprefix("./"))
         unique({names.setdefault(name, member.name), member.name}, compose, f"{path}: the files")
         if not (member.isfile() or member.islnk()):
             passed_over[name] = LINK
