@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm_python
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     *("Snakefile", "workflow", "config", ".test/config", "profiles", "params.yaml", "grids", "dvc.yaml"),
@@ -39,9 +41,12 @@ class Project:
         """A finished Python module's run, with stdout and stderr together; a failure shows them."""
         command, around = [sys.executable, "-m", *words], self.environment(**environment)
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
-            # No pipe, which what it leaves running would hold open.
-            to: dict[str, Any] = {"stdout": said, "stderr": said, "timeout": seconds}
-            code = subprocess.run(command, cwd=self.folder, env=around, check=False, **to).returncode
+            if environment.keys() <= warm_python.FREE:
+                name = f"/proc/{os.getpid()}/fd/{said.fileno()}"
+                code = warm_python.run(words, self.folder, around, name, seconds)
+            else:
+                to: dict[str, Any] = {"stdout": said, "stderr": said, "timeout": seconds}
+                code = subprocess.run(command, cwd=self.folder, env=around, check=False, **to).returncode
             said.seek(0)
             done = subprocess.CompletedProcess(command, code, said.read())
         assert not check or code == 0, f"{' '.join(words)}\n{done.stdout[-6000:]}"
