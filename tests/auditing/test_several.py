@@ -12,7 +12,7 @@ import pytest
 from single_page import Reader, accessible, printed_whole, shown_whole
 
 import bgbias
-from bgbias.auditing import request
+from bgbias.auditing import request, workdir
 from bgbias.auditing.comparison import compare, group, read, render
 from bgbias.errors import UserError
 from tests.auditing import conftest
@@ -87,6 +87,13 @@ def test_the_same_command_computes_what_is_missing_alone(place: Path, made: Done
     assert "audit/mine.py-colours has this audit already" in again.stderr
     assert "audit/mine.py-centre has" not in again.stderr
     assert (folder / "audit/mine.py-centre/audit.json").is_file()
+
+
+def test_models_in_files_of_one_name_have_folders_of_their_own() -> None:
+    names = {"a-m.pt": "/a/m.pt", "b-m.pt": "/b/m.pt", "n.pt": "/a/n.pt", "timm-x": "timm:x"}
+    assert workdir.name_folders([*names.values()]) == names
+    with pytest.raises(UserError, match="The models 'm 1' and 'm/1' have one name"):
+        workdir.name_folders(["m 1", "m/1"])
 
 
 def test_finished_audits_are_compared_as_those_of_one_command(place: Path, made: Done) -> None:

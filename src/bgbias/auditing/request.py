@@ -131,8 +131,8 @@ def audit_or_read(
 def audit_each(
     question: Question, models: Mapping[str, Load], folder: Path, saving: Path | None = None
 ) -> tuple[ComparedAudits, dict[str, UserError]]:
-    """Models by name, each in ``folder/<name>``, and the files of their comparison in ``folder``; their
-    embeddings in ``saving/<name>``, if that is given.
+    """Models by name, each in a folder of its own in ``folder`` (``workdir.name_folders``), beside the
+    files of their comparison; their embeddings in such a folder of ``saving``, if that is given.
 
     One is loaded at a time; one that fails does not cost the others, and is given back with its error.
     If all fail, the first error is raised.
@@ -144,12 +144,12 @@ def audit_each(
         )
     audits: dict[str, Audit] = {}
     failed: dict[str, UserError] = {}
+    folders = workdir.name_folders(models)
     with workdir.share_pixels(folder) as pixels:
-        for number, (name, load) in enumerate(models.items(), 1):
+        for number, (subfolder, name) in enumerate(folders.items(), 1):
             say(f"\n{name} ({number} of {len(models)})")
             try:
-                model = replace(load(), name=name)
-                subfolder = workdir.name_folder(name)
+                model = replace(models[name](), name=name)
                 target = saving / subfolder if saving else None
                 audits[name] = audit_or_read(question, model, folder / subfolder, pixels, target)
             except UserError as error:

@@ -12,7 +12,8 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
 from bgbias.files.locks import LockTimeout, hold_lock
+from bgbias.files.pictures import unique
 from bgbias.models.adapters import Adapted
 from bgbias.report import html
 
@@ -86,7 +88,24 @@ def strip_folders(words: str) -> str:
 
 def name_folder(model: str) -> str:
     """What the folder of a model's audit is called."""
-    return re.sub(r"[^\w.+-]+", "-", strip_folders(model)).strip("-.") or "model"
+    return _spell(strip_folders(model))
+
+
+def name_folders(models: Collection[str]) -> dict[str, str]:
+    """The models by what the folders of their audits are called: with their whole paths where files have one name. Two that
+    would still be called alike are an error.
+    """
+    sharing = Counter(map(name_folder, models))
+
+    def call(model: str) -> str:
+        folder = name_folder(model)
+        return folder if sharing[folder] == 1 else _spell(model)
+
+    return unique(models, call, "The models")
+
+
+def _spell(model: str) -> str:
+    return re.sub(r"[^\w.+-]+", "-", model).strip("-.") or "model"
 
 
 def name_another_audit(folder: Path, question: Question, model: Adapted) -> str:
