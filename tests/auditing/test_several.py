@@ -55,7 +55,7 @@ def made(place: Path) -> Done:
 @pytest.fixture(scope="module")
 def other(place: Path, made: Done) -> Path:
     """An audit of three backgrounds a photo, instead of two."""
-    folder = Path(shutil.copytree(place / "audit/mine.py-colours", place / "other"))
+    folder = Path(shutil.copytree(place / "audit/mine.py-colours", place / "other/mine.py-colours"))
     told = (folder / "audit.json").read_text()
     (folder / "audit.json").write_text(told.replace('"draws": 2', '"draws": 3'))
     return folder
@@ -106,7 +106,7 @@ def test_finished_audits_are_compared_as_those_of_one_command(place: Path, made:
 
 def test_audits_of_other_photos_or_backgrounds_are_refused_with_the_reason(place: Path, other: Path) -> None:
     for folders, said in (
-        (["other"], "cannot be compared: their backgrounds a photo differ"),
+        (["other/mine.py-colours"], "cannot be compared: their backgrounds a photo differ"),
         ([], "There is one audit"),
         (["walls"], "walls holds no audit"),
     ):
@@ -121,8 +121,8 @@ def test_audits_of_other_photos_or_backgrounds_are_refused_with_the_reason(place
 def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(place: Path, other: Path) -> None:
     groups = group(read([other, *(place / "audit").glob("*-co*")]))
     assert [sorted(some.audits) for some in groups] == [
-        ["mine.py:colours (other)"],
-        ["mine.py:colours (mine.py-colours)", "reference:colours"],
+        ["mine.py:colours (other/mine.py-colours)"],
+        ["mine.py:colours (audit/mine.py-colours)", "reference:colours"],
     ]
     assert groups[1].headline in repr(groups[1])
     assert groups[1].headline in groups[1]._repr_html_()

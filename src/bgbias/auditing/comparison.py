@@ -233,18 +233,22 @@ def render(groups: Sequence[ComparedAudits]) -> str:
 
 
 def read(folders: Sequence[Path]) -> dict[str, Audit]:
-    """Finished audits by their models' names, and by their folders' too where two models are called
-    alike; what holds none, and one without classes, is a UserError.
+    """Finished audits by their models' names, and by as much of their folders' paths as tells them apart
+    where two models are called alike; what holds none, and one without classes, is a UserError.
     """
     audits = {folder: Audit.load(folder) for folder in dict.fromkeys(f.resolve() for f in folders)}
     for folder, audit in audits.items():
         if audit.numbers["drop"] is None:
             raise UserError(f"{folder} is of photos without classes: nobody knows which model finds more.")
     names = [audit.name for audit in audits.values()]
-    return {
-        name if names.count(name) == 1 else f"{name} ({folder.name})": audit
-        for (folder, audit), name in zip(audits.items(), names, strict=True)
-    }
+    depth, called = 0, dict[str, Audit]()
+    while len(called) < len(audits):
+        depth += 1
+        called = {
+            name if names.count(name) == 1 else f"{name} ({'/'.join(folder.parts[-depth:])})": audit
+            for (folder, audit), name in zip(audits.items(), names, strict=True)
+        }
+    return called
 
 
 def compare(audits: Mapping[str, Audit]) -> ComparedAudits:
