@@ -87,6 +87,10 @@ def test_the_same_command_computes_what_is_missing_alone(place: Path, made: Done
     assert "audit/mine.py-colours has this audit already" in again.stderr
     assert "audit/mine.py-centre has" not in again.stderr
     assert (folder / "audit/mine.py-centre/audit.json").is_file()
+    # References are never chosen.
+    for name, how, code, said in (("breaking", [], 2, "bgbias: mine.py:breaking fails on"),):
+        done = commands.bgbias(folder, "audit", *HOW, *of(name), "--references", *how)
+        assert (done.returncode, done.stderr.splitlines()[-1][: len(said)]) == (code, said), done.stderr
 
 
 def test_models_in_files_of_one_name_have_folders_of_their_own() -> None:

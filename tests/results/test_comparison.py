@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from bgbias import seeds
+from bgbias.errors import UserError
 from bgbias.results import comparison, uncertainty
 from bgbias.results.comparison import compare, over_classes
 from tests.support.asked_models import IDS, LABELS, model
@@ -67,7 +68,7 @@ def test_references_are_measured_and_never_chosen() -> None:
     rows = found.models.set_index("model")
     assert rows.index[0] == "r"
     assert rows["is_on_front"].to_dict() == {"r": False, "near": True, "far": True, "behind": False}
-    with pytest.raises(ValueError, match="only references"):
+    with pytest.raises(UserError, match="only references"):
         compare({"r": model(0.9, 0.8)}, ["r"])
 
 

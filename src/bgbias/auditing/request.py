@@ -135,7 +135,7 @@ def audit_each(
     files of their comparison; their embeddings in such a folder of ``saving``, if that is given.
 
     One is loaded at a time; one that fails does not cost the others, and is given back with its error.
-    If all fail, the first error is raised.
+    If all fail, but for references, the first error is raised.
     """
     if not question.collection.labelled:
         raise UserError(
@@ -155,7 +155,7 @@ def audit_each(
             except UserError as error:
                 failed[name] = error
                 say(f"{name} failed, and the others go on: {error}")
-    if not audits:
+    if failed and all(audit.is_reference for audit in audits.values()):
         raise next(iter(failed.values()))
     compared = ComparedAudits(audits)
     compared.save(folder)

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from bgbias import seeds
+from bgbias.errors import UserError
 from bgbias.evaluation.metrics import MATCHED
 from bgbias.results import decomposition, rows, uncertainty
 from bgbias.results.decomposition import PATH
@@ -81,12 +82,14 @@ def compare(of_models: Mapping[str, pd.DataFrame], references: Collection[str] =
     """Models by name, each with its rows of ``scores.score_queries`` and a ``seed``, all of one collection
     of photos and the same draws; of queries that one model lacks none has a value.
 
-    ``references`` are no candidates: they are neither chosen nor on the front. A ValueError without a
+    ``references`` are no candidates: they are neither chosen nor on the front. A UserError without a
     candidate.
     """
     candidates = [name for name in of_models if name not in references]
     if not candidates:
-        raise ValueError("there is no model to choose from, only references")
+        raise UserError(
+            "There is no model to choose from, only references; audit a model on the same photos, too."
+        )
     shared = set.intersection(*(set(frame["image_id"]) for frame in of_models.values()))
     frames = {name: frame[frame["image_id"].isin(shared)] for name, frame in of_models.items()}
     values = {
