@@ -87,8 +87,11 @@ def test_the_same_command_computes_what_is_missing_alone(place: Path, made: Done
     assert "audit/mine.py-colours has this audit already" in again.stderr
     assert "audit/mine.py-centre has" not in again.stderr
     assert (folder / "audit/mine.py-centre/audit.json").is_file()
-    # References are never chosen.
-    for name, how, code, said in (("breaking", [], 2, "bgbias: mine.py:breaking fails on"),):
+    # References, which lose more than a fifth, are neither what fails nor what is chosen.
+    for name, how, code, said in (
+        ("centre", ["--fail-above", "20"], 0, ""),
+        ("breaking", [], 2, "bgbias: mine.py:breaking fails on"),
+    ):
         done = commands.bgbias(folder, "audit", *HOW, *of(name), "--references", *how)
         assert (done.returncode, done.stderr.splitlines()[-1][: len(said)]) == (code, said), done.stderr
 
