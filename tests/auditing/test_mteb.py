@@ -12,7 +12,7 @@ from bgbias import seeds
 from bgbias.auditing import mteb as exported
 from bgbias.errors import UserError
 
-LABELS = ["mug"] * 4 + ["house"] * 3 + ["car"] * 2
+LABELS = ["mug"] * 4 + ["house"] * 3 + ["NA"] * 2  # which is no missing value
 
 
 @pytest.fixture
@@ -73,3 +73,6 @@ def test_map_at_r_of_what_the_library_ranks_is_ours() -> None:
 def test_a_folder_that_is_no_export_is_told(folder: Path) -> None:
     with pytest.raises(UserError, match=r"only_fg-0 is missing; write it by: bgbias audit PHOTOS --export"):
         exported.task(folder, ["only_fg-0"])
+    (folder / "photos.csv").write_text("row,image_id,class_name\n0,a.png,\n")
+    with pytest.raises(UserError, match="is of photos without classes"):
+        exported.task(folder)

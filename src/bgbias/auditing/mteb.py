@@ -10,6 +10,7 @@ import pandas as pd
 from bgbias.auditing import workdir
 from bgbias.errors import UserError
 from bgbias.models.adapters._library import import_extra
+from bgbias.results.rows import read_csv
 
 CLEAN, CORRUPTED = "clean-0", "random_background-0"
 
@@ -23,6 +24,9 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     for file in (exported / workdir.PHOTOS, *(exported / view for view in (CLEAN, *views))):
         if not file.exists():
             raise UserError(f"{file} is missing; write it by: bgbias audit PHOTOS --export {folder}")
+    labels = read_csv(exported / workdir.PHOTOS, {"class_name": str})["class_name"]
+    if labels.hasnans:
+        raise UserError(f"{folder} is of photos without classes, so that nobody knows what should be found.")
     retrieval = import_extra("mteb.abstasks.retrieval", "mteb").AbsTaskRetrieval
     described = import_extra("mteb.abstasks.task_metadata", "mteb").TaskMetadata
 
@@ -41,7 +45,7 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
         ignore_identical_ids = True
 
         def load_data(self, *_: Any, **__: Any) -> None:
-            self.dataset = {"default": {view: _split(exported, view) for view in views}}
+            self.dataset = {"default": {view: _split(exported, view, labels) for view in views}}
             self.data_loaded = True
 
         def task_specific_scores(
@@ -52,9 +56,8 @@ def task(folder: Path | str, views: Sequence[str] = (CLEAN, CORRUPTED), name: st
     return Task()
 
 
-def _split(folder: Path, view: str) -> dict[str, Any]:
+def _split(folder: Path, view: str, labels: pd.Series) -> dict[str, Any]:
     datasets = import_extra("datasets", "mteb")
-    labels = pd.read_csv(folder / workdir.PHOTOS)["class_name"].astype(str)
     ids = [str(row) for row in labels.index]
 
     def pictures(name: str) -> Any:
