@@ -12,33 +12,28 @@ INK, MUTED, RULE, PAPER = "#20242A", "#6B7280", "#D5D9DF", "#FFFFFF"
 
 
 def contact_sheet(
-    images: Sequence[np.ndarray], columns: int, labels: Sequence[str] | None = None, side: int = 192
+    images: Sequence[np.ndarray], columns: int, labels: Sequence[str], side: int = 192
 ) -> Image.Image:
-    """Pictures (uint8 [H, W, 3] or masks [H, W]) in ``columns``, each fitted into ``side`` pixels.
+    """Pictures (uint8 [H, W, 3] or masks [H, W]) in ``columns``, each fitted into ``side`` pixels, with its label below.
 
-    ``labels`` stand below them. Raises UserError if there is nothing to show.
+    Raises UserError if there is nothing to show.
     """
     import matplotlib
 
     if not images:
         raise UserError("There is no picture to show. Make the photos first: snakemake --cores all")
-    if labels is not None and len(labels) != len(images):
-        raise ValueError(f"{len(images)} pictures but {len(labels)} labels")
-    gap, text_height = max(4, side // 24), 0 if labels is None else max(12, side // 9)
+    gap, text_height = max(4, side // 24), max(12, side // 9)
     font_file = Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
     font = ImageFont.truetype(font_file, max(8, int(text_height * 0.62)))
     rows = -(-len(images) // columns)
     step = (side + gap, side + text_height + gap)
     sheet = Image.new("RGB", (columns * step[0] + gap, rows * step[1] + gap), PAPER)
     draw = ImageDraw.Draw(sheet)
-    for number, image in enumerate(images):
+    for number, (image, label) in enumerate(zip(images, labels, strict=True)):
         left, top = gap + number % columns * step[0], gap + number // columns * step[1]
         fitted = _fit(image, side)
         sheet.paste(fitted, (left + (side - fitted.width) // 2, top + (side - fitted.height) // 2))
-        if labels is not None:
-            draw.text(
-                (left + side // 2, top + side + text_height // 2), labels[number], INK, font, anchor="mm"
-            )
+        draw.text((left + side // 2, top + side + text_height // 2), label, INK, font, anchor="mm")
     return sheet
 
 
