@@ -114,10 +114,10 @@ def test_a_browser_shows_all_of_the_page(audited: Audited) -> None:
 def test_pages_keep_no_folders_of_a_disk_and_lack_no_value() -> None:
     with pytest.raises(Exception, match="undefined"):
         html.render("audit.html", {})
-    names = ("/models/mine.py:build", "timm:resnet50", "facebook/dinov2-small")
+    names = ("/my models/mine.py:build", "timm:resnet50", "facebook/dinov2-small")
     assert [*map(workdir.strip_folders, names)] == ["mine.py:build", *names[1:]]
-    typed = "bgbias audit /photos/shop --masks=/photos/masks --model my/model.py:build"
-    assert workdir.strip_folders(typed) == "bgbias audit shop --masks=masks --model my/model.py:build"
+    typed = "bgbias audit /photos/shop '--masks=/my photos/masks' --model my/model.py:build"
+    assert workdir.strip_command(typed) == "bgbias audit shop --masks=masks --model my/model.py:build"
 
 
 def test_embeddings_that_were_made_elsewhere_give_the_same_numbers(place: Path, told: Any) -> None:

@@ -185,7 +185,7 @@ def _render_page(audit: AuditResult, files: Sequence[str]) -> str:
     values: dict[str, Any] = {
         "audit": audit,
         "model": workdir.strip_folders(audit.model.name),
-        "command": workdir.strip_folders(audit.question.command),
+        "command": workdir.strip_command(audit.question.command),
         "of_turned_masks": [issue.describe() for issue in issues if issue.name in TURNED_MASKS],
         "version": VERSION,
         "files": files,

@@ -236,7 +236,8 @@ class AuditResult:
         """Which model, how it prepares photos, and what was done to load it."""
         model = self.model
         look = () if any(str(model.look) in line for line in model.notes) else (f"photos: {model.look}",)
-        return [workdir.strip_folders(line) for line in (model.name, *look, *model.notes)]
+        sentences = (" ".join(map(workdir.strip_folders, line.split(" "))) for line in (*look, *model.notes))
+        return [workdir.strip_folders(model.name), *sentences]
 
     @property
     def conflict_of_errors(self) -> float:

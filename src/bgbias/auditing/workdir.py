@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import zipfile
 from collections import Counter
@@ -81,9 +82,14 @@ def list_earlier_files(folder: Path) -> frozenset[str]:
     return frozenset((VERDICT, *before["files"])) if is_ours else frozenset()
 
 
-def strip_folders(words: str) -> str:
+def strip_folders(word: str) -> str:
     """A model's name or a word of a command without the folders of this machine: what is handed on."""
-    return re.sub(r"(?<![^:=\s])/(?:[^\s/]+/)*(?=[^\s/])", "", words)
+    return re.sub(r"(?<![^:=])/(?:[^/]+/)*(?=[^/])", "", word)
+
+
+def strip_command(command: str) -> str:
+    """The same of a whole command."""
+    return shlex.join(map(strip_folders, shlex.split(command)))
 
 
 def name_folder(model: str) -> str:
