@@ -59,7 +59,7 @@ def test_wanted_files_come_in_the_archives_order_and_can_be_looked_up(tmp_path: 
 @pytest.mark.parametrize("name", ["../evil.jpg", "/etc/evil.jpg", "a\\..\\..\\evil.jpg"])
 def test_member_that_leads_out_is_refused_even_if_not_wanted(tmp_path: Path, make: Make, name: str) -> None:
     path = make(tmp_path / "archive", {"a/1.jpg": b"1", name: b"evil"})
-    for read in (lambda: list(members(path, lambda n: n == "a/1.jpg")), lambda: Lookup(path, lambda n: True)):
+    for read in (lambda: list(members(path, lambda n: n == "a/1.jpg")), lambda: Lookup(path)):
         with pytest.raises(UserError) as told:
             read()
         assert f"{path} has a member '{name}' that leads out of it" in str(told.value)
@@ -84,11 +84,10 @@ def test_hard_links_are_files_and_symbolic_ones_are_named_with_what_to_do(tmp_pa
             archive.addfile(link)
     in_turn = dict(members(path, lambda name: True))
     assert (in_turn["b/hard.jpg"], len(in_turn)) == (b"one", 3)
-    others: dict[str, str] = {}
-    files = Lookup(path, lambda name: True, others)
+    files = Lookup(path)
     assert {name: files.read(name) for name in files.names} == in_turn
-    assert list(others) == ["b/soft.jpg"]
-    assert "tar --dereference" in others["b/soft.jpg"]
+    assert list(files.passed_over) == ["b/soft.jpg"]
+    assert "tar --dereference" in files.passed_over["b/soft.jpg"]
     path.write_bytes(path.read_bytes()[:20_000])
     with pytest.raises(UserError, match=r"'a/2\.jpg' is cut off"):
         files.read("a/2.jpg")
@@ -119,9 +118,9 @@ def test_names_that_read_alike_or_are_no_utf_8_are_told_apart(tmp_path: Path) ->
     assert [name for name, _ in members(place, pictures.is_picture)] == ["Käse/1.jpg"]
     with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(tarfile.TarInfo("a/\udcff.jpg"), io.BytesIO())
-    others: dict[str, str] = {}
-    assert Lookup(tmp_path / "a.tar", pictures.is_picture, others).names == []
-    assert others == {r"'a/\udcff.jpg'": pictures.NO_TEXT}
+    files = Lookup(tmp_path / "a.tar", pictures.is_picture)
+    assert files.names == []
+    assert files.passed_over == {r"'a/\udcff.jpg'": pictures.NO_TEXT}
 
 
 def test_lists_tables_and_settings_find_files_in_the_other_form(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def items(params: Params, parts: dict[str, Path], name: str) -> Iterator[Item]:
     Pictures outside any folder, folders in folders without a ``class_level``, too few classes for three splits, and a mask that
     belongs to no photo, or to two, are errors; so are masks of which there is none.
     """
-    files = Lookup(parts["photos"], lambda member: True)
+    files = Lookup(parts["photos"])
     listing = None if params.class_level else sources.by_labels(files, name)
     names = [member for member in files.names if is_picture(member)]
     if listing is None:
@@ -125,6 +125,5 @@ def assign(
 
 def left_out(place: Path) -> dict[str, str]:
     """What lies in an archive, of photos or of masks, and is no picture, with the reason."""
-    others: dict[str, str] = {}
-    no_pictures = Lookup(place, lambda n: not (is_picture(n) or n.endswith(".cls")), others).names
-    return others | {member: why_not(member) for member in no_pictures}
+    others = Lookup(place, lambda n: not (is_picture(n) or n.endswith(".cls")))
+    return others.passed_over | {member: why_not(member) for member in others.names}

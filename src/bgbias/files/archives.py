@@ -59,27 +59,24 @@ def members(path: Path, is_wanted: Callable[[str], bool]) -> Iterator[tuple[str,
 
 
 class Lookup:
-    """The wanted files of an archive by name, for those that are not needed in the archive's order.
+    """The wanted files of an archive by name, for those that are not needed in the archive's order. ``passed_over``: what is no
+    file, and no folder that was entered, by name, with the reason and what to do.
 
     A file is read where it is asked for, by any number of threads, and none is held in memory. A compressed tar, which can only
     be read from its beginning, is unpacked once into a temporary file, which goes with this object.
     """
 
-    def __init__(
-        self, path: Path, is_wanted: Callable[[str], bool], passed_over: dict[str, str] | None = None
-    ) -> None:
-        """``passed_over`` takes what is no file, and no folder that was entered, by name, with the reason and what to do."""
+    def __init__(self, path: Path, is_wanted: Callable[[str], bool] = lambda name: True) -> None:
         self.path = path
-        self.passed_over = others = {} if passed_over is None else passed_over
+        self.passed_over: dict[str, str] = {}
         with readable(path):
             if path.is_dir():
-                files, left_out = walk(path)
-                others.update(left_out)
+                files, self.passed_over = walk(path)
                 self._readers = {name: file.read_bytes for name, file in files.items() if is_wanted(name)}
             elif zipfile.is_zipfile(path):
                 self._readers = _read_zip(path, is_wanted)
             else:
-                self._readers = _read_tar(path, is_wanted, others)
+                self._readers = _read_tar(path, is_wanted, self.passed_over)
         self.names = list(self._readers)
 
     def read(self, name: str) -> bytes:

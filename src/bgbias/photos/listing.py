@@ -104,10 +104,9 @@ class Listing:
         A mask of no photo, two of one photo, and a place without any are errors; ``option`` is what people name the masks by, and
         ``command`` what shows what is there.
         """
-        others: dict[str, str] = {}
-        files = Lookup(path, lambda name: True, others)
+        files = Lookup(path)
         drawn = [name for name in files.names if is_picture(name) and not self._has_no_folder(name)]
-        others |= {name: why_not(name) for name in files.names if not is_picture(name)}
+        others = files.passed_over | {name: why_not(name) for name in files.names if not is_picture(name)}
         if not drawn:
             there = "".join(f", but e.g. '{n}', {why}" for n, why in sorted(others.items())[:1])
             raise UserError(

@@ -56,7 +56,7 @@ def at(
     ``by_labels`` finds, unless a ``class_level`` does.
     """
     if is_folder(path):
-        files = Lookup(path, lambda name: True)
+        files = Lookup(path)
         own_tables = [n for n in _list_outermost(files) if PurePosixPath(n).name in OWN_TABLES]
         level = int(columns.place) if columns.place.isdecimal() else None
         if level is not None and (level < 1 or level == class_level):
@@ -87,7 +87,7 @@ def at(
     if path.suffix.lower() == COCO:
         if columns.place:
             raise UserError("--place names a column or a folder, and a COCO file has neither: leave it out.")
-        return coco.in_coco(Lookup(path.parent, lambda name: True), path.name, name)
+        return coco.in_coco(Lookup(path.parent), path.name, name)
     raise UserError(
         f"{path} is neither a folder, a zip or tar, nor a table ({', '.join(TABLES)}), nor a COCO file (.json); name the"
         " folder that holds the photos."
