@@ -15,7 +15,7 @@ import shutil
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from bgbias.auditing.config import CONDITIONS, Question
 from bgbias.errors import UserError
 from bgbias.files import checksums, code, places
 from bgbias.files.atomic import replacing, write_text
-from bgbias.files.locks import LockTimeout, hold_lock
+from bgbias.files.locks import hold_lock
 from bgbias.files.pictures import unique
 from bgbias.models.adapters import Adapted
 from bgbias.report import html
@@ -176,14 +176,8 @@ def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
     in ``folder`` is a UserError that names the first. Another model of the same name has a folder of its own. Prepared pixels,
     which lie beside it, go with the last of the unfinished audits.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(hold_lock(folder / ".lock", seconds=0))
-        except LockTimeout as taken:
-            raise UserError(
-                f"Process {taken.holder} is writing an audit to {folder}; wait for it, or name another folder by --out."
-            ) from None
+    refusal = f"Process {{}} is writing an audit to {folder}; wait for it, or name another folder by --out."
+    with hold_lock(folder / ".lock", seconds=0, refusal=refusal):
         root, digest, noise = folder / UNFINISHED, hash_views(question, model), embed_noise(model)
         number = 0
         while _is_of_another(work := root / f"{digest}-{number}", noise):
