@@ -59,8 +59,8 @@ def run(
 ) -> Audit:
     """Everything from masks to numbers, and the audit's files in ``folder``, where what is unfinished lies as well.
 
-    ``shared``: where prepared pixels lie instead, for the other models of a command (``workdir.share_pixels``). ``saving``:
-    a folder for the embeddings, as ``exchange.read`` reads them.
+    ``shared``: where prepared pixels lie instead, for the other models of a command. ``saving``: a folder for the embeddings, as
+    ``exchange.read`` reads them.
     """
     with workdir.claim(folder, question, model) as work:
         preparations = compare(model, question.collection)

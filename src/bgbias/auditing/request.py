@@ -1,5 +1,6 @@
 """What somebody asks for, by the command or from Python: prepared, computed and, of several models, compared."""
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
@@ -145,16 +146,17 @@ def audit_each(
     audits: dict[str, Audit] = {}
     failed: dict[str, UserError] = {}
     folders = workdir.name_folders(models)
-    with workdir.share_pixels(folder) as pixels:
-        for number, (subfolder, name) in enumerate(folders.items(), 1):
-            say(f"\n{name} ({number} of {len(models)})")
-            try:
-                model = replace(models[name](), name=name)
-                target = saving / subfolder if saving else None
-                audits[name] = audit_or_read(question, model, folder / subfolder, pixels, target)
-            except UserError as error:
-                failed[name] = error
-                say(f"{name} failed, and the others go on: {error}")
+    pixels = folder / workdir.UNFINISHED  # those of one look are the same for all models
+    for number, (subfolder, name) in enumerate(folders.items(), 1):
+        say(f"\n{name} ({number} of {len(models)})")
+        try:
+            model = replace(models[name](), name=name)
+            target = saving / subfolder if saving else None
+            audits[name] = audit_or_read(question, model, folder / subfolder, pixels, target)
+        except UserError as error:
+            failed[name] = error
+            say(f"{name} failed, and the others go on: {error}")
+    shutil.rmtree(pixels, ignore_errors=True)
     if failed and all(audit.is_reference for audit in audits.values()):
         raise next(iter(failed.values()))
     compared = ComparedAudits(audits)

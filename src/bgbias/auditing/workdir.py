@@ -163,14 +163,6 @@ def _check_folder(folder: Path, photos: object, option: str) -> None:
 
 
 @contextmanager
-def share_pixels(folder: Path) -> Iterator[Path]:
-    """A place in ``folder`` for the prepared pixels of several audits, which goes when the block ends well."""
-    pixels = folder / UNFINISHED
-    yield pixels
-    shutil.rmtree(pixels, ignore_errors=True)
-
-
-@contextmanager
 def claim(folder: Path, question: Question, model: Adapted) -> Iterator[Path]:
     """The folder of what is unfinished of this question, which goes when the block ends well; a second process that wants to work
     in ``folder`` is a UserError that names the first. Another model of the same name has a folder of its own. Prepared pixels,
