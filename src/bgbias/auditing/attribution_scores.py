@@ -1,6 +1,5 @@
 """Where an audited model looks, on a few photos."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +16,6 @@ from bgbias.progress import showing
 from bgbias.results import uncertainty
 from bgbias.results.uncertainty import Estimate
 
-# From a photo uint8 [S, S, 3] and what draws for it are keyed by to its map [S, S].
-LookAt = Callable[[np.ndarray, tuple[str, str]], np.ndarray]
 MAPS = 6  # that a person is shown
 COLUMNS = ["image_id", "label", "score", "mask_fraction", "skipped"]
 
@@ -55,10 +52,11 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     By gradients (docs/methods.md, section 3, ``ref`` with cosine), or by occlusion where there are none. Maps that are
     in ``work`` stay.
     """
+    from bgbias.attribution.any_model import choose_maps
     from bgbias.attribution.score import score_photo as score
 
     chosen = photos.table.rows(photos.trusted).keyed("attribution", count)
-    how, look_at = choose_map_maker(model)
+    how, make_maps = choose_maps(model)
     if not len(chosen):
         return replace(NOWHERE, how=how)
     kind = np.float32 if how == GRADIENTS else np.float64
@@ -66,7 +64,7 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     with showing(len(maps.missing), "attribution") as done:
         for row in maps.missing:
             with embedding.name_photos_in_errors([chosen.ids[row]]):
-                maps[row] = look_at(photos.clean(chosen.ids[row]), chosen.keys[row])
+                maps[row] = make_maps(photos.clean(chosen.ids[row]), chosen.keys[row])["ref"]
             done(1)
     rows, examples = [], list[ShownPhoto]()
     for image_id, attribution in zip(chosen.ids, maps.values, strict=True):
@@ -83,11 +81,3 @@ def score_attribution(model: Adapted, photos: EvaluationPhotos, count: int, work
     values, labels = valid["score"].to_numpy(), valid["label"].to_numpy()
     mean = uncertainty.estimate([values], labels) if len(valid) else uncertainty.UNKNOWN
     return Looks(scores, how, mean, tuple(examples))
-
-
-def choose_map_maker(model: Adapted) -> tuple[str, LookAt]:
-    """How maps of this model are made, and what makes one."""
-    from bgbias.attribution.any_model import choose_maps
-
-    how, maps = choose_maps(model)
-    return how, lambda photo, key: maps(photo, key)["ref"]

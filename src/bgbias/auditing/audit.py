@@ -165,12 +165,14 @@ def _prepare(
 
 def _show_forecast(question: Question, model: Adapted, work: Path, at: Path, task: forecast.Work) -> None:
     """Say what is left before it begins, and refuse a disk that is too small for it."""
+    from bgbias.attribution.any_model import choose_maps
+
     say("Timing a few photos ...")
     seconds_of_masks = sum(of_one.seconds_each() * len(of_one.missing) for of_one in question.masks)
     missing = sum(len(of_one.missing) for of_one in question.masks)
     collection, config = question.collection, question.asked
     table, views = collection.table, question.views
-    count, (how, _) = len(table), attribution_scores.choose_map_maker(model)
+    count, (how, _) = len(table), choose_maps(model)
     todo = {
         "masks": missing,
         "photos": PreparedPhotos.count_missing(at, count),

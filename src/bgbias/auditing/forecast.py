@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bgbias import progress
-from bgbias.auditing import attribution_scores, prepared_photos
+from bgbias.auditing import prepared_photos
 from bgbias.auditing.config import Question
 from bgbias.compute.device import threads
 from bgbias.images import pixels
@@ -58,6 +58,8 @@ def measure(
     """
     import psutil
 
+    from bgbias.attribution.any_model import choose_maps
+
     look, config, table = model.look, question.asked, question.collection.table
     side, count, views = look.size, len(table), len(question.views)
     backgrounds = min(config.backgrounds, len(question.backgrounds.photos))
@@ -84,8 +86,8 @@ def measure(
         batch = np.resize(inputs, (model.batch.size, side, side, 3))
         embeds = todo["embeddings"] or todo["crossing"]
         per_view = _time_warm(lambda: model.embed(batch)) / len(batch) if embeds else 0.0
-        _, look_at = attribution_scores.choose_map_maker(model)
-        per_map = _time_warm(lambda: look_at(inputs[0], ("forecast", ""))) if todo["attribution"] else 0.0
+        _, make_maps = choose_maps(model)
+        per_map = _time_warm(lambda: make_maps(inputs[0], ("forecast", ""))) if todo["attribution"] else 0.0
         each |= {"embeddings": per_view * views, "crossing": per_view * backgrounds, "attribution": per_map}
         objects, maps = min(config.objects, count), min(config.attribution, count)
         mapped += (count * views + objects * backgrounds) * dim * FLOAT + maps * side**2 * 2 * FLOAT
