@@ -190,7 +190,8 @@ def describe_masks(
             f"Of {count} photos {len(usable)} have a mask that can be trusted ({lost}). Name another masker by --masker, or draw"
             " masks and name their folder by --masks."
         )
-    unseen = sum(prepared.masks.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
+    shown = prepared.masks
+    unseen = sum(shown.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
     guesses, lost_ones = masker.guesses if masker else "", count - len(usable)
     remarks = {"guesses": guesses, "lost": lost_ones, "photos": count, "unseen": unseen, **of_lost}
     return tuple(prose.fill_macro(SENTENCES, "mask_remarks", **remarks))
