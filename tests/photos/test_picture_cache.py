@@ -95,13 +95,13 @@ def test_disks_without_locks_or_space_are_told(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(fcntl, "flock", Mock(side_effect=OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))))
-        with pytest.raises(UserError, match=r"has no file locks \(No locks available\).* paths\.work"):
+        with pytest.raises(UserError, match=r"no file locks \(No locks available\).* paths\.work .* --out"):
             picture_cache.pictures(store, 32, tmp_path / "prepared")
     full = shutil._ntuple_diskusage(10**9, 10**9 - 10**6, 10**6)  # type: ignore[attr-defined]
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     words = (
         r"5 pictures of .*photos\.zip at short side 32 take 20\.6 kB, and 268\.4 MB are kept free; .*prepared"
-        r" has 1\.0 MB: 267\.5 MB are missing\. Free them, or name .* paths\.work"
+        r" has 1\.0 MB: 267\.5 MB are missing\. Free them, or name .* paths\.work .* --out"
     )
     with pytest.raises(UserError, match=words):
         picture_cache.pictures(store, 32, tmp_path / "prepared")

@@ -48,7 +48,7 @@ def hold_lock(path: Path, seconds: float = math.inf, waiting: str = "", refusal:
     except OSError as error:
         raise UserError(
             f"The disk of {path.parent} has no file locks ({error.strerror}), and two processes"
-            " must not do the same at once; name a local disk as paths.work in params.yaml."
+            " must not do the same at once; name a local disk: as paths.work in params.yaml, or by an audit's --out."
         ) from error
     try:
         path.write_text(str(os.getpid()), encoding="utf-8")
