@@ -133,6 +133,8 @@ def test_a_leaderboard_joins_what_is_alike_and_keeps_the_rest_apart(place: Path,
     ]
     assert groups[1].headline in repr(groups[1])
     assert groups[1].headline in groups[1]._repr_html_()
+    done = commands.bgbias(place, "leaderboard", "audit", "walls")
+    assert "walls holds no audit" in done.stderr
     done = commands.bgbias(place, "leaderboard", "audit", "other", "--out", "board.html")
     assert done.returncode == 0, done.stderr
     page = Reader.of(place / "board.html")

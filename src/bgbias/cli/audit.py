@@ -207,7 +207,9 @@ def leaderboard(
     from bgbias.auditing.workdir import VERDICT
     from bgbias.files.atomic import write_text
 
-    folders = [path.parent for folder in audits for path in sorted(folder.rglob(VERDICT))] or audits
+    folders = [
+        path.parent for folder in audits for path in sorted(folder.rglob(VERDICT)) or [folder / VERDICT]
+    ]
     groups = group(read(folders))
     for comparison in groups:
         print(f"{comparison.about['name']}\n{comparison}\n")
