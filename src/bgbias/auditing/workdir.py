@@ -263,7 +263,6 @@ def hash_answer(question: Question, model: Adapted) -> str:
         {
             "views": hash_views(question, model),
             "asked": question.asked.as_json(),
-            "places": sorted(question.collection.places.items()),
             "sessions": sorted(question.collection.sessions.items()),
             "code": code.fingerprint(*modules),
             "libraries": code.libraries(*modules),
