@@ -92,7 +92,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is missing; run from the project's folder, or name the file with --params.")
     try:
         raw = yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(raw, dict):
         raise UserError(f"{path} must be a mapping of keys, as in the file that came with the project.")

@@ -79,8 +79,9 @@ def test_file_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
         ("grid: small\ngrid: other\n", "key 'grid' is given twice"),
         ("grid: [small\n", "not valid YAML"),
         ("", "must be a mapping"),
+        ("grid: für\n", "not valid YAML: 'utf-8' codec"),
     ):
-        path.write_text(text)
+        path.write_text(text, encoding="latin-1")
         with pytest.raises(UserError, match=rf"(?s){path}.*{words}"):
             params.load(path)
 
