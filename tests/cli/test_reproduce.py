@@ -123,6 +123,8 @@ def test_a_footnote_names_the_source_that_changed(tmp_path: Path, monkeypatch: p
     [
         ("a,b\n1,2.5\n", "tables/one.csv: identical"),
         ("a,b\n1,2.75\n", "tables/one.csv: different: up to 0.25, in b; git diff tables/one.csv"),
+        ("a,b\n1,\n", "tables/one.csv: different: in b; git diff tables/one.csv"),
+        ("a,b\n1,most\n", "tables/one.csv: different: in b; git diff tables/one.csv"),
         ("a,b\n1,2.5\n3,4\n", "different: 2 rows of 2 columns, published 1 of 2"),
         ("", "cp again.csv tables/one.csv failed (above); what is finished is kept"),
     ],

@@ -166,9 +166,12 @@ def _are_tables_alike(noted: dict[str, Any]) -> bool:
                 f"{table}: different: {new.shape[0]} rows of {new.shape[1]} columns, published {old.shape[0]} of {old.shape[1]}"
             )
             continue
-        numbers = old.select_dtypes("number").columns
-        apart = (new[numbers] - old[numbers]).abs().max()
-        print(f"{table}: different: up to {apart.max():.3g}, in {apart.idxmax()}; git diff {table}")
+        unlike = [name for name in map(str, old) if not new[name].equals(old[name])]
+        now, published = (one[unlike].select_dtypes("number") for one in (new, old))
+        apart = (now - published).abs().max().dropna()
+        # Words, or numbers that are there once alone, have no distance.
+        most = f"up to {apart.max():.3g}, in {apart.idxmax()}" if len(apart) else f"in {', '.join(unlike)}"
+        print(f"{table}: different: {most}; git diff {table}")
     return are_alike
 
 
