@@ -96,7 +96,7 @@ def test_pools_that_cannot_be_meant_are_refused(
     with pytest.raises(UserError, match=words):
         backgrounds.backgrounds(study, "noise")
     with pytest.raises(UserError, match="no backgrounds 'noisy'; there are: noise"):
-        backgrounds.backgrounds(study, "noisy")
+        backgrounds.depends(study, "noisy")
     assert not study.files.at("backgrounds_record", pool="noise").exists()
 
 

@@ -30,7 +30,7 @@ def depends(study: Study, pool: str) -> Dependencies:
 
     Only what is set of the sources: a new kind of source leaves others as they are.
     """
-    described = study.backgrounds[pool]
+    described = plan.pools(study, pool)
     if described.propose:
         proposal = files_of(step("propose", pool=pool), "proposal")
         return Dependencies(proposal, {"proposal": described.propose.model_dump()})
@@ -52,7 +52,6 @@ def backgrounds(study: Study, pool: str) -> None:
     """Make the three pools of a background set. Photos that stand in two of them are refused."""
     import pandas as pd
 
-    plan.pools(study, pool)
     with records.node(study, step("backgrounds", pool=pool)) as record:
         rows = []
         role_of: dict[str, str] = {}

@@ -32,7 +32,6 @@ def depends(study: Study, pool: str) -> Dependencies:
 
 def gather(study: Study, pool: str) -> None:
     """Bring the photos that a background set's lists name. From copies at hand, or from where they are published."""
-    plan.pools(study, pool)
     lists = plan.listed_pools(study, pool).values()
     if not lists:
         raise UserError(

@@ -317,7 +317,7 @@ def needs(study: Study, cell: Cell) -> frozenset[str]:
 
 def listed_pools(study: Study, pool: str) -> dict[str, PoolSource]:
     """The pools of a background set whose photos a list names, by role."""
-    return {r: p for r, p in study.backgrounds[pool].pools.items() if p.listed}
+    return {r: p for r, p in pools(study, pool).pools.items() if p.listed}
 
 
 def pools(study: Study, pool: str) -> Backgrounds:
