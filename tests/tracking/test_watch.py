@@ -138,7 +138,7 @@ def test_a_store_out_of_reach_is_one_line_and_never_an_error_of_the_workflow(
 ) -> None:
     project.training()
     # The number of no process.
-    watch.follow([project.data], uri, "demo", parent=10**9, interval=0.01)
+    watch.follow([project.data], uri, "demo", parent=10**9, stop=threading.Event(), interval=0.01)
     first, last = (record.getMessage() for record in caplog.records if record.name == "bgbias.tracking")
     assert re.search("did not take the records.*python -m bgbias track", first)
     assert last.endswith("catch up with: python -m bgbias track --grid demo")
@@ -162,7 +162,9 @@ def test_follow_catches_up_with_a_store_that_fails_and_ends_with_the_workflow(
     project.history(2)
     project.training(status="running", pid=os.getpid())
     mirror = threading.Thread(
-        target=watch.follow, args=([project.data], project.uri, "demo", parent.pid, 0.05), daemon=True
+        target=watch.follow,
+        args=([project.data], project.uri, "demo", parent.pid, threading.Event(), 0.05),
+        daemon=True,
     )
     mirror.start()
     try:

@@ -100,7 +100,7 @@ def track(
     folders = [Path(root) for root in (roots.work, roots.runs, roots.report, roots.raw)]
     target = uri or mirror.default_uri(Path.cwd())
     if follow is not None:
-        mirror.follow(folders, target, study.grid, follow)
+        mirror.follow(folders, target, study.grid, follow, mirror.stop_by_signal())
         return
     print(mirror.sync(folders, target, study.grid))
 

@@ -86,14 +86,20 @@ def sync(folders: Iterable[Path], uri: str, grid: str) -> Summary:
     return Summary(created, updated, unchanged, len(records.unreadable))
 
 
-def follow(folders: Iterable[Path], uri: str, grid: str, parent: int, interval: float = 2.0) -> None:
-    """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone.
+def follow(
+    folders: Iterable[Path],
+    uri: str,
+    grid: str,
+    parent: int,
+    stop: threading.Event,
+    interval: float = 2.0,
+) -> None:
+    """Mirror records as they appear and histories as they grow, until the process ``parent`` is gone, or until ``stop``.
 
-    SIGTERM ends it too, and each time a last look is taken. Nothing that the store does is an error here: what it
-    does not take is reported once, tried again with each look, and at last left to ``bgbias track``.
+    Each time a last look is taken. Nothing that the store does is an error here: what it does not take is reported
+    once, tried again with each look, and at last left to ``bgbias track``.
     """
     records = Records(folders, grid)
-    stop = _stop_signal()
     workflow = psutil.Process(parent) if psutil.pid_exists(parent) else None
     entries_shown: dict[str, Entry] = {}
     due, has_warned, is_last = 0.0, False, False
@@ -134,13 +140,12 @@ def _write(entries: Sequence[Entry], uri: str, grid: str, tries: int = TRIES) ->
     return _write(entries, uri, grid, tries - 1)
 
 
-def _stop_signal() -> threading.Event:
-    """An event that SIGTERM sets. Ctrl-C ends the workflow, and the end of that is still to be shown."""
+def stop_by_signal() -> threading.Event:
+    """An event that SIGTERM sets from now on. Ctrl-C ends the workflow, and the end of that is still to be shown."""
     stop = threading.Event()
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     return stop
 
 
