@@ -98,6 +98,8 @@ def test_the_address_of_the_charts_is_of_the_grid_that_ran_last(chained: Project
         assert ui.link(chained.uri, named, "http://here") == address
     with pytest.raises(UserError, match=r"no grid 'other' \(grids: demo, later\)"):
         ui.link(chained.uri, "other", "http://here")
+    with pytest.raises(UserError, match=r"127.0.0.1:9 cannot be read: nobody answers there"):
+        ui.link("http://127.0.0.1:9", None, "http://127.0.0.1:9")
 
 
 def test_segmentation_of_an_untrained_backbone_is_joined_if_backbone_and_photos_are_the_same(
@@ -209,8 +211,8 @@ def test_a_server_of_something_else_or_that_asks_for_a_login(
 
 
 def test_neither_passwords_nor_traces_are_told() -> None:
-    said = str(store._fault("postgresql://me:secret@host/db", OSError("refused")))
+    said = str(store._fault("postgresql://me:secret@host/db", OSError("refused"), store.UNREAD))
     assert "secret" not in said
     assert "postgresql://me:***@host/db" in said
-    said = str(store._fault("sqlite:///mlflow.db", ImportError("no MLflow here")))
+    said = str(store._fault("sqlite:///mlflow.db", ImportError("no MLflow here"), store.UNREAD))
     assert "MLflow cannot be imported (no MLflow here); `make setup` installs it" in said

@@ -62,6 +62,10 @@ CONFLICT = re.compile(
     "RESOURCE_ALREADY_EXISTS|UniqueViolation|UNIQUE constraint|IntegrityError|Duplicate entry"
     "|Current state is deleted"
 )
+UNREAD = "cannot be read: {reason}."
+UNWRITTEN = (
+    "did not take the records: {reason}. The records are safe; show them later with: python -m bgbias track"
+)
 _opened: set[str] = set()  # by this process, whose connections MLflow keeps
 
 
@@ -75,6 +79,22 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
 
     A store that cannot be reached, read or written is a ``UserError``; a ``Conflict`` where another machine was faster.
     """
+    with _client_of(uri, UNWRITTEN) as client_of:
+        # One writer a store: two would both migrate a fresh database, or both make a step's run.
+        file = database(uri) if uri.startswith(SQLITE) else None
+        shared = Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hash_text(uri)}.lock"
+        with hold_lock(file.with_name(f"{file.name}.lock") if file else shared, LOCK_SECONDS):
+            if uri in _opened and file and not file.exists():
+                raise UserError(f"{file} was deleted; show the records again: python -m bgbias track")
+            client = client_of(uri)
+            _opened.add(uri)
+            identity = _identity(client, uri, f"{PREFIX}{grid}")
+            yield Experiment(client, identity)
+
+
+@contextmanager
+def _client_of(uri: str, fault: str) -> Iterator[type[MlflowClient]]:
+    """What makes MLflow's client of a store; an error of it or of its client is one that says which ``fault`` the store has."""
     check_uri(uri)
     os.environ.update(ENVIRONMENT | os.environ)
     # MLflow and its libraries report each failure with a stack trace of their own; ours is one line.
@@ -83,20 +103,11 @@ def experiment(uri: str, grid: str) -> Iterator[Experiment]:
     try:
         from mlflow import MlflowClient
 
-        # One writer a store: two would both migrate a fresh database, or both make a step's run.
-        file = database(uri) if uri.startswith(SQLITE) else None
-        shared = Path(tempfile.gettempdir()) / f"bgbias-{os.getuid()}-{hash_text(uri)}.lock"
-        with hold_lock(file.with_name(f"{file.name}.lock") if file else shared, LOCK_SECONDS):
-            if uri in _opened and file and not file.exists():
-                raise UserError(f"{file} was deleted; show the records again: python -m bgbias track")
-            client = MlflowClient(tracking_uri=uri)
-            _opened.add(uri)
-            identity = _identity(client, uri, f"{PREFIX}{grid}")
-            yield Experiment(client, identity)
+        yield MlflowClient
     except UserError:
         raise
     except Exception as error:  # of MLflow, of the database behind it, of its driver, of the disk
-        raise _fault(uri, error) from error
+        raise _fault(uri, error, fault) from error
 
 
 class Experiment:
@@ -240,17 +251,19 @@ def _datasets(run: Run) -> dict[str, str]:
 
 
 def grids(uri: str) -> dict[str, str]:
-    """The experiment's id of each grid that a store has, the one that ran last first."""
-    check_uri(uri)
-    from mlflow import MlflowClient
-
-    client = MlflowClient(tracking_uri=uri)
+    """The experiment's id of each grid that a store has, the one that ran last first; a store that cannot be read is a
+    ``UserError``.
+    """
     started = []
-    for experiment in client.search_experiments():
-        newest = client.search_runs([experiment.experiment_id], order_by=["start_time DESC"], max_results=1)
-        if experiment.name.startswith(PREFIX) and newest:
-            grid = experiment.name.removeprefix(PREFIX)
-            started.append((newest[0].info.start_time, grid, str(experiment.experiment_id)))
+    with _client_of(uri, UNREAD) as client_of:
+        client = client_of(uri)
+        for experiment in client.search_experiments():
+            newest = client.search_runs(
+                [experiment.experiment_id], order_by=["start_time DESC"], max_results=1
+            )
+            if experiment.name.startswith(PREFIX) and newest:
+                grid = experiment.name.removeprefix(PREFIX)
+                started.append((newest[0].info.start_time, grid, str(experiment.experiment_id)))
     return {grid: identity for _, grid, identity in sorted(started, reverse=True)}
 
 
@@ -287,13 +300,10 @@ def check_uri(uri: str) -> None:
         )
 
 
-def _fault(uri: str, error: Exception) -> UserError:
-    """What to raise for an error that writing to a store gave."""
+def _fault(uri: str, error: Exception, fault: str) -> UserError:
+    """What to raise for an error that a store gave."""
     kind = Conflict if CONFLICT.search(str(error)) else UserError
-    message = (
-        f"MLflow's store {uri} did not take the records: {_reason(uri, error)}. The records are safe;"
-        " show them later with: python -m bgbias track"
-    )
+    message = f"MLflow's store {uri} {fault.format(reason=_reason(uri, error))}"
     # Addresses without their passwords.
     return kind(re.sub(r"(://[^:/@\s]+):[^@\s]+@", r"\1:***@", message))
 
