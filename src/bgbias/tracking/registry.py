@@ -120,6 +120,8 @@ def _copy_code(weights: Path, package: Path) -> None:
     for family, option in {"backbones": header["backbone"], "necks": header.get("neck")}.items():
         path = Path(plugins.load(family, option).__file__ or "") if option else SOURCE
         for file in () if path.is_relative_to(SOURCE) else path.parent.glob("*.py"):
+            if file.name == "__init__.py":  # of a package of theirs; the family has its own
+                continue
             there = package.joinpath(*plugins.FAMILIES[family].split(".")[1:], file.name)
             if there.exists():
                 raise UserError(f"{file} has the name of a file of ours; give it another one.")

@@ -1,0 +1,1 @@
+"""Somebody else's folder may be a package of Python."""
