@@ -133,16 +133,17 @@ def test_leftovers_are_marked_jobs_of_this_folder_and_end_whether_they_listen_or
     started = [
         subprocess.Popen(sleep, env=marked),
         subprocess.Popen(sleep, env=marked, preexec_fn=ignore),
+        subprocess.Popen([*sleep, "index", "track"], env=marked),  # of a dataset that is called so
         subprocess.Popen(sleep, env=plain),  # by hand
         subprocess.Popen(sleep, env=marked, cwd=elsewhere),  # another project's
         subprocess.Popen([*sleep, "track"], env=marked),  # the mirror into MLflow, which ends by itself
     ]
     try:
         wait_for(lambda: all("time.sleep" in str(psutil.Process(p.pid).cmdline()) for p in started), "all")
-        assert {p.pid for p in resume.leftovers()} == {p.pid for p in started[:2]}
+        assert {p.pid for p in resume.leftovers()} == {p.pid for p in started[:3]}
         resume.end(resume.leftovers())
-        assert all(p.poll() is not None for p in started[:2])
-        assert all(p.poll() is None for p in started[2:])
+        assert all(p.poll() is not None for p in started[:3])
+        assert all(p.poll() is None for p in started[3:])
     finally:
         for process in started:
             process.kill()

@@ -97,8 +97,8 @@ def _at_work(process: int | str) -> str:
 
 def leftovers() -> list[psutil.Process]:
     """Jobs of this folder that a Snakemake started; to be asked for only when none is at work here."""
-    # The mirror into MLflow ends by itself.
-    return [p for p in _processes_here() if MARK in p.info["environ"] and "track" not in p.info["cmdline"]]
+    # The mirror into MLflow, `python -m bgbias track`, ends by itself.
+    return [p for p in _processes_here() if MARK in p.info["environ"] and p.info["cmdline"][3:4] != ["track"]]
 
 
 def end(processes: list[psutil.Process]) -> None:
