@@ -72,12 +72,12 @@ def test_photos_that_nobody_has_counted_are_told_until_the_index_has(
     study = load(tmp_path, raw)
     assert forecast.forecast(study)["embed"].unknown
     index.index(study, "squares")
-    assert "+?" in forecast.format_forecast(study)  # the backgrounds, which lie in folders
+    assert "+?" in forecast.format_forecast(study, set())  # the backgrounds, which lie in folders
     backgrounds.backgrounds(study, "noise")
     counted = forecast.forecast(study)["embed"]
     assert not counted.unknown
     assert counted.images == 4 * 4 * 5  # models, test classes, photos
-    assert "+?" not in forecast.format_forecast(study)
+    assert "+?" not in forecast.format_forecast(study, set())
 
 
 def test_what_is_left_takes_as_long_as_what_is_finished_took(

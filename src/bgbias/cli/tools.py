@@ -129,7 +129,7 @@ def forecast(grid: Grid = None, params: Params = DEFAULT) -> None:
     from bgbias.engine import checks
 
     study = load(params, grid)
-    print(costs.format_forecast(study))
+    print(costs.format_forecast(study, freshness.current(freshness.examine(study))))
     checks.check(study)
 
 

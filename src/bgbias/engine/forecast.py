@@ -82,8 +82,8 @@ def _each(study: Study) -> dict[Node, Cost]:
     return {n: cost(n.study(study), **n.keywords) if cost else Cost() for n, cost in costs.items()}
 
 
-def format_forecast(study: Study, current: Collection[Node] | None = None) -> str:
-    """The forecast as a text table, and the time that is left; ``current``: the finished nodes, looked for if not given."""
+def format_forecast(study: Study, current: Collection[Node]) -> str:
+    """The forecast as a text table, and the time that is left; ``current``: the finished nodes."""
     costs = forecast(study)
     row = "  {:<12}{:>6}{:>12}{:>20}{:>20}{:>10}"
     remaining, paces = _estimate_remaining(study, current)
@@ -107,7 +107,7 @@ def format_forecast(study: Study, current: Collection[Node] | None = None) -> st
     return for_this_study("\n".join(lines))
 
 
-def seconds_each(study: Study, current: Collection[Node] | None = None) -> dict[str, float]:
+def seconds_each(study: Study, current: Collection[Node]) -> dict[str, float]:
     """What a node of each kind may take that has to run, in the mean, in seconds: by passes, and as finished ones took."""
     remaining, paces = _estimate_remaining(study, current)
     return {name: fmean(seconds) * pace_of(name, paces) for name, seconds in remaining.items()}
@@ -122,14 +122,8 @@ def pace_of(name: str, paces: Paces) -> float:
     return sum(took) / sum(guessed)
 
 
-def _estimate_remaining(
-    study: Study, current: Collection[Node] | None
-) -> tuple[dict[str, list[float]], Paces]:
+def _estimate_remaining(study: Study, current: Collection[Node]) -> tuple[dict[str, list[float]], Paces]:
     """By kind, the guessed seconds of the nodes to run; and what finished ones took, outdated ones too, beside the guess."""
-    from bgbias.engine import freshness
-
-    if current is None:
-        current = freshness.current(freshness.examine(study))
     remaining: dict[str, list[float]] = {}
     paces: Paces = {}
     sides = _sides(study)
