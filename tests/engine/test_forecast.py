@@ -51,6 +51,7 @@ def test_the_papers_study_is_counted_by_hand(own: Path) -> None:
     train = forecast.forecast(params.load(own, "demo"))["train"]
     assert train.backward == (18 * 10 * 1_200, 18 * 10 * 1_200)
     assert train.forward[0] == train.backward[0] + 18 * 10 * 160  # 8 validation classes of 20 photos
+    assert forecast._range((999_400, 999_600)) == "999 k .. 1 M"
 
 
 def test_controls_and_cures_are_counted_by_hand(own: Path) -> None:

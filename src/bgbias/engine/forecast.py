@@ -226,6 +226,6 @@ def _range(passes: Passes) -> str:
 
 def _short(number: float) -> str:
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= unit:
+        if number >= 0.9995 * unit:  # what three digits round to a thousand is one of the next
             return f"{number / unit:.3g} {name}"
     return f"{number:.0f}"
