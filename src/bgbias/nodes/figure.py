@@ -2,8 +2,7 @@
 
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, Limits, step
-from bgbias.errors import UserError
-from bgbias.report import figures, names, tables
+from bgbias.report import figures, tables
 from bgbias.study.params import Study
 
 SUBJECT = ("figure",)
@@ -20,13 +19,7 @@ def goals(study: Study) -> list[dict[str, str]]:
 
 
 def depends(study: Study, figure: str) -> Dependencies:
-    """What the figure shows, and how it prints names; one that the grid does not have is an error."""
-    enabled = figures.list_enabled(study)
-    if figure not in enabled:
-        raise UserError(f"Grid '{study.grid}' has no figure '{figure}'; it has: {', '.join(enabled)}.")
-    declared = figures.load(figure)
-    settings = tables.read_settings(declared, study) | names.settings(study)
-    return Dependencies(declared.reads(study), settings, [declared])
+    return tables.find_dependencies(study, figures, "figure", figure)
 
 
 def figure(study: Study, figure: str) -> None:

@@ -2,7 +2,6 @@
 
 from bgbias.engine import records
 from bgbias.engine.node import Dependencies, Limits, step
-from bgbias.errors import UserError
 from bgbias.report import names, tables
 from bgbias.study.params import Study
 
@@ -23,13 +22,7 @@ def goals(study: Study) -> list[dict[str, str]]:
 
 
 def depends(study: Study, table: str) -> Dependencies:
-    """What the table is made of, and how it prints names; one that the grid does not have is an error."""
-    enabled = tables.list_enabled(study)
-    if table not in enabled:
-        raise UserError(f"Grid '{study.grid}' has no table '{table}'; it has: {', '.join(enabled)}.")
-    declared = tables.load(table)
-    settings = tables.read_settings(declared, study) | names.settings(study)
-    return Dependencies(declared.reads(study), settings, [declared])
+    return tables.find_dependencies(study, tables, "table", table)
 
 
 def table(study: Study, table: str) -> None:

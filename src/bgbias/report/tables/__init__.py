@@ -28,10 +28,11 @@ Planning imports every file: what is slow to import, and is no pandas, is import
 """
 
 from types import ModuleType
-from typing import Any
 
 from bgbias import plugins
+from bgbias.engine.node import Dependencies
 from bgbias.errors import UserError
+from bgbias.report import names
 from bgbias.study.params import Study
 
 
@@ -69,7 +70,14 @@ def _by_name() -> dict[str, ModuleType]:
     return by_name
 
 
-def read_settings(file: ModuleType, study: Study) -> dict[str, Any]:
-    """What a table or a figure depends on beside its files; captions of ours tell the rule of selection."""
+def find_dependencies(study: Study, family: ModuleType, kind: str, name: str) -> Dependencies:
+    """What a table or a figure (its ``family`` and ``kind``) is made of, and how it prints names. Captions of ours tell the rule
+    of selection. Raises UserError if the grid does not have it.
+    """
+    enabled = family.list_enabled(study)
+    if name not in enabled:
+        raise UserError(f"Grid '{study.grid}' has no {kind} '{name}'; it has: {', '.join(enabled)}.")
+    file = family.load(name)
     own = file.settings(study) if hasattr(file, "settings") else {}
-    return own | ({"selection": study.train.selection} if hasattr(file, "CAPTION") else {})
+    selection = {"selection": study.train.selection} if hasattr(file, "CAPTION") else {}
+    return Dependencies(file.reads(study), own | selection | names.settings(study), [file])
