@@ -1,6 +1,7 @@
 """What maps show of photos: explanations of them, and what their scores are worth."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -185,4 +186,6 @@ def test_a_model_is_doubted_and_asked_by_similarity(tmp_path: Path) -> None:
     np.testing.assert_allclose(own, published.reindex(own.index), rtol=1e-6)
     judged = found.dropna(subset="faithful")["kind"].unique().tolist()
     assert judged == ["model", "all", "centre", "noise"]
+    untrusted = SimpleNamespace(usable=frozenset())
+    assert sanity._faithful(study, None, untrusted, {"all": {"photo": None}}, "cpu").empty
     assert not found.loc[found["kind"] == "all", "score"].equals(found.loc[found["kind"] == "model", "score"])

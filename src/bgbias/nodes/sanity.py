@@ -104,6 +104,9 @@ def _faithful(
     names = [
         (kind, name) for kind, of_photos in judged.items() for name in of_photos if name in photos.usable
     ]
+    frame = pd.DataFrame(names, columns=["kind", "image_id"])
+    if not names:  # no mask of these few is trusted
+        return frame.assign(faithful=np.nan)
 
     def views() -> Iterator[np.ndarray]:
         for kind, name in progress.track(names, len(names), "faithfulness"):
@@ -116,5 +119,4 @@ def _faithful(
     vectors = embed_views(for_inference(model), views(), how)
     by_map = vectors.reshape(len(names), 1 + 2 * len(FRACTIONS), -1).astype(np.float64)
     similarity = np.einsum("nvd,nd->nv", by_map[:, 1:], by_map[:, 0])
-    kinds, ids = zip(*names, strict=True)
-    return pd.DataFrame({"image_id": ids, "kind": kinds, "faithful": area(similarity)})
+    return frame.assign(faithful=area(similarity))
