@@ -216,10 +216,10 @@ def test_too_few_photos_or_masks_are_refused() -> None:
             probes.score_queries(embedded(clouds(1.0), clouds(1.0), usable), folds)
 
 
-@pytest.mark.parametrize(("each", "folds"), [(2, 2), (3, 2), (3, 3)])
-def test_small_classes_are_fitted_with_fewer_parts_or_without_choosing(each: int, folds: int) -> None:
+@pytest.mark.parametrize(("each", "folds", "parts"), [(2, 2, 2), (3, 2, 2), (3, 3, 3), (3, 3, 1)])
+def test_small_classes_are_fitted_with_fewer_parts_or_no_choice(each: int, folds: int, parts: int) -> None:
     some = np.concatenate([np.flatnonzero(label == LABELS)[:each] for label in (0, 10, 20)])
-    clean = clouds(8.0)[some]
-    views = {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean}
-    few = Embeddings([NAMES[row] for row in some], LABELS[some], np.ones(len(some), dtype=bool), views)
+    names, clean = [NAMES[row] for row in some], clouds(8.0)[some]
+    usable = probes.parts(names, LABELS[some], folds) < parts  # photos of the others have no trusted mask
+    few = Embeddings(names, LABELS[some], usable, {(CLEAN, 0): clean, (RANDOM_BACKGROUND, 0): clean})
     assert (means(probes.score_queries(few, folds)) == 1).all(axis=None)

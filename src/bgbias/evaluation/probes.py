@@ -110,7 +110,8 @@ def score_queries(embedded: Embeddings, number: int) -> pd.DataFrame:
     clean, labels = embedded.views[CLEAN, 0], embedded.labels
 
     def rounds() -> Iterator[Round]:
-        for part in progress.track(range(number), number, "probes"):
+        asked = np.unique(part_of[is_query])  # a part may have no photo with a trusted mask
+        for part in progress.track(asked, len(asked), "probes"):
             fitted = (part_of >= 0) & (part_of != part)
             yield clean[fitted], labels[fitted], is_query & (part_of == part)
 
