@@ -129,11 +129,12 @@ class _Ranking:
         if LENDING[setting][0] not in lending:
             return {}
         draws = [draw for name, draw in lent if name == lending[0]]
-        values, of_others = [], []
-        for number in [draw] if plugins.load("conditions", condition).DRAWS else draws:
-            ranked, _ = self.without([lent[name, number] for name in lending], setting)
-            values.append(map_at_r.per_query(ranked))
-            of_others.append(change_for_others(ranked, self.embeddings.labels, self.embeddings.is_query))
+        numbers = [draw] if plugins.load("conditions", condition).DRAWS else draws
+        drawn = [self.without([lent[name, number] for name in lending], setting)[0] for number in numbers]
+        values = [map_at_r.per_query(ranked) for ranked in drawn]
+        # A query with nobody to find in one of the draws has no mean over them.
+        counted = self.embeddings.is_query & ~np.isnan(values).any(axis=0)
+        of_others = [change_for_others(ranked, self.embeddings.labels, counted) for ranked in drawn]
         return {
             MATCHED[setting]: np.mean(values, axis=0),
             MATCHED_OTHERS[setting]: np.mean(of_others, axis=0),

@@ -92,7 +92,7 @@ def rank_photos(
 
     ``queries`` and ``gallery`` [N, d] show the same photos. Of those that are not ``counted`` [N] (queries that can be used)
     nothing is known: they have no neighbours and NaN. ``AP_OTHERS`` is among the metrics: what a query's class means for the
-    average precision of others.
+    average precision of others, shared out among those of its queries that have one.
     """
     rows, nearest = np.flatnonzero(counted), _make_room(len(labels), labels, split)
     names = metrics.names(whole=True)
@@ -104,9 +104,10 @@ def rank_photos(
             values[name][rows[block]] = plugins.load("metrics", name).per_query(ranking)
         change += _average_precision_without(ranking, class_of, len(classes))
         keep_first(nearest, rows[block], ranking)
-    sizes = np.bincount(class_of[rows], minlength=len(classes))
+    answered = rows[nearest.relevant[rows] > 0]
+    sizes = np.bincount(class_of[answered], minlength=len(classes))
     shared = np.full(len(labels), np.nan)
-    shared[rows] = (change / np.maximum(sizes, 1))[class_of[rows]]
+    shared[answered] = (change / np.maximum(sizes, 1))[class_of[answered]]
     return nearest, values | {AP_OTHERS: shared}
 
 
