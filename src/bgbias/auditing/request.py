@@ -82,8 +82,8 @@ def prepare(
     for _, load in others:
         load()
     if has_references:
-        references = list_references(spec, first)
-        loads = {**loads, **{name: partial(adapted, name, options) for name in references}}
+        references = list_references(spec, first, options)
+        loads = {**loads, **{name: partial(adapted, name, own) for name, own in references.items()}}
     elif not others:
         loads = {spec: partial(replace, first)}
     del first

@@ -19,6 +19,7 @@ from bgbias.auditing import embedding
 from bgbias.errors import UserError
 from bgbias.images import pixels
 from bgbias.models.adapters import Options, load
+from bgbias.models.adapters.reference import list_references
 from bgbias.models.look import Look
 
 
@@ -117,7 +118,7 @@ def test_fewer_pass_where_memory_is_short(error: Exception, capfd: pytest.Captur
         found.embed(views(3))
 
 
-def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_loaded() -> None:
+def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_loaded(tmp_path: Path) -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Conv2d(3, 8, 7, 7), nn.ReLU(), nn.Flatten(), nn.Linear(200, 8))
     exact = load(network, Options(size=35, device="cpu"))
@@ -130,6 +131,15 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_lo
     assert load(exact) is exact
     with pytest.raises(UserError, match="Sequential was loaded with its options before; leave others out"):
         load(exact, Options(precision="bfloat16"))
+    (tmp_path / "net.py").write_text(
+        "from torch import nn\ndef build(): return nn.Sequential(nn.Flatten(), nn.Linear(147, 8))"
+    )
+    options = Options(size=7, device="cpu", precision="bfloat16")
+    references = list_references(f"{tmp_path}/net.py:build", rounded, options)
+    colours, shuffled = (load(name, own) for name, own in references.items())
+    assert (colours.precision, shuffled.notes.count("precision: bfloat16")) == ("float32", 1)
+    with pytest.raises(UserError, match="reference:colours computes in its own precision"):
+        load("reference:colours", options)
 
 
 def test_pictures_that_are_mixed_are_refused_wherever_they_are_embedded() -> None:

@@ -28,12 +28,14 @@ def adapt(which: str, options: Options) -> Adapted:
     name = f"reference:{which}"
     kind, _, spec = which.partition(":")
     if which == COLOURS:
-        looks = {field: getattr(options, field) for field in LOOKS}
-        histogram = plugins.load("adapters", "python").of_object(_compute_histograms, Options(**looks), name)
+        own = Options(**{field: getattr(options, field) for field in (*LOOKS, "precision")})
+        histogram = plugins.load("adapters", "python").of_object(_compute_histograms, own, name)
         return replace(histogram, guesses=(), alternatives={})
     if kind != SHUFFLED or not spec:
         raise UserError(f"There is no {name}; references are {TAKES}.")
-    model = adapters.load(spec, options)
+    model = adapters.load(
+        spec, replace(options, precision=None)
+    )  # which is set, and noted, of what this gives
     if model.module is None:
         raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
     generator = seeds.generator("shuffled weights")
@@ -44,13 +46,13 @@ def adapt(which: str, options: Options) -> Adapted:
     return replace(model, name=name, guesses=(), alternatives={})
 
 
-def list_references(spec: str, model: Adapted) -> list[str]:
-    """The references to compare a model with: the histogram, and the model itself if it has weights that
-    can be shuffled.
+def list_references(spec: str, model: Adapted, options: Options) -> dict[str, Options]:
+    """The references to compare a model with and the options of each: the histogram, which computes in its own precision, and
+    the model itself if it has weights that can be shuffled.
     """
     has_weights = model.module is not None and any(True for _ in model.module.parameters())
-    shuffled = [f"reference:{SHUFFLED}:{spec}"] if has_weights else []
-    return [f"reference:{COLOURS}", *shuffled]
+    shuffled = {f"reference:{SHUFFLED}:{spec}": options} if has_weights else {}
+    return {f"reference:{COLOURS}": replace(options, precision=None), **shuffled}
 
 
 def _compute_histograms(pictures: Sequence[np.ndarray]) -> np.ndarray:
