@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -232,6 +233,10 @@ def test_what_is_seen_is_prepared_to_the_end(tmp_path: Path) -> None:
     assert_equal(ours(found), again.pooler_output.detach().numpy())
     assert processor.do_resize
     assert processor.do_center_crop
+    # Not for want of --size, which its processor says.
+    model.encode = Mock(side_effect=ValueError("no such layer"))
+    with pytest.raises(UserError, match=r"on a picture of 32 x 32 pixels: ValueError: no such layer\.$"):
+        load(model)
     with pytest.raises(UserError, match="embeds text, no images; choose another one"):
         load(SentenceTransformer(modules=[BoW(["mug", "house"])]), CPU)
 

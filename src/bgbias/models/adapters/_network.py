@@ -86,7 +86,7 @@ def adapt_network(
     side = preparation.look.size
     black = np.zeros((1, side, side, 3), np.uint8)
     with torch.inference_mode():
-        output, words = pool(attempt(name, side, lambda: run(prepare(_to_batch(black, device)))), how)
+        output, words = pool(attempt(name, preparation, lambda: run(prepare(_to_batch(black, device)))), how)
     lines = (preparation.describe(), embedding or words, *notes)
     others = {
         options: partial(vectors, normalise=normalise)
@@ -99,9 +99,13 @@ def adapt_network(
     )
 
 
-def attempt(name: str, side: int, run: Callable[[], Any]) -> Any:
-    """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size."""
-    remedy = " If it was made for another size, give --size."
+def attempt(name: str, preparation: Preparation, run: Callable[[], Any]) -> Any:
+    """What ``run`` gives for a picture; any error of its own becomes one that names the model and the size, and --size, unless
+    the model itself says its size.
+    """
+    side = preparation.look.size
+    is_chosen = "size" in (*preparation.guessed, *preparation.given)
+    remedy = " If it was made for another size, give --size." if is_chosen else ""
     with failing(f"{name} fails on a picture of {side} x {side} pixels", remedy):
         return run()
 

@@ -136,7 +136,7 @@ def adapt_pictures(
     def vectors(views: np.ndarray) -> np.ndarray:
         return as_array(embed(list(views)))
 
-    output = attempt(name, side, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
+    output = attempt(name, preparation, lambda: vectors(np.zeros((1, side, side, 3), np.uint8)))
     if output.ndim != 2 or len(output) != 1:
         raise UserError(
             f"{name} gave {list(output.shape)} for a list of one picture, not a vector of each: [1, D]."

@@ -32,13 +32,14 @@ ROUNDING = 0.02
 @dataclass(frozen=True)
 class Preparation:
     """``normalise`` is None where the model does that itself; ``source``: who says all this; ``guessed``: the options whose
-    values neither the model nor a person gave.
+    values neither the model nor a person gave; ``given``: those that a person gave.
     """
 
     look: Look
     normalise: Preprocess | None
     source: str
     guessed: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """A line for people."""
@@ -46,7 +47,8 @@ class Preparation:
         if self.normalise is not None:
             mean, std = (" ".join(f"{value:.4g}" for value in values) for values in _unscale(self.normalise))
             text += f"; mean {mean}, std {std}"
-        return f"{text} ({self.source})"
+        given = f"; given: {', '.join(f'--{name}' for name in self.given)}" if self.given else ""
+        return f"{text} ({self.source}{given})"
 
     def guesses(self) -> tuple[str, ...]:
         """What a reader must know of what was guessed, and how to correct it."""
@@ -122,9 +124,8 @@ def apply_options(preparation: Preparation, options: Options) -> Preparation:
         mean, std = _unscale(normalise)
         colours = normalise_colours(options.mean or mean, options.std or std)
         normalise = replace(colours, order=normalise.order)
-    names = [f"--{name}" for name in options.list_given() if name in LOOKS | NORMALISES]
-    source = f"{preparation.source}; given: {', '.join(names)}" if names else preparation.source
-    return Preparation(look, normalise, source)
+    given = tuple(name for name in options.list_given() if name in LOOKS | NORMALISES)
+    return Preparation(look, normalise, preparation.source, given=given)
 
 
 def read_processor(processor: Any, name: str, options: Options) -> Preparation:

@@ -115,7 +115,9 @@ def _adapt(
     if side != _find_side(network) and "interpolate_pos_encoding" in parameters:
         more["interpolate_pos_encoding"] = True
     network.eval()
-    run, embedding = attempt(name, side, lambda: _choose_embedding(network, options.pooling, side, more))
+    run, embedding = attempt(
+        name, preparation, lambda: _choose_embedding(network, options.pooling, side, more)
+    )
 
     return adapt_network(
         name, network, preparation, options, notes, embedding, run=lambda x: run(pixel_values=x, **more)
