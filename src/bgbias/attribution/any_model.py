@@ -110,13 +110,12 @@ def _explain_by_gradients(model: Adapted, settings: Attribution, distance: str) 
         view = torch.from_numpy(photo.copy()).permute(2, 0, 1)[None].float() / 255
         view, keys = view.to(model.device), [seeds.key(*key)]
 
-        def at_once(count: int) -> dict[str, np.ndarray]:
-            passes = min(count, settings.samples)
+        def at_once(passes: int) -> dict[str, np.ndarray]:
             with failing(f"{model.name} fails on the gradients of a picture"):
                 maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
             return {variant: values[0].numpy() for variant, values in maps.items()}
 
-        return model.batch.run(model.name, at_once)
+        return model.batch.run(model.name, settings.samples, at_once)
 
     return make
 

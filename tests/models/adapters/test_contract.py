@@ -116,6 +116,8 @@ def test_fewer_pass_where_memory_is_short(error: Exception, capfd: pytest.Captur
     most = 0
     with pytest.raises(UserError, match=r"small needs more memory .*--batch-size 1: give a smaller --size"):
         found.embed(views(3))
+    assert "short for 3 pictures at once; goes on with 1" in capfd.readouterr().err
+    assert given[-2:] == [3, 1]
 
 
 def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_loaded(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ class Adapted:
         parts: list[np.ndarray] = []
         rest = views
         while len(rest) or not parts:
-            parts.append(self.batch.run(self.name, partial(self._embed, rest)))
+            parts.append(self.batch.run(self.name, len(rest), partial(self._embed, rest)))
             rest = rest[len(parts[-1]) :]
         return np.concatenate(parts)
 

@@ -64,18 +64,19 @@ class BatchSize:
     def __init__(self, size: int = USUAL) -> None:
         self.size = size
 
-    def run(self, name: str, work: Callable[[int], T]) -> T:
-        """What ``work`` gives, told how many pictures it may take at once. Memory that is short for
-        one picture is a UserError.
+    def run(self, name: str, there: int, work: Callable[[int], T]) -> T:
+        """What ``work`` gives, told how many of the pictures that are ``there`` it may take at once.
+        Memory that is short for one picture is a UserError.
         """
         while True:
+            before = min(self.size, there)
             try:
-                return work(self.size)
+                return work(before)
             except Exception as error:  # each library has its own
                 text = f"{type(error).__name__} {error}".lower()
                 if not any(words in text for words in SHORT):
                     raise
-                if self.size == 1:
+                if before <= 1:
                     raise UserError(
                         f"{name} needs more memory than there is, even with --batch-size 1: give a smaller"
                         " --size, or another --device."
@@ -83,7 +84,7 @@ class BatchSize:
             # The error is gone, and with its traceback what was computed.
             if (torch := sys.modules.get("torch")) and torch.cuda.is_initialized():
                 torch.cuda.empty_cache()
-            before, self.size = self.size, self.size // 2
+            self.size = before // 2
             say(
                 f"{name}: memory is short for {before} pictures at once; goes on with {self.size}"
                 f" (--batch-size {self.size})"
