@@ -77,12 +77,10 @@ def targets_of_batch(labels: Tensor, count: int, generator: torch.Generator) -> 
     return torch.stack(chosen, 1).to(labels.device)
 
 
-def targets_of_photos(
-    labels: np.ndarray, keys: Sequence[tuple[str, object]], count: int, draw: int
-) -> np.ndarray:
+def targets_of_photos(labels: np.ndarray, keys: Sequence[tuple[str, object]], count: int) -> np.ndarray:
     """Rows of a split's photos with ``labels`` [N], int64 [N, count]; ``keys``: each photo's ``<dataset>|<split>`` and item.
 
-    With u the first 8 bytes of sha256("<dataset>|<split>|attack|<draw>|<item>|<number of the target>"), from 0, a target is
+    With u the first 8 bytes of sha256("<dataset>|<split>|attack|0|<item>|<number of the target>"), from 0, a target is
     photo u mod n of the n photos of the classes that are left, in the table's order. Too few classes are an error.
     """
     classes = len(np.unique(labels))
@@ -96,7 +94,7 @@ def targets_of_photos(
         is_left = labels != labels[row]
         for number in range(count):
             rows = np.flatnonzero(is_left)
-            drawn = seeds.number(seeds.key(key_set, "attack", draw, item, number))
+            drawn = seeds.number(seeds.key(key_set, "attack", 0, item, number))
             drawn_rows[row, number] = rows[drawn % len(rows)]
             is_left &= labels != labels[drawn_rows[row, number]]
     return drawn_rows

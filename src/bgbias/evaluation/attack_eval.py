@@ -30,7 +30,7 @@ def embed_attacked(
     in, and are the same for every model of one input size. Too few classes for the attack are an error.
     """
     labels, keys = photos.table.labels, photos.table.keys
-    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack), 0)
+    rows = attacks.targets_of_photos(labels, keys, attacks.targets(attack))
     if not strength.epsilon:
         return clean
     aims = torch.from_numpy(clean)[rows]
