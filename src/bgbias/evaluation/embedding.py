@@ -1,28 +1,22 @@
 """From photos to embeddings: every test photo is decoded once and seen in all its views."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
+from bgbias.evaluation.device_views import embed_photos
 from bgbias.evaluation.embeddings import Embeddings
 from bgbias.evaluation.photos import EvaluationPhotos
+from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
-
-if TYPE_CHECKING:
-    from bgbias.models.model import EmbeddingModel
 
 
 def embed(
     model: EmbeddingModel, photos: EvaluationPhotos, views: Sequence[View], how: How = USUAL
 ) -> Embeddings:
     """Embeddings of these views of every photo of the split, in one pass over the photos."""
-    from bgbias.evaluation.device_views import embed_photos
-
     by_photo = embed_photos(model, photos, views, how)
     masked = "masks" in conditions.needs(name for name, _ in views)
     usable = np.array([not masked or i in photos.usable for i in photos.table.ids])

@@ -39,8 +39,7 @@ class PatchSets:
 
     def means(self) -> np.ndarray:
         """Unit vectors float32 [N, d]: in a gallery with one vector a photo they rank as their patches do."""
-        sums = np.add.reduceat(self.vectors, self.starts, axis=0)
-        return sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        return normalise(np.add.reduceat(self.vectors, self.starts, axis=0))
 
 
 def refuse_many(photos: int, dataset: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 
 from bgbias.images import pixels
@@ -24,8 +25,6 @@ TENTHS = tuple(n / 10 for n in range(11))
 
 def blur_background(picture: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """The object on the picture itself under a Gaussian blur: colours stay, shapes go."""
-    import cv2
-
     # With bytes OpenCV takes several times as long, and loses up to one level.
     background = cv2.GaussianBlur(picture.astype(np.float32), (0, 0), len(picture) / OF_THE_SIDE)
     return CutOut(picture, mask).before(np.round(background).astype(np.uint8))
