@@ -256,6 +256,10 @@ def test_an_encoder_by_the_protocol_is_taken_at_hand_and_by_its_name(monkeypatch
         found = load(encoder, Options(size=32, resize=40))
         expected = [found.look(photo).mean((0, 1)) for photo in photos()]
         assert_equal(ours(found), np.array(expected, np.float32))
+    monkeypatch.setattr("bgbias.models.adapters._pictures.pick", lambda device: "cuda")
+    assert load(encoder, Options(size=32)).device == "cuda"
+    monkeypatch.setattr(Colours, "device", "cuda:1", raising=False)
+    assert load(Colours(), Options(size=32)).device == "cuda:1"
 
 
 # Weights: whatever is wrapped around them is taken off and told.

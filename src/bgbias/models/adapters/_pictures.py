@@ -92,12 +92,13 @@ def adapt_mteb(which: str, options: Options) -> Adapted:
             f"{name} embeds {' and '.join(encoders[which].modalities)}, no images. Those that do: {LISTING}"
         )
     model = load_source(name, PAGE + which, lambda: library.get_model(which, device=device), OFFLINE_CACHE)
-    return mteb_encoder(model, replace(options, device="auto"), name)
+    return replace(mteb_encoder(model, replace(options, device="auto"), name), device=device)
 
 
 def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
     """An encoder at hand, where it lies: by ``get_image_embeddings``, which most have, or by ``encode`` alone."""
-    options.at_home(str(getattr(model, "device", "a device of its own")), name)
+    home = str(getattr(model, "device", "a device of its own"))
+    options.at_home(home, name)
     if (ask := getattr(model, "get_image_embeddings", None)) is None:
         task = import_extra("mteb", "mteb").get_task(TASK)
         ask = partial(model.encode, task_metadata=task.metadata, hf_split="test", hf_subset="default")
@@ -114,7 +115,8 @@ def mteb_encoder(model: Any, options: Options, name: str) -> Adapted:
         with normalising_alone(processor):
             return ask(_Batches([{"image": pillow(views)}]), show_progress_bar=False)
 
-    return adapt_pictures(name, embed, preparation, embedding)
+    device = home if home.startswith("cuda") else "cpu"
+    return adapt_pictures(name, embed, preparation, embedding, device)
 
 
 class _Batches(list[dict[str, Any]]):
