@@ -281,17 +281,19 @@ def test_the_peak_is_the_own_one_and_not_that_of_who_started_the_process() -> No
 
 
 def test_a_gpu_is_told_where_the_process_uses_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cuda = SimpleNamespace(is_initialized=lambda: True, memory_reserved=lambda: 3 * 2**30)
+    cuda = SimpleNamespace(is_initialized=lambda: True, device_count=lambda: 2)
+    cuda.memory_reserved = cuda.max_memory_allocated = [0, 3 * 2**30].__getitem__
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
     told = tmp_path / "nvidia-smi"
     told.write_text('#!/bin/sh\n[ "$1" = "--id=GPU-b" ] && echo 87\n')
     told.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-b")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-a,GPU-b")
     with vitals.watching() as watched:
         watched.look()
     (row,) = csv.DictReader(watched.csv().splitlines())
     assert (row["gpu_percent"], row["gpu_memory_mb"]) == ("87.0", "3072.0")
+    assert vitals.peak_gpu_memory_mb() == {"peak_gpu_memory_mb": 3072}
 
 
 def test_mlflow_shows_them_when_the_node_has_ended(tmp_path: Path) -> None:

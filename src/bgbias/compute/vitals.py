@@ -97,20 +97,25 @@ def peak_memory_mb() -> float:
 def peak_gpu_memory_mb() -> dict[str, float]:
     """The most that this process held on its GPU, MiB; nothing where it used none."""
     cuda = _find_cuda()
-    return {"peak_gpu_memory_mb": cuda.max_memory_allocated() / 2**20} if cuda else {}
+    if cuda is None:
+        return {}
+    return {"peak_gpu_memory_mb": max(map(cuda.max_memory_allocated, range(cuda.device_count()))) / 2**20}
 
 
 def _measure_gpu() -> tuple[float | None, float | None]:
     cuda = _find_cuda()
     if cuda is None:
         return None, None
-    visible = os.environ.get(gpu_slots.VISIBLE, "0").split(",")[0]
+    # The one in use need not be torch's current one (--device cuda:1).
+    number = max(range(cuda.device_count()), key=cuda.memory_reserved)
+    visible = os.environ.get(gpu_slots.VISIBLE)
+    name = visible.split(",")[number] if visible else number
     output = gpu_slots.nvidia_smi(
-        f"--id={visible}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"
+        f"--id={name}", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"
     )
     # A part of a split GPU has no utilization of its own: "[N/A]".
     percent = float(output) if output.strip().isdecimal() else None
-    return percent, round(cuda.memory_reserved() / 2**20, 1)
+    return percent, round(cuda.memory_reserved(number) / 2**20, 1)
 
 
 def _find_cuda() -> Any:

@@ -133,9 +133,7 @@ def test_a_lower_precision_moves_vectors_a_little_and_is_said_when_a_model_is_lo
     assert load(exact) is exact
     with pytest.raises(UserError, match="Sequential was loaded with its options before; leave others out"):
         load(exact, Options(precision="bfloat16"))
-    (tmp_path / "net.py").write_text(
-        "from torch import nn\ndef build(): return nn.Sequential(nn.Flatten(), nn.Linear(147, 8))"
-    )
+    (tmp_path / "net.py").write_text("import torch\ndef build(): return torch.nn.Conv2d(3, 8, 7)")
     options = Options(size=7, device="cpu", precision="bfloat16")
     references = list_references(f"{tmp_path}/net.py:build", rounded, options)
     colours, shuffled = (load(name, own) for name, own in references.items())
