@@ -17,7 +17,7 @@ from bgbias import plugins, seeds
 from bgbias.backgrounds import draws, pools
 from bgbias.backgrounds.foregrounds import look
 from bgbias.backgrounds.generated import pictures
-from bgbias.backgrounds.settings import PROCEDURAL, Proposal
+from bgbias.backgrounds.settings import PROCEDURAL, PoolSource, Proposal
 from bgbias.engine.records import read as read_record
 from bgbias.errors import UserError
 from bgbias.files import checksums
@@ -104,7 +104,7 @@ def test_pools_that_cannot_be_meant_are_refused(
 
 
 @pytest.fixture
-def listed_raw(tmp_path: Path, raw: dict[str, Any]) -> dict[str, Any]:
+def listed_raw(tmp_path: Path, raw: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The small study with its three pools in one list: val and train share a group, cut into parts, and lie in a zip, where one
     photo is another one; the test's are published in a folder.
     """
@@ -116,7 +116,8 @@ def listed_raw(tmp_path: Path, raw: dict[str, Any]) -> dict[str, Any]:
     (tmp_path / "list.csv").write_text("\n".join(rows))
     seen = {f"photos/{p.name}": p.read_bytes() for f in ("train", "val") for p in (tmp_path / f).iterdir()}
     as_zip(tmp_path / "seen.zip", seen | {"photos/train0.png": seen["photos/val1.png"]})
-    source = {"source": str(tmp_path / "list.csv"), "copies": [str(tmp_path / "seen.zip"), "nowhere.zip"]}
+    monkeypatch.setenv("BGBIAS_SHARED_DATA", str(tmp_path))
+    source = {"source": "shared:list.csv", "copies": [str(tmp_path / "seen.zip"), "nowhere.zip"]}
     raw["backgrounds"]["noise"] = {
         "train": {**source, "group": "seen", "part": [0, 5]},
         "val": {**source, "group": "seen", "part": [5, 8]},
@@ -163,17 +164,17 @@ def test_a_list_that_cannot_be_meant_is_refused(tmp_path: Path) -> None:
     ):
         (tmp_path / "list.csv").write_text(text)
         with pytest.raises(UserError, match=words):
-            pools.read_list(tmp_path / "list.csv")
+            pools.read_list(PoolSource(source=f"{tmp_path}/list.csv"))
 
 
 def test_the_papers_backgrounds_are_two_hundred_in_two_pools_without_a_photo_in_common() -> None:
-    path = ROOT / "data/backgrounds/sources.csv"
-    val, test = (pools.read_list(path, pool) for pool in ("val", "test"))
+    path = str(ROOT / "data/backgrounds/sources.csv")
+    val, test = (pools.read_list(PoolSource(source=path, group=pool)) for pool in ("val", "test"))
     assert (len(val), len(test)) == (100, 100)
     assert len({p.name for p in val + test}) == len({p.sha256 for p in val + test}) == 200
     assert all(p.url.endswith(p.name) and p.licence for p in val + test)
     with pytest.raises(UserError, match="lists no photo of pool 'tset'; it has: test, val"):
-        pools.read_list(path, "tset")
+        pools.read_list(PoolSource(source=path, group="tset"))
 
 
 # Photos without an obvious foreground, of which a person has the last word.

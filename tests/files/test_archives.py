@@ -17,7 +17,7 @@ from miniatures import as_folder, as_mac_zip, as_tar, as_zip
 
 from bgbias import seeds
 from bgbias.backgrounds import pools
-from bgbias.backgrounds.settings import Proposal
+from bgbias.backgrounds.settings import PoolSource, Proposal
 from bgbias.datasets import table
 from bgbias.errors import UserError
 from bgbias.files import pictures, places
@@ -136,7 +136,7 @@ def test_lists_tables_and_settings_find_files_in_the_other_form(tmp_path: Path) 
     (folder / "walls.txt").write_text("Käse.jpg\n", "utf-8")
     assert list(pools.files(str(folder / "walls.txt"))) == [("Käse.jpg", white)]
     (tmp_path / "walls.csv").write_text(f"name,url,licence,sha256\n{name}.jpg,x,CC0,0\n", "utf-8")
-    assert pools.read_list(tmp_path / "walls.csv")[0].name == "Käse.jpg"
+    assert pools.read_list(PoolSource(source=f"{tmp_path}/walls.csv"))[0].name == "Käse.jpg"
     assert Proposal(source="walls", masker="u2netp", keep=(name,)).keep == ("Käse",)
     (folder / "table.csv").write_text("image,label,split\nKäse.jpg,cheese,test\n", "utf-8")
     params = table.Params(source=str(folder / "table.csv"))

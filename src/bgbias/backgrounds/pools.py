@@ -42,7 +42,7 @@ def photos(source: PoolSource, role: str, gathered: Path | None = None) -> Itera
     if source.listed:
         assert gathered is not None  # made by the node `gather`
         store = ImageStore(gathered)
-        pictures = [(row.name, store.read(row.name)) for row in read_list(Path(source.source), source.group)]
+        pictures = [(row.name, store.read(row.name)) for row in read_list(source)]
     else:
         pictures = list(files(source.source))
     pictures = sorted(pictures, key=lambda pair: pair[0])[slice(*(source.part or (None,)))]
@@ -57,10 +57,9 @@ def expected_count(source: PoolSource) -> int | None:
     """How many photos a pool will have, as far as params.yaml and its lists tell; None if only the source itself knows."""
     if source.drawn is not None:
         return source.drawn[1]
-    assert source.source is not None  # PoolSource is either drawn or has a source
-    if not source.listed or not Path(source.source).exists():
+    if not source.listed or not places.source(str(source.source)).exists():
         return None
-    return len(read_list(Path(source.source), source.group)[slice(*(source.part or (None,)))])
+    return len(read_list(source)[slice(*(source.part or (None,)))])
 
 
 def share_out(names: list[str], proposal: Proposal) -> dict[str, list[str]]:
@@ -117,8 +116,9 @@ class PoolPhoto:
     sha256: str
 
 
-def read_list(path: Path, group: str | None = None) -> list[PoolPhoto]:
+def read_list(source: PoolSource) -> list[PoolPhoto]:
     """The photos of a list in its order, or of one of its groups; what is wrong in it is an error that names the line."""
+    path, group = places.source(str(source.source)), source.group
     if not path.exists():
         raise UserError(f"The list of photos {path} is missing; see `backgrounds` in params.yaml.")
     with path.open(encoding="utf-8", newline="") as file:

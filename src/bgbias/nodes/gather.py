@@ -1,7 +1,6 @@
 """Node: the photos that a background set's lists name."""
 
 import shutil
-from pathlib import Path
 
 from bgbias import progress
 from bgbias.backgrounds import pools
@@ -41,7 +40,7 @@ def gather(study: Study, pool: str) -> None:
         output = record.outputs["gathered"]
         work = output.parent / ".unfinished"
         # Two pools may be parts of one list.
-        listed = {row.name: row for p in lists for row in pools.read_list(Path(str(p.source)), p.group)}
+        listed = {row.name: row for p in lists for row in pools.read_list(p)}
         copies = dict.fromkeys(place for p in lists for place in p.copies)
         work.mkdir(parents=True, exist_ok=True)
         others = []
