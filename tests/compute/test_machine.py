@@ -158,7 +158,7 @@ def test_node_takes_its_gpu_before_torch_is_imported(tmp_path: Path) -> None:
         (0, "cuda", "torch sees no GPU here; use --device cpu or auto"),
         (2, "cuda:2", "torch sees 2 GPU(s), counted from 0"),
         (1, "gpu", "--device gpu is unknown; there are auto, cpu, cuda"),
-        (1, "cuda:x", "is unknown"),
+        *((1, f"cuda:{number}", "is unknown") for number in ("x", "")),
     ],
 )
 def test_device_is_the_one_that_was_asked_for_or_an_error(

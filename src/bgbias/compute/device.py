@@ -28,8 +28,8 @@ def pick(choice: str = "auto") -> str:
         return "cpu"
     if choice == "cpu":
         return choice
-    kind, _, number = choice.partition(":")
-    if kind != "cuda" or (number and not number.isdecimal()):
+    kind, colon, number = choice.partition(":")
+    if kind != "cuda" or (colon and not number.isdecimal()):
         raise UserError(f"--device {choice} is unknown; there are auto, cpu, cuda, and cuda:<number>.")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if int(number or 0) >= count:
