@@ -36,5 +36,5 @@ def views(conditions: Iterable[str], draws: int) -> tuple[View, ...]:
 
 
 def needs(conditions: Iterable[str]) -> frozenset[str]:
-    """What these conditions read beside photos: masks, backgrounds, both or nothing."""
+    """What these conditions read beside photos: the ``NEEDS`` of all of them."""
     return frozenset().union(*(plugins.load("conditions", name).NEEDS for name in conditions))
