@@ -81,6 +81,11 @@ def controls() -> Pairs:
     yield len(plain) >= 4, True
     yield (plain["pasting"] < 1.1).all(), True
     yield plain["drop"].max(), pytest.approx(61.8, abs=0.2)
+    birds = plain[plain["dataset"] == "cub50"][["drop", "pasting", "own_background", "class_background"]]
+    yield birds.round(1).to_numpy().tolist(), [[9.5, 0.7, 2.6, 6.1]]
+    yield table("controls_cub50", "table10")["drop_more_p"].min() > 0.05, True
+    worst = table("controls_cub50", "table6").query("method == 'plain'")[["worst_all", "worst_1"]]
+    yield worst.round(1).to_numpy().tolist(), [[7.1, 24.1]]
 
 
 def demo() -> Pairs:
