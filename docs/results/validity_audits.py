@@ -46,8 +46,8 @@ def photos(shared: Path, run: str) -> pd.DataFrame:
     return named.assign(group=shots(named, shared)) if run == "one_shot" else named
 
 
-def split_table(shared: Path) -> Path:
-    """The table of the grid ``two_visits``: twelve products to train and four to validate, of one visit; the others to test."""
+def write_split(shared: Path) -> None:
+    """Write the table of the grid ``two_visits``: of one visit twelve products to train, four to validate; the others to test."""
     with zipfile.ZipFile(shared / "grocery_two_visits.zip") as archive:
         listed = pd.read_csv(archive.open("grocery_two_visits/photos.csv"))
     listed = listed.assign(image="grocery_two_visits/" + listed["image"])
@@ -59,7 +59,6 @@ def split_table(shared: Path) -> Path:
     asked = listed[listed["split"] == "test"].sort_values("number").groupby(["label", "place"]).head(EACH)
     table = pd.concat([listed[is_learned_from], asked]).sort_values("image").drop(columns="number")
     table.to_csv(ROOT / "data/two_visits.csv", index=False)
-    return ROOT / "data/two_visits.csv"
 
 
 def shots(listed: pd.DataFrame, shared: Path) -> list[str]:
@@ -149,8 +148,9 @@ def sums(name: str, audit: bgbias.Audit) -> pd.DataFrame:
 
 
 def main(shared: Path, runs: Sequence[str]) -> None:
-    """Audit, note how that was done, and draw; ``picture`` draws alone."""
+    """Split, audit, note how that was done, and draw; ``picture`` draws alone."""
     if list(runs) != ["picture"]:
+        write_split(shared)
         note_tables("validity", "make docs-validity", audited(shared, runs or list(RUNS)))
     draw()
     draw_shares()
