@@ -110,10 +110,7 @@ class Sums:
 
 def rank_correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Spearman's correlation of each row of two arrays [R, N]."""
-    ranks = (rankdata(values, axis=1) - (values.shape[1] + 1) / 2 for values in (one, other))
-    first, second = (of / np.linalg.norm(of, axis=1, keepdims=True) for of in ranks)
-    correlations: np.ndarray = (first * second).sum(axis=1)
-    return correlations
+    return np.array([spearmanr(*rows).statistic for rows in zip(one, other, strict=True)])
 
 
 def over_networks(of: Sums, composite: str) -> Estimate:

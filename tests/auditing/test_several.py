@@ -88,12 +88,10 @@ def test_the_same_command_computes_what_is_missing_alone(place: Path, made: Done
     assert "audit/mine.py-centre has" not in again.stderr
     assert (folder / "audit/mine.py-centre/audit.json").is_file()
     # References, which lose more than a fifth, are neither what fails nor what is chosen.
-    for name, how, code, said in (
-        ("centre", ["--fail-above", "20"], 0, ""),
-        ("breaking", [], 2, "bgbias: mine.py:breaking fails on"),
-    ):
-        done = commands.bgbias(folder, "audit", *HOW, *of(name), "--references", *how)
-        assert (done.returncode, done.stderr.splitlines()[-1][: len(said)]) == (code, said), done.stderr
+    done = commands.bgbias(folder, "audit", *HOW, *of("centre"), "--references", "--fail-above", "20")
+    assert done.returncode == 0, done.stderr
+    done = commands.bgbias(folder, "audit", *HOW, *of("breaking"), "--references")
+    assert "bgbias: mine.py:breaking fails on" in done.stderr
 
 
 def test_models_in_files_of_one_name_have_folders_of_their_own() -> None:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import os
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -186,26 +183,6 @@ def test_exponents_are_those_of_the_times(power: float) -> None:
     assert exponents(sizes, rounds) == pytest.approx([power, power])
     # A constant cost is part of every time, and is no growth.
     assert exponents(sizes, [7.0 + rounds[0]]) == pytest.approx([power], abs=0.02)
-
-
-def test_extra_memory_counts_what_was_freed_before() -> None:
-    """In a process of its own: 200 MB that were freed are taken again."""
-    script = """
-import numpy as np
-from bgbias.compute.device import keep_freed_memory
-from benchmarks import Case, _measure
-
-def prepare(name, device, tiny):
-    keep_freed_memory()
-    np.ones(25_000_000)
-    return Case([], ours={"a": lambda: np.ones(1_000 if tiny else 12_500_000)})
-
-_measure.prepare = prepare
-print(_measure.extra_megabytes("any", "a", "cpu", False))
-"""
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"})  # fmt: skip
-    assert float(done.stdout) == pytest.approx(100e6 / 2**20, rel=0.05)
 
 
 def test_hours_are_counted_by_hand() -> None:

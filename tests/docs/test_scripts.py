@@ -133,14 +133,11 @@ def test_no_cure_helps_at_the_other_visit() -> None:
     assert of_plain.index[of_plain["other_place_gain"] > -1].tolist() == ["plain+object_pooling"]
 
 
-def test_ranks_correlate_as_scipy_says_and_permutations_as_all_orders_do(study: dict[str, Any]) -> None:
+def test_permutations_count_as_all_orders_do(study: dict[str, Any]) -> None:
     one, other = np.array([1.0, 2, 3, 4, 5, 6]), np.array([2.0, 1, 4, 3, 6, 5])
     own = abs(spearmanr(one, other).statistic)
     every = [abs(spearmanr(order, other).statistic) >= own - 1e-9 for order in permutations(one)]
     assert study["permuted"](one, other) == pytest.approx(np.mean(every), abs=0.01)
-    first, second = np.random.default_rng(0).integers(0, 5, (2, 4, 9)).astype(float)
-    expected = [spearmanr(*rows).statistic for rows in zip(first, second, strict=True)]
-    assert study["rank_correlations"](first, second) == pytest.approx(expected)
 
 
 # -- intervals, and what simulations found of them: docs/uncertainty -----------------------------------------------------

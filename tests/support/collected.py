@@ -1,7 +1,5 @@
 """Photos as an audit collects them: chosen by name, then looked at."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bgbias.auditing.photos import PhotoCollection, choose, look_at

@@ -3,8 +3,6 @@
 After a change that is meant, ``BGBIAS_GOLDEN=1 pytest ...`` writes them anew; read the difference before it is committed.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
