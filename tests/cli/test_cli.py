@@ -147,8 +147,7 @@ cli.GRACE_SECONDS = 1
 cli.run_reporting_errors = command
 cli.main()
 """
-ENDS = {number: {128 + number} for number in (signal.SIGTERM, signal.SIGHUP)}
-ENDS |= {signal.SIGINT: {-signal.SIGINT, 128 + signal.SIGINT}}
+ENDS = {signal.SIGTERM: {128 + signal.SIGTERM}, signal.SIGINT: {-signal.SIGINT, 128 + signal.SIGINT}}
 
 
 @pytest.mark.parametrize("number", ENDS)

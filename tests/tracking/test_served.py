@@ -19,7 +19,6 @@ from typing import Any
 import chromium
 import numpy as np
 import pandas as pd
-import psutil
 import pytest
 from handmade_records import MODEL, TRAIN, Project
 from mlflow_servers import free_port, mlflow_server, postgresql
@@ -179,13 +178,8 @@ def test_tables_and_charts_are_there_at_once(chained: Project) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("send", "number", "status"),
-    [
-        (os.killpg, signal.SIGINT, 0),
-        (os.killpg, signal.SIGHUP, 128 + signal.SIGHUP),
-        (os.kill, signal.SIGTERM, 128 + signal.SIGTERM),
-        (lambda pid, number: psutil.Process(pid).children()[0].send_signal(number), signal.SIGKILL, 2),
-    ],
-    ids=["Ctrl-C in a terminal", "closed terminal", "kill", "killed server"],
+    [(os.killpg, signal.SIGINT, 0), (os.kill, signal.SIGTERM, 128 + signal.SIGTERM)],
+    ids=["Ctrl-C in a terminal", "kill"],
 )
 def test_the_address_comes_when_the_server_answers_and_it_ends_with_the_command(
     chained: Project, send: Callable[[int, int], None], number: int, status: int
@@ -213,7 +207,7 @@ def test_the_address_comes_when_the_server_answers_and_it_ends_with_the_command(
         assert command.wait(timeout=PATIENCE) == status
         with socket.socket() as probe:
             assert probe.connect_ex(("127.0.0.1", port)) != 0
-        assert ("bgbias: MLflow's server has ended" in log.read_text()) == (status == 2)
+        assert "bgbias:" not in log.read_text()
     finally:
         if command.poll() is None:
             os.killpg(command.pid, signal.SIGKILL)

@@ -58,10 +58,9 @@ def _of_all_commands(
 def main() -> None:
     """Run a command of bgbias; what the user can put right is told in plain words, without a traceback."""
     signal.signal(signal.SIGTERM, _end)
-    # A shell's script ignores the first in the background, nohup the second, of a terminal that is closed.
-    for number in (signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _end)
+    # A shell's script ignores it in the background.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end)
     if not sys.stderr.isatty():
         # ``python -m bgbias`` runs a file of the package.
         by_module = Path(sys.argv[0]).name == "__main__.py"

@@ -2,12 +2,13 @@
 
 import http.client
 import os
-import signal
 import socket
 import subprocess
 import sys
 import time
 from contextlib import closing, suppress
+
+import psutil
 
 from bgbias.errors import UserError
 from bgbias.progress import say
@@ -45,9 +46,7 @@ def serve(uri: str, port: int, address: str) -> None:
     """
     words = ["ui", "--backend-store-uri", uri, "--host", HOST, "--port", str(port)]
     say("MLflow starts, which takes half a minute; then its address stands here ...")
-    server = subprocess.Popen(
-        [sys.executable, "-m", "mlflow", *words], env=store.ENVIRONMENT | os.environ, process_group=0
-    )
+    server = subprocess.Popen([sys.executable, "-m", "mlflow", *words], env=store.ENVIRONMENT | os.environ)
     try:
         while server.poll() is None and not _answers(port):
             time.sleep(0.2)
@@ -57,9 +56,12 @@ def serve(uri: str, port: int, address: str) -> None:
     except KeyboardInterrupt:
         return
     finally:
-        # With its workers: they hear nothing for as long as they import, live on when it is killed, and have nothing to lose.
-        with suppress(ProcessLookupError):
-            os.killpg(server.pid, signal.SIGKILL)
+        # Its workers hear nothing for as long as they import, and have nothing to lose.
+        workers = psutil.Process(server.pid).children(recursive=True) if server.poll() is None else []
+        server.kill()
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
         server.wait()
     raise UserError(
         f"MLflow's server has ended (exit status {status}). Put right what it says above, and run the same command again."
