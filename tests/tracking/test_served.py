@@ -214,6 +214,13 @@ def test_the_address_comes_when_the_server_answers_and_it_ends_with_the_command(
             command.wait()
 
 
+@pytest.mark.slow
+def test_a_server_that_ends_by_itself_is_told_and_no_address_is(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"MLflow's server has ended \(exit status 1\)\. Put right"):
+        ui.serve("nothing://here", free_port(), "http://here")
+    assert "open" not in capfd.readouterr().out.split()
+
+
 def test_a_port_that_is_taken_is_told_before_a_server_begins() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
