@@ -33,9 +33,8 @@ def adapt(which: str, options: Options) -> Adapted:
         return replace(histogram, guesses=(), alternatives={})
     if kind != SHUFFLED or not spec:
         raise UserError(f"There is no {name}; references are {TAKES}.")
-    model = adapters.load(
-        spec, replace(options, precision=None)
-    )  # which is set, and noted, of what this gives
+    # Whoever loads this reference sets its precision, and notes it once.
+    model = adapters.load(spec, replace(options, precision=None))
     if model.module is None:
         raise UserError(f"{model.name} has no weights that can be shuffled; leave {name} out.")
     generator = seeds.generator("shuffled weights")
