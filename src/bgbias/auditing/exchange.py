@@ -1,6 +1,7 @@
 """Pictures for a model that runs elsewhere, and embeddings that come back or are kept for later."""
 
 import json
+import shlex
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -57,7 +58,7 @@ def next_step(photos: str, views: Sequence[View]) -> str:
     return (
         "a folder of pictures for each view, in the order of photos.csv. Embed each folder to an array [photos, numbers]; save"
         f" clean-0 as clean.npy and the others in views.npz under their folders' names ({keys}); then:"
-        f" bgbias audit {photos} --embeddings clean.npy views.npz (and the options of this command)"
+        f" bgbias audit {shlex.quote(photos)} --embeddings clean.npy views.npz (and the options of this command)"
     )
 
 

@@ -27,7 +27,7 @@ from bgbias.progress import say
 from bgbias.results.uncertainty import FEWEST_CLASSES
 
 Load = Callable[[], Adapted]
-NO_INTERVAL = "There is no interval, so that --fail-above cannot tell; take photos of five classes or more."
+NO_INTERVAL = "There is no interval, so that --fail-above cannot tell: take five classes or more and a model that finds them."
 
 
 @dataclass(frozen=True)

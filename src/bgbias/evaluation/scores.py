@@ -74,9 +74,9 @@ def score_places(
     labels = embeddings.labels
     for setting, (condition, draw), ranked_by_draw in across_places.rankings(embeddings, gallery):
         places = embeddings.places.own  # type: ignore[union-attr]
-        by_draw = [
-            _score_first_ranks(ranked, labels, embeddings.is_query, places) for ranked in ranked_by_draw
-        ]
+        # As in ``matched``: a query with nobody to find in one of the draws has no mean over them.
+        counted = embeddings.is_query & np.all([ranked.relevant > 0 for ranked in ranked_by_draw], axis=0)
+        by_draw = [_score_first_ranks(ranked, labels, counted, places) for ranked in ranked_by_draw]
         values = {name: np.mean([values[name] for values in by_draw], axis=0) for name in by_draw[0]}
         view = {**model, "setting": setting, "condition": condition, "draw": draw}
         yield _tabulate(embeddings, view | {PLACE: places.astype(np.float64)}, values)

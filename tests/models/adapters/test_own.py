@@ -251,6 +251,8 @@ def test_what_bgbias_loads_is_taken_as_it_is(tmp_path: Path) -> None:
         assert np.array_equal(ours(load(given, CPU)), expected)
         with pytest.raises(UserError, match="lies on cpu, and --device says cuda: move it, or leave"):
             load(given, Options(device="cuda"))
+    with pytest.raises(UserError, match="lies on cuda:10, and --device says cuda:1:"):
+        Options(device="cuda:1").at_home("cuda:10", "It")
     for photo in photos():
         assert np.array_equal(load(embedder, CPU).look(photo), embedder.view(photo))
     with pytest.raises(UserError, match=r"--size means nothing to .*model.safetensors"):

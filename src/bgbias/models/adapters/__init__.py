@@ -100,7 +100,7 @@ class Options:
 
     def at_home(self, device: str, whose: str) -> None:
         """Refuse another device than that of a model at hand, which is not moved."""
-        if self.device != "auto" and not device.startswith(self.device):
+        if self.device not in ("auto", device, device.partition(":")[0]):
             raise UserError(
                 f"{whose} lies on {device}, and --device says {self.device}: move it, or leave --device out."
             )
