@@ -60,10 +60,11 @@ def test_controls_and_cures_are_counted_by_hand(own: Path) -> None:
     # Of 6 trained models 32 photos by 4 networks each: 25 noisy copies, and 9 shares taken out in two orders.
     assert controls["sanity"].backward[0] == 6 * 32 * 4 * 25
     assert controls["sanity"].forward[0] == 6 * 32 * 4 * (25 + 9 * 2)
+    cures = forecast.forecast(params.load(own, "cures_cub50"))
     test, validation = 1_474, 295  # photos; test photos are seen twice
-    assert controls["remask"].forward[0] == 2 * test
+    assert cures["remask"].forward[0] == 2 * test
     # Four cures pass the network again; what two others fit sees validation photos, and 200 of their objects on 20 backgrounds.
-    assert controls["cure"].forward[0] == 8 * (4 * 2 * test + validation + 200 * 20)
+    assert cures["cure"].forward[0] == 8 * (4 * 2 * test + validation + 200 * 20)
 
 
 def test_photos_that_nobody_has_counted_are_told_until_the_index_has(
