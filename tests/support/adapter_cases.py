@@ -217,11 +217,6 @@ def graph(
     return str(path)
 
 
-def pooled_kernel(x: torch.Tensor) -> torch.Tensor:
-    """What ``graph`` computes."""
-    return nn.functional.conv2d(x, torch.from_numpy(KERNEL), stride=8).mean((2, 3))
-
-
 def of_onnx(
     shape: tuple[int | str, ...] = ("batch", 3, 32, 32),
     normalise: Any = IMAGENET,
@@ -231,7 +226,8 @@ def of_onnx(
 ) -> Made:
     def made(folder: Path) -> Case:
         model = load(graph(folder / "model.onnx", shape, **facts), options)
-        return Case(model, theirs(usual(side, normalise), pooled_kernel))
+        pooled = lambda x: nn.functional.conv2d(x, torch.from_numpy(KERNEL), stride=8).mean((2, 3))  # noqa: E731
+        return Case(model, theirs(usual(side, normalise), pooled))
 
     return made
 
