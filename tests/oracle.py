@@ -8,8 +8,6 @@ no test reads it. ``--folder DIR`` keeps what is made there and
 resumes it; ``--only smoke audit`` leaves the demo out (five minutes on two cores).
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """What a person is told speaks the language that she used."""
 
-from __future__ import annotations
-
 import pytest
 
 from bgbias.errors import UserError, name_arguments

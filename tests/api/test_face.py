@@ -219,6 +219,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda model: bgbias.embed(model, ["mug_0.png", "nowhere.png"]), r"photos\[1\]: .* is missing"),
     (lambda model: bgbias.embed(model, [np.zeros((8, 8, 3))]), r"photos\[0\] is float64 \[8, 8, 3\]"),
     (lambda model: bgbias.embed(model, []), "no photos to embed"),
+    (lambda model: bgbias.embed(model, "mug_0.png"), "put the one into a list"),
     (lambda _: bgbias.embed(lambda batch: np.ones(3), SHOWN[:2]), r"gave \[3\] for 2 photos"),
     (lambda _: bgbias.embed(lambda batch: np.zeros((len(batch), 3)), SHOWN), "zero or not finite"),
     (lambda _: bgbias.embed("model.safetensors", SHOWN, size=64), r"^(?!.*--).*size= means nothing to"),
@@ -233,7 +234,10 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"]), "length 2, .*Divide each vector"),
     (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(2)), "gallery comes with its labels"),
     (lambda _: bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3), "give model=, too"),
+    (lambda _: bgbias.rank(np.eye(2), ["a"]), r"queries \[2, 2\] and labels \[1\]"),
+    (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(3), [*"abc"]), "2 numbers each, the gallery 3"),
     (lambda model: bgbias.attribute(model, SHOWN, [None]), "3 photos, 1 masks and 3 names"),
+    (lambda model: bgbias.attribute(model, [], []), "no photos to attribute"),
     (lambda model: bgbias.explain(model, SHOWN[:1]), "two, three or four photos, not 1"),
     (
         lambda _: bgbias.explain(colours, SHOWN[:2], size=64),

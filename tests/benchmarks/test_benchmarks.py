@@ -1,7 +1,5 @@
 """Comparisons of speed measure what they say; how fast anything is, no test asks."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Datasets have the counts of their replicas (``miniatures``)."""
 
-from __future__ import annotations
-
 import importlib
 
 import miniatures

@@ -1,7 +1,5 @@
 """Market-1501, CUHK03 and Cars196: every layout in circulation holds the same photos; persons are asked by their protocols."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import Counter

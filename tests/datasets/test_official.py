@@ -1,7 +1,5 @@
 """Every dataset in its official layout: photos, classes, splits, keys, refusals. Of persons and cars more in test_layouts.py."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -158,6 +156,8 @@ def test_what_is_no_whole_layout_is_refused(kind: str, change: Change, words: st
     [
         ("cub200", {"classes": 200}, "lists 13 photos of 5 classes, not 11788 of 200"),
         ("cub200", {"split": {"train": (0, 3), "val": (2, 4), "test": (4, 5)}}, "split"),
+        ("cub200", {"split": {"train": (0, 3)}}, "exactly train, val and test"),
+        ("cub200", {"split": {"train": (0, 3), "val": (3, 3), "test": (4, 5)}}, r"\[from, to\) with 0 <= from < to"),
         ("cub200", {"classes": 7}, r"no photo of class 6, and 7 classes were asked for; set datasets\.mine\.options"),
         ("stl10", {"val_per_class": 3}, r"not every class has more than 3 .* lower datasets\.mine\.options.val_per_class"),
         ("stl10", {"photos": "all", "val_per_class": 1}, "val_per_class is for labelled photos"),

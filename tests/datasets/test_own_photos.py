@@ -1,7 +1,5 @@
 """Photos of one's own, by a table or a folder: classes, splits and masks; mistakes are told with row, column or file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -2,8 +2,6 @@
 their site builds without warnings, needs no network, and has every key, option and command.
 """
 
-from __future__ import annotations
-
 import contextlib
 import re
 import runpy

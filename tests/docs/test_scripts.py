@@ -1,7 +1,5 @@
 """What scripts of docs/ made of the project, and what pages say of it: rows are found again, words hold, tables have them."""
 
-from __future__ import annotations
-
 import math
 import runpy
 from itertools import permutations

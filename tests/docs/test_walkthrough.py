@@ -2,8 +2,6 @@
 notebook, in a project whose smallest grid is made.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import io

@@ -3,8 +3,6 @@
 words_of_results.yaml has the sentences of each page; functions pair what is found with what they say of it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path

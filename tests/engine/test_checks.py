@@ -1,7 +1,5 @@
 """Weights that cannot work, and arithmetic that this machine lacks, are told before anything runs."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a grid will cost, counted by what the study fixes, and what it cannot know; and what datasets still need, by the disk."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 `snakemake --touch` accepts what earlier code made, and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """One screen for a run on a terminal, and lines where there is none; Snakemake with it: ``workflow/test_workflow.py``."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -2,8 +2,6 @@
 record of each, which says what was read, made, and by what. It is written last, and while a node works only it may.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import io

@@ -1,7 +1,5 @@
 """Archives and folders are read alike, without unpacking: files are found by names as read, or named with a reason."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """What files hold is read once, and any edit of what lies outside the project's folders is noticed by content."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A file is fetched whole and verified, or not at all, whatever the network does; all of it on this machine's own loopback."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 and weights are read without executing anything in their file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Other people's files are found by name, held to what ours are held to, and told with file and line where they are wrong."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -2,8 +2,6 @@
 are frozen, since published results hang on them.
 """
 
-from __future__ import annotations
-
 import io
 import signal
 import subprocess

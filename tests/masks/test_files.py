@@ -1,7 +1,5 @@
 """Masks that come as files, and photos with masks drawn by hand, find each other, or say why not."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """GrabCut finds the edges that a map does not know, and only there where the map points."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bgbias.masks.grabcut import brightest, darkest, segment

@@ -1,7 +1,5 @@
 """Masks of a dataset: each photo's is made once, whatever happens around it, and what is missing is counted."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

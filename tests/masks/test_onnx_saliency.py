@@ -1,7 +1,5 @@
 """Saliency networks that are ONNX graphs mask as a plain twin of the documented recipe does; errors name the step to take."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mask quality, on masks small enough to count by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

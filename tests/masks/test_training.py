@@ -1,7 +1,5 @@
 """Training saliency nets in miniature: on hand-drawn masks, with what is read, judged and written; and on toys."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """U²-Net: the published architecture and names, masks by the published recipe, and errors that help."""
 
-from __future__ import annotations
-
 import copy
 import re
 from pathlib import Path

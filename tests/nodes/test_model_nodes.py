@@ -1,7 +1,5 @@
 """A model goes its whole way past photos that are broken, alone or without a mask; each one is counted."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

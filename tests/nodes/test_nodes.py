@@ -1,7 +1,5 @@
 """Data nodes make the same files every time, and count what they leave out."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

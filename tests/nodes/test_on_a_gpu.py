@@ -1,7 +1,5 @@
 """Nodes on a GPU: each runs there, says so, and makes what a processor makes, but for rounding."""
 
-from __future__ import annotations
-
 import inspect
 import io
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a grid's models are asked once they are scored: tables, attacks, attribution; and how all of it is brought together."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whole studies: of probes that are fitted on training photos, and of photos that say who is asked among whom."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path

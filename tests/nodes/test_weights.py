@@ -1,7 +1,5 @@
 """Weights arrive verified: from a server, from a library, or as a copy that somebody put there."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What stands out among photos is counted, named and told with what to do; second shots are told from photos that look alike."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from typing import Any

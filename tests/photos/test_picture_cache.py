@@ -1,7 +1,5 @@
 """Prepared pictures are those of decoding, made once and anew when their collection changes; crops of them are Pillow's."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Photos as people have them: in tables, of Hugging Face, in tars with labels, in COCO files, whose outlines have to fit."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

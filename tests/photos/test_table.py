@@ -1,7 +1,5 @@
 """The table of photos survives the disk; a sample is always the same; folds say who validates, and stand side by side."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

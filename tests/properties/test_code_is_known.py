@@ -1,7 +1,5 @@
 """What a node executes and reads while it makes numbers is in its digest: nobody has to remember to name it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -1,7 +1,5 @@
 """The town plan: packages import downwards only, and modules in no circle."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

@@ -1,7 +1,5 @@
 """Backgrounds that tell the class are found out by something that has learned nothing; others are not."""
 
-from __future__ import annotations
-
 import numpy as np
 from in_memory import Pictures, table
 

@@ -1,7 +1,5 @@
 """Several models on the same queries: numbers against estimates by hand, and what is concluded of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

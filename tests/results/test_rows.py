@@ -1,7 +1,5 @@
 """A model's values query by query: what is averaged, what is paired with what, what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -2,8 +2,6 @@
 chance level against enumeration.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ Edits of settings and of photos: ``test_plan.py``; what follows: ``engine/test_f
 ``workflow/test_dvc.py``.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path

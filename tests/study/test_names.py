@@ -2,8 +2,6 @@
 variants say their settings.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from itertools import product

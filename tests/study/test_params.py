@@ -1,7 +1,5 @@
 """params.yaml is strict at every level, and what it refuses it explains."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

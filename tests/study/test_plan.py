@@ -1,7 +1,5 @@
 """A node's digest changes with what the node reads, and with nothing else; what cannot be planned is refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What happens to people's runs: processes die, and nodes raise."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """A small random model of each kind that somebody can bring, beside what its own library makes of the same photos."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

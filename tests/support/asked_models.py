@@ -1,7 +1,5 @@
 """Values a query of models that find about so much, for tests of what compares them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Models with random weights, and inputs to show them, for the tests of backbones and of the model."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

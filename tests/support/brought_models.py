@@ -1,7 +1,5 @@
 """Photos and checkpoints, small and random, for the tests of models that somebody brings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

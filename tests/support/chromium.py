@@ -1,7 +1,5 @@
 """Debian's Chromium without a window, driven over its own pipe: no driver, no port, no further package."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """A command of bgbias in this very process, which has imported what the command needs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,8 +1,6 @@
 """DCML on a small model in double precision, and parts of its slow twin: docs/methods.md, section 5 by machine
 differentiation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

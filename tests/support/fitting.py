@@ -1,7 +1,5 @@
 """Small methods in memory, trained for a few steps."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A project of records written by hand, for the tests of what MLflow shows."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import platform

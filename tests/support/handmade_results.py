@@ -1,7 +1,5 @@
 """Results of models written by hand, for the tests of tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 from table_inputs import results
 

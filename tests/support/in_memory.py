@@ -1,7 +1,5 @@
 """Test photos that need no files."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Sequence
 

@@ -3,8 +3,6 @@
 ``COUNTS`` are the counts of the replicas, which a dataset's file is to have in place of the official ones.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """Real servers for the tests of what MLflow shows: ``mlflow server``, and a PostgreSQL of one's own below it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

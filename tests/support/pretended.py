@@ -1,7 +1,5 @@
 """A grid as if it had been run: every output is there with its record, but holds nothing."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A copy of the project in a folder of its own, in which tests run Snakemake and DVC for real."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -109,7 +107,7 @@ class Project:
         assert len(found) == 1, f"{before!r} stands {len(found)} times in {name or 'the settings'}"
         found[0].write_text(found[0].read_text(encoding="utf-8").replace(before, after), encoding="utf-8")
 
-    def copy(self, folder: Path) -> Project:
+    def copy(self, folder: Path) -> "Project":
         """The same project with all that was made in it, in another folder."""
         shutil.copytree(self.folder, folder, symlinks=True)
         return Project(folder)

@@ -1,7 +1,5 @@
 """Embeddings in memory, and rankings and MAP@R as their definitions have them, query by query."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Saliency networks as ONNX graphs, small stand-ins for published ones: the same inputs, outputs and layout."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is asked of every page of HTML that is a file of its own."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -42,7 +40,7 @@ class Reader(HTMLParser):
             self.words.append(data)
 
     @classmethod
-    def of(cls, page: Path) -> Reader:
+    def of(cls, page: Path) -> "Reader":
         """What the page has."""
         reader = cls()
         reader.feed(page.read_text(encoding="utf-8"))

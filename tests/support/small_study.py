@@ -3,8 +3,6 @@
 Dataset and backbone are plugins under ``tests/support/plugins``, which the study's params.yaml names.
 """
 
-from __future__ import annotations
-
 import csv
 import importlib
 from copy import deepcopy

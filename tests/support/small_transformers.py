@@ -1,7 +1,5 @@
 """Vision models of transformers, small and random, with the image processors that go with them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small photos as people have them: noise as JPEG, with an EXIF rotation where it is asked for."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -2,8 +2,6 @@
 that change it change a copy.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import product
 from typing import Any

@@ -1,7 +1,5 @@
 """What the report's tables are made of, written by hand: values a query of a few models, and what naive code makes of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from itertools import product
 from types import SimpleNamespace

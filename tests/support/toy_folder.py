@@ -1,7 +1,5 @@
 """Toys as a person's folder of photos, with drawn masks; and a model of hers in a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from miniatures import as_folder

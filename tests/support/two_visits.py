@@ -1,7 +1,5 @@
 """Photos of two visits to a shop, with drawn masks; and two models, of which each sees what the other one does not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

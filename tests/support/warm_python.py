@@ -4,8 +4,6 @@ A server of multiprocessing forks for every command. What a command is told, its
 ``python -m`` would have. Tests that look into ``/proc``, or send signals, start what they look at by ``Project.start``.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import multiprocessing

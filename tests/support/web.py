@@ -1,7 +1,5 @@
 """A web server on this machine's own loopback that misbehaves on demand."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

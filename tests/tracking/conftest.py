@@ -1,7 +1,5 @@
 """Records written by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

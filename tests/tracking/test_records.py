@@ -2,8 +2,6 @@
 and what is told of stores that do not take them.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import platform

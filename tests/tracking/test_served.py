@@ -2,8 +2,6 @@
 through a real server, its pages in a browser, ``bgbias ui``, and PostgreSQL below it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -2,8 +2,6 @@
 Snakemake's side of Kubernetes with a stand-in for kubectl that runs a pod's command here.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

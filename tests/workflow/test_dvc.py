@@ -2,8 +2,6 @@
 names all that the nodes of its stages read: what it leaves out, DVC would not see change.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 the machine it was written on.
 """
 
-from __future__ import annotations
-
 import re
 import runpy
 import subprocess

@@ -2,8 +2,6 @@
 load costs more than many a node's work.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

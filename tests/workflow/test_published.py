@@ -1,7 +1,5 @@
 """The published numbers that our tables set beside our own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

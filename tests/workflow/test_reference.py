@@ -2,8 +2,6 @@
 birds against an independent implementation: the backbone's own features on CUB classes 26-50 (1,487 photos).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -2,8 +2,6 @@
 nothing that was finished.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

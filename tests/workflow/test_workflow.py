@@ -1,7 +1,5 @@
 """Snakemake for real: what a run makes, what users get wrong, and another workflow that takes ours as a module."""
 
-from __future__ import annotations
-
 import json
 import re
 import runpy

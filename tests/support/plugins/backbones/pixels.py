@@ -1,7 +1,5 @@
 """One convolution with batch norm: the least that is a trunk."""
 
-from __future__ import annotations
-
 from torch import nn
 
 from bgbias.models.backbones import Facts

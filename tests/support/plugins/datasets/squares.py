@@ -1,7 +1,5 @@
 """Coloured squares before noise, with exact masks; some of them spoilt on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A masker that a test can follow: the mask is the photo's red channel, and every photo that was masked is counted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """A method with everything that one may have: options, a neck, parts and parameters of its own, and passes over all photos."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

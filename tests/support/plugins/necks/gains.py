@@ -1,7 +1,5 @@
 """A gain for each channel."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 
