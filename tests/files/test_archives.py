@@ -34,8 +34,12 @@ def as_plain_tar(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-KINDS: dict[str, Make] = {"zip": as_zip, "tar": as_plain_tar, "tgz": as_tar}
-KINDS["tar of ."] = lambda path, files: as_plain_tar(path, {f"./{n}": data for n, data in files.items()})
+def as_tar_of_its_folder(path: Path, files: dict[str, bytes]) -> Path:
+    """``tar cf shop.tar .``"""
+    return as_plain_tar(path, {f"./{name}": data for name, data in files.items()})
+
+
+KINDS = {"zip": as_zip, "tar": as_plain_tar, "tar of .": as_tar_of_its_folder, "tgz": as_tar}
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
 
 

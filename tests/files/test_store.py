@@ -148,14 +148,18 @@ LIGHTNING = {
 }
 
 
-GRAPH = onnx.helper.make_model(onnx.helper.make_graph([], "net", [], []), producer_name="pytorch")
+def _onnx(path: Path) -> None:
+    graph = onnx.helper.make_graph([], "net", [], [])
+    onnx.save(onnx.helper.make_model(graph, producer_name="pytorch"), path)
+
+
 FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "network": (lambda path: torch.save(NET, path), r"a whole network as a pickle \(torch.nn.*Sequential\)"),
     "old network": (lambda path: torch.save(NET, path, _use_new_zipfile_serialization=False),
                     "Python objects beside tensors"),
     "TorchScript": (lambda path: torch.jit.trace(NET, torch.zeros(1, 3, 8, 8)).save(str(path)),
                     "a network as TorchScript"),
-    "ONNX": (lambda path: onnx.save(GRAPH, path), "an ONNX graph"),
+    "ONNX": (_onnx, "an ONNX graph"),
     "Lightning": (lambda path: torch.save(LIGHTNING, path), "a checkpoint of PyTorch Lightning"),
     "list": (lambda path: torch.save([1, 2], path), "a list, not a state dict"),
     "no tensor": (lambda path: torch.save({"epoch": 3}, path), "'epoch' is no tensor"),

@@ -215,6 +215,11 @@ def graph(
     return str(path)
 
 
+def pooled_kernel(x: torch.Tensor) -> torch.Tensor:
+    """What ``graph`` computes."""
+    return nn.functional.conv2d(x, torch.from_numpy(KERNEL), stride=8).mean((2, 3))
+
+
 def of_onnx(
     shape: tuple[int | str, ...] = ("batch", 3, 32, 32),
     normalise: Any = IMAGENET,
@@ -224,8 +229,7 @@ def of_onnx(
 ) -> Made:
     def made(folder: Path) -> Case:
         model = load(graph(folder / "model.onnx", shape, **facts), options)
-        pooled = lambda x: nn.functional.conv2d(x, torch.from_numpy(KERNEL), stride=8).mean((2, 3))  # noqa: E731
-        return Case(model, theirs(usual(side, normalise), pooled))
+        return Case(model, theirs(usual(side, normalise), pooled_kernel))
 
     return made
 
