@@ -2,10 +2,12 @@
 
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import faiss
 import numpy as np
@@ -86,7 +88,7 @@ def device_with_errors(size: float) -> Callable[..., Any]:
         index = np.argsort(-similarity, axis=1)[:, :k]
         return np.take_along_axis(similarity, index, axis=1).astype(np.float32), index
 
-    return lambda gallery, k, device: partial(search, gallery=gallery, k=k)
+    return lambda gallery, k, device: (partial(search, gallery=gallery, k=k), 1)
 
 
 def test_rounding_of_the_device_does_not_change_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +100,16 @@ def test_rounding_of_the_device_does_not_change_the_order(monkeypatch: pytest.Mo
     for error in (5e-7, 0.1):
         monkeypatch.setattr(retrieval, "_faiss", device_with_errors(error))
         np.testing.assert_array_equal(find_order(points, 30), expected)
+
+
+def test_beside_a_gpu_that_faiss_cannot_use_every_thread_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
+    monkeypatch.setattr(faiss, "omp_get_max_threads", lambda: 3)
+    pool = Mock(wraps=ThreadPoolExecutor)
+    monkeypatch.setattr(retrieval, "ThreadPoolExecutor", pool)
+    embeddings, labels = with_duplicates(60, 20)
+    neighbours(embeddings, labels, embeddings, labels, k=5, device="cuda")
+    pool.assert_called_once_with(3)
 
 
 @pytest.mark.gpu

@@ -153,17 +153,13 @@ def _search(
     queries: np.ndarray, gallery: np.ndarray, k: int, exclude_self: bool, device: str
 ) -> Iterator[tuple[int, np.ndarray]]:
     """Blocks (first query's position, indices int64 [n, k]) in exact order; k neighbours exist for sure."""
-    import faiss
-
     n_candidates = min(len(gallery), k + exclude_self + SPARE_CANDIDATES)
     # |computed - exact| <= d u / (1 - d u) * |x|.|y| for a float32 inner product summed in any order,
     # u = 2^-24 (Higham 2002, section 3.1), and |x|.|y| <= 1 up to the tolerated lengths.
     error = 1.01 * gallery.shape[1] * 2.0**-24
-    propose = _faiss(gallery, n_candidates, device)
+    propose, searchers = _faiss(gallery, n_candidates, device)
     starts = range(0, len(queries), QUERIES_PER_SEARCH)
     blocks = [queries[start : start + QUERIES_PER_SEARCH] for start in starts]
-    # Each thread searches for blocks of its own: as many as a processor has, one for a GPU.
-    searchers = 1 if device.startswith("cuda") else int(faiss.omp_get_max_threads())
     with ThreadPoolExecutor(searchers) as pool:
         proposals = pool.map(propose, blocks)
         for start, block, (approximate, candidates) in zip(starts, blocks, proposals, strict=True):
@@ -196,8 +192,10 @@ def _search(
             yield start, nearest
 
 
-def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
-    """A function from queries [n, d] to (similarity float32 [n, k], index int64 [n, k]), best first."""
+def _faiss(gallery: np.ndarray, k: int, device: str) -> tuple[Any, int]:
+    """A function from queries [n, d] to (similarity float32 [n, k], index int64 [n, k]), best first, and how many threads
+    call it side by side.
+    """
     import faiss
 
     # faiss searches at most 2048 neighbours on a GPU.
@@ -206,7 +204,7 @@ def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
         index.add(gallery)
         number = int(device.partition(":")[2] or 0)
         on_gpu = faiss.index_cpu_to_gpu(_gpu_memory(number), number, index)
-        return lambda block: on_gpu.search(block, k)
+        return lambda block: on_gpu.search(block, k), 1
 
     def search(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         # Of the calling thread alone, which has blocks of its own: a team of threads waits for its slowest after every product.
@@ -214,7 +212,7 @@ def _faiss(gallery: np.ndarray, k: int, device: str) -> Any:
         # The same exact search as IndexFlatIP without its copy of the gallery.
         return faiss.knn(block, gallery, k, metric=faiss.METRIC_INNER_PRODUCT)
 
-    return search
+    return search, int(faiss.omp_get_max_threads())
 
 
 @cache

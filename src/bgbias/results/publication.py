@@ -107,11 +107,12 @@ def publish(study: Study, figures: Collection[str]) -> Path:
     origin = {"command": again, **birth(study), "settings": settings_digests(study), "captions": captions}
     contents[MADE] = _json(origin).encode()
     folder = RESULTS / study.grid
-    for old in [*folder.glob("*.csv"), *folder.glob("*.png")]:
-        old.unlink()
     for name, content in contents.items():
         with atomic.replacing(folder / name) as temporary:
             temporary.write_bytes(content)
+    for old in [*folder.glob("*.csv"), *folder.glob("*.png")]:
+        if old.name not in contents:
+            old.unlink()
     return folder
 
 
