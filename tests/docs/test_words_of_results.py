@@ -82,6 +82,8 @@ def controls() -> Pairs:
     photos = plain.set_index("dataset").loc[["cub50", "grocery"]]
     of_photos = photos[["drop", "pasting", "own_background", "class_background"]].round(1)
     yield of_photos.to_numpy().tolist(), [[9.5, 0.7, 2.6, 6.1], [27.5, 0.7, 7.4, 19.5]]
+    ends_of_pasting = plain.set_index("dataset").loc[["demo_90", "grocery"], ["pasting_low", "pasting_high"]]
+    yield ends_of_pasting.round(2).to_numpy().tolist(), [[-0.04, 0.81], [-0.05, 1.44]]
     unclear = table("controls_grocery", "table10").set_index("method").loc["plain"]
     yield unclear["drop_more_p_holm"] < SIGNIFICANT, True
     shown = unclear[["drop_more", "own_background_worst", "own_background_best"]]
@@ -99,6 +101,10 @@ def demo() -> Pairs:
     cost = gains("demo")
     yield changed(cost, "clean_difference", ["dataset", "loss"]), {("demo_90", "contrastive"): -15}
     yield cost.loc[cost["dataset"] == "demo_50", "clean_difference"].round().tolist(), [-7]
+    of_five = table("controls", "table3").set_index(["dataset", "method"]).loc[("demo_50", "bgaugment")]
+    differences = of_five[["clean_difference", "relative_drop_change"]].astype(float)
+    yield differences.round().tolist(), [-7, -10]
+    yield of_five[["clean_difference_p_holm", "relative_drop_change_p_holm"]].max() < SIGNIFICANT, True
     seeds = table("demo", "seeds").query("loss == 'contrastive'")
     drops = seeds.pivot(index=["method", "seed"], columns="dataset", values="relative_drop")
     plain, cured = (drops.loc[method, "demo_90"] for method in ("plain", "bgaugment"))
