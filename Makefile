@@ -100,7 +100,7 @@ docs-maskers: $(READY)  ## measure published segmentation models on the shared h
 docs-public-models: $(READY)  ## audit fourteen published networks on birds, groceries and products (hours), for docs/results/public_models.md
 	python docs/results/public_models.py $(SHARED)
 
-docs-validity: $(READY)  ## audit published networks on products of two visits to shops (two hours), for docs/results/validity.md
+docs-validity: $(READY)  ## audit published networks on products of two visits to shops (three hours), for docs/results/validity.md
 	python docs/results/validity_audits.py $(SHARED)
 
 docs-backgrounds: $(READY)  ## look for objects in the paper's backgrounds and in photos of things (minutes), for docs/results/backgrounds.md

@@ -246,6 +246,7 @@ def test_of_what_one_of_them_has_drawn_masks_say_which_share_is_object() -> None
         ({"second_masker": "without_left"}, "without_left masks these photos already; name another one by"),
         ({"second_masker": "nobody"}, "There is no 'nobody' in maskers"),
         ({"second_masker": "isnet", "second_mask_weights": "no.onnx"}, "no.onnx: there is no such file"),
+        ({"second_masker": None, "second_mask_weights": "no.onnx"}, "name it, too, or leave them out"),
         ({"drawn": 1}, "All photos have drawn masks, which are taken as right: leave out"),
         ({"photos": "photos/visit 0/class 0"}, "which needs classes: leave it out"),
     ],

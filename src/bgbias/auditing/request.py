@@ -77,6 +77,8 @@ def prepare(
     masking.check(asked.masker, asked.mask_weights, asked.mask_options)
     if asked.second_masker:
         masking.check(asked.second_masker, asked.second_mask_weights, by=masking.OF_SECOND)
+    elif asked.second_mask_weights:
+        raise UserError(f"{masking.OF_SECOND} are those of --second-masker: name it, too, or leave them out.")
     (spec, load), *others = loads.items()
     first = load()
     for _, load in others:

@@ -8,8 +8,8 @@ from bgbias.settings import Strict
 
 
 class MaskPolicy(Strict):
-    """How masks are used, and which are trusted: a photo whose mask is not keeps its own background and is no query; it is
-    counted in every table. Areas are those of the soft mask, whatever its use."""
+    """How masks are used, and which are trusted: a photo whose mask is not keeps its own background and is no query; captions
+    of retrieval and attribution count it. Areas are those of the soft mask, whatever its use."""
 
     kind: Literal["soft", "threshold"] = Field(
         "soft",

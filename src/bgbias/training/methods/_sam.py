@@ -24,7 +24,7 @@ TRAINS = True
 
 
 class PairParams(Strict):
-    """Weight and shape of similarity mining, as published; margins are the base loss's own."""
+    """Weight and shape of similarity mining, which the paper leaves open; margins are the base loss's own."""
 
     gamma: float = Field(0.25, ge=0, description="weight of the mining loss; 0 is the base loss alone")
     a: float = Field(10.0, gt=0, description="how sharply attended places are told from others")
