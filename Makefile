@@ -129,7 +129,7 @@ screenshots: $(READY)  ## take docs/mlflow/*.png of MLflow's pages here (needs C
 	PYTHONPATH=$(PYTHONPATH):tests/support python docs/mlflow/take_screenshots.py $(if $(GRID),"$$GRID")
 
 # A test that hangs says where, and ends (pyproject.toml).
-test: $(READY)  ## the tests, without the shared photos
+test: $(READY)  ## the tests, without the slow ones, the shared photos and SLURM
 	$(PYTEST) -m "not shared and not slurm and not slow"
 
 test-fast: $(READY)  ## what needs no process beside its own, in a minute on two cores: no Snakemake, DVC, MLflow, Chromium

@@ -177,7 +177,7 @@ def rank(
     gallery: np.ndarray | Sequence[Photo] | None = None,
     gallery_labels: ArrayLike | None = None,
     k: int | None = None,
-    device: str = "cpu",
+    device: str | None = None,
     *,
     model: object = None,
     **options: Any,
@@ -188,7 +188,8 @@ def rank(
     which ``embed(model, photos, **options)`` embeds. Labels, of any kind that compares as equal, say who is of one class.
 
     Without a gallery the queries are searched among themselves, each without itself. Every query keeps
-    at least ``k`` neighbours, and as many as the metrics need. ``device`` "cuda" searches on a GPU; the answer is the same.
+    at least ``k`` neighbours, and as many as the metrics need. ``device`` "cuda" embeds and searches on a GPU, in the same order;
+    without it the search is the processor's.
 
     >>> ranking = bgbias.rank(vectors, ["mug", "mug", "house"])
     >>> ranking.neighbours.indices[:, :2].shape
@@ -208,6 +209,7 @@ def rank(
     if (gallery is None) != (gallery_labels is None):
         raise UserError("A gallery comes with its labels: give rank() both, or neither of them.")
     if model is not None:
+        options |= {"device": device} if device else {}
         queries = embed(model, cast("Sequence[Photo]", queries), **options)
         gallery = None if gallery is None else embed(model, cast("Sequence[Photo]", gallery), **options)
     elif options:
@@ -226,7 +228,7 @@ def rank(
         )
     most = max(np.unique(of_gallery, return_counts=True)[1], default=0)
     deep = max(k or 0, int(most), DEEPEST_FIXED_RANK)
-    ranked = neighbours(queries, of_queries, searched, of_gallery, deep, gallery is None, device)
+    ranked = neighbours(queries, of_queries, searched, of_gallery, deep, gallery is None, device or "cpu")
     values = {name: plugins.load("metrics", name).per_query(ranked) for name in metrics.names()}
     return Ranking(ranked, pd.DataFrame(values))
 

@@ -234,6 +234,7 @@ MISTAKES: list[tuple[Callable[[Any], object], str]] = [
     (lambda _: bgbias.rank(np.array([[2.0, 0]], np.float32), ["a"]), "length 2, .*Divide each vector"),
     (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(2)), "gallery comes with its labels"),
     (lambda _: bgbias.rank(np.eye(2, dtype=np.float32), ["a", "b"], size=3), "give model=, too"),
+    (lambda _: bgbias.rank(SHOWN, [0, 1, 1], model=colours, device="cpu"), "chooses its device itself"),
     (lambda _: bgbias.rank(np.eye(2), ["a"]), r"queries \[2, 2\] and labels \[1\]"),
     (lambda _: bgbias.rank(np.eye(2), ["a", "b"], np.eye(3), [*"abc"]), "2 numbers each, the gallery 3"),
     (lambda model: bgbias.attribute(model, SHOWN, [None]), "3 photos, 1 masks and 3 names"),

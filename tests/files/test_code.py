@@ -158,6 +158,7 @@ def test_what_plans_or_speaks_is_in_no_code_and_builds_of_libraries_are_in_none(
     assert "training/loop.py" in of_training
     assert not any(f.startswith(("training/losses", "engine", "cli", "tracking")) for f in of_training)
     assert "+" not in code.libraries("bgbias.training.loop")["torch"]
+    assert "sklearn" in code.libraries("bgbias.evaluation.probes")
 
 
 def test_remembered_code_is_what_reading_it_again_gives(
