@@ -76,7 +76,7 @@ def test_curves_are_of_the_score_that_picks_epochs(tmp_path: Path, small_plugins
     assert figure
     lines = [line.get_ydata().tolist() for axes in figure.axes for line in axes.get_lines()]
     assert sorted(map(tuple, lines)) == [(25, 12.5), (25, 50)]
-    assert told == "1 of 2 trainings were best at their last epoch, 1 of 1 of Plain."
+    assert told == "1 of 2 trainings was best at its last epoch, 1 of 1 of Plain."
 
 
 @pytest.mark.workflow

@@ -274,8 +274,9 @@ def _measure_classes(
     }
     if question.second:
         trusted = qualities[qualities["image_id"].isin(photos.usable)]
+        own, second = question.masks
         measured["mask_range"] = mask_range.measure_mask_range(
-            numbers.queries, findings.MODEL, trusted, *question.masks
+            numbers.queries, findings.MODEL, trusted, own, second, question.second.kind
         )
     return measured
 

@@ -52,9 +52,11 @@ class MaskRange:
 
 
 def measure_mask_range(
-    queries: pd.DataFrame, model: Model, qualities: pd.DataFrame, first: Masks, second: Masks
+    queries: pd.DataFrame, model: Model, qualities: pd.DataFrame, first: Masks, second: Masks, name: str
 ) -> MaskRange:
-    """From the rows of ``scores.score_queries``, and the ``qualities`` of photos whose masks are trusted."""
+    """From the rows of ``scores.score_queries``, the ``qualities`` of photos whose masks are trusted, and the ``name`` of the
+    second segmentation model.
+    """
     agreement = qualities.loc[~qualities["image_id"].isin(first.drawn_ids), "agreement"].mean()
     object_share = measure_object_share(select_drawn(first), first, second)
     values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
@@ -64,7 +66,7 @@ def measure_mask_range(
         return uncertainty.relative_drop(clean, object_share * either + (1 - object_share) * both)
 
     extrapolated = UNKNOWN if np.isnan(object_share) else values.estimate([CLEAN, *CONDITIONS], at_share)
-    return MaskRange(second.makers, float(agreement), either, both, object_share, extrapolated)
+    return MaskRange(name, float(agreement), either, both, object_share, extrapolated)
 
 
 def select_drawn(masks: Masks) -> list[str]:

@@ -217,9 +217,9 @@ class AuditResult:
 
     @property
     def without_a_lender(self) -> int:
-        """How many queries have no photo of their class to borrow a background from."""
+        """How many queries have nobody to find where the photo that lends its background is left out."""
         photos = self.labelled.photos
-        return int(photos[LENT].isna().sum()) if LENT in photos else 0
+        return int(photos.loc[photos["lost"].notna(), LENT].isna().sum()) if LENT in photos else 0
 
     @property
     def is_drawn(self) -> bool:

@@ -32,6 +32,7 @@ def write(file: ModuleType, study: Study, table: pd.DataFrame, excluded: Mapping
         "excluded": [f"{names.dataset(name)} {n:,}" for name, n in excluded.items() if n],
         "least_seeds": int(trained.min()) if len(trained) else FEWEST_SEEDS,
         "most_seeds": int(trained.max()) if len(trained) else FEWEST_SEEDS,
+        "any_trained": len(trained) > 0,
         "any_rare_stars": (few_classes & few_seeds).any(),
     }
     values |= file.facts(study, table) if hasattr(file, "facts") else {}

@@ -50,7 +50,7 @@ def is_compared(model: Row) -> bool:
 
 def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     """A headline of what plain models lose and which methods change that; and the rest, if any."""
-    losing, unshown = _split_losing(blocks)
+    losing, unshown, untested = _split_losing(blocks)
     models = [model for block in blocks for model in block.models]
     seeds = [int(m["seeds"]) for m in models if m["method"].partition("+")[0] not in names.NOT_TRAINED]
     compared = [model for block, _ in losing for model in block.models if is_compared(model)]
@@ -74,6 +74,8 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         "few": min(seeds) if seeds and min(seeds) < FEWEST_SEEDS else 0,
         "losing": [(block.title, read_estimate(plain, "relative_drop")) for block, plain in losing],
         "unshown": [block.title for block in unshown],
+        "untested": [block.title for block in untested],
+        "any_trained": bool(seeds),
         "tried": len(of_methods),
         "helping": [title for title in of_methods if any(title in titles for titles in helping.values())],
         "effects": helping,
@@ -89,12 +91,15 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
     return " ".join(prose.fill_macro(TEMPLATE, "headline", **values)), " ".join(details)
 
 
-def _split_losing(blocks: list[LossBlock]) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock]]:
-    """Where plain training loses significantly, the largest drop first; and where it does not."""
+def _split_losing(
+    blocks: list[LossBlock],
+) -> tuple[list[tuple[LossBlock, Row]], list[LossBlock], list[LossBlock]]:
+    """Where plain training loses significantly, the largest drop first; where it does not; and where too few classes tell."""
     plain = [(block, model) for block in blocks for model in block.models if model["method"] == PLAIN]
     losing = [(block, model) for block, model in plain if model["relative_drop_low"] > 0]
-    unshown = [block for block, model in plain if not model["relative_drop_low"] > 0]
-    return sorted(losing, key=lambda pair: -pair[1]["relative_drop"]), unshown
+    unshown = [block for block, model in plain if model["relative_drop_low"] <= 0]
+    untested = [block for block, model in plain if math.isnan(model["relative_drop_low"])]
+    return sorted(losing, key=lambda pair: -pair[1]["relative_drop"]), unshown, untested
 
 
 def _list_estimates(models: list[Row], name: str) -> list[Estimate]:
@@ -146,11 +151,13 @@ def _list_classes(rows: pd.DataFrame, methods: list[str]) -> list[Row]:
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it."""
-    losing, unshown = _split_losing(blocks)
+    losing, unshown, _ = _split_losing(blocks)
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
         gaining = [model for model in compared if read_estimate(model, "corrupted_difference").is_above]
-        reducing = [model for model in compared if read_estimate(model, "relative_drop_change").is_below]
+        # Whoever finds less can lose less, too.
+        kept = [model for model in compared if not read_estimate(model, "corrupted_difference").is_below]
+        reducing = [model for model in kept if read_estimate(model, "relative_drop_change").is_below]
         best = max(gaining or reducing, key=lambda model: model["corrupted"], default=None)
         yield from prose.fill_macro(
             TEMPLATE,

@@ -28,6 +28,7 @@ SYMMETRIC, QUERY_ONLY = conditions.SYMMETRIC, conditions.QUERY_ONLY
 CLEAN, CORRUPTED = conditions.CLEAN, conditions.RANDOM_BACKGROUND
 Model = tuple[str, str, str, str]
 MODEL = ["dataset", "backbone", "loss", "method"]
+BESIDE = (*MODEL[:-1], "length")  # what methods have in common that are compared with one plain model
 MAP_AT_R, PRECISION_AT_1 = "map_at_r", "precision_at_1"
 # What tables read of queries.parquet: of many models at SOP's size the rest is gigabytes.
 OF_QUERIES = [*MODEL, "seed", "setting", "condition", "draw", "image_id", "label", MAP_AT_R, OTHERS]
@@ -56,13 +57,14 @@ def heading(
 
 
 def tabulate_models(
-    lines: list[dict[str, Any]], within: Sequence[str] = tuple(MODEL[:-1]), names: Sequence[str] | None = None
+    lines: list[dict[str, Any]], within: Sequence[str] = BESIDE, names: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """A table of these rows, each p in it (or of ``names`` alone) corrected among rows that are alike ``within`` these
-    columns; without the column ``folds`` where no model has several."""
+    columns, by default the methods ``BESIDE`` one plain model; without the column ``folds`` where no model has several."""
     table = pd.DataFrame(lines)
+    table["length"] = [side_by_side(method)[1] for method in table["method"]]
     every = [str(column).removesuffix("_p") for column in table if str(column).endswith("_p")]
-    table = correct_p_values(table, every if names is None else names, within)
+    table = correct_p_values(table, every if names is None else names, within).drop(columns="length")
     return table if (table["folds"] > 1).any() else table.drop(columns="folds")
 
 

@@ -118,7 +118,7 @@ def table(
             for name, metric in PUBLISHED.items():
                 row |= published.paper_columns(name, row, papers, model, metric, view)
             lines.append(row | {"view": view})
-    return rows.tabulate_models(lines, within=(*MODEL[:-1], "view")).drop(columns="view")
+    return rows.tabulate_models(lines, within=(*rows.BESIDE, "view")).drop(columns="view")
 
 
 def facts(study: Study, table: pd.DataFrame) -> dict[str, Any]:

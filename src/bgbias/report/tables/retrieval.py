@@ -13,7 +13,6 @@ import pandas as pd
 from bgbias.report import sources
 from bgbias.report.columns import Column, interval, number, published_number
 from bgbias.results import published, rows, uncertainty
-from bgbias.study.cell import side_by_side
 from bgbias.study.params import Study
 
 NUMBER = 1
@@ -72,8 +71,8 @@ def table(results: pd.DataFrame, queries: pd.DataFrame, papers: pd.DataFrame | N
         for name, condition in (("clean", rows.CLEAN), ("corrupted", rows.CORRUPTED)):
             row |= published.paper_columns(name, row, papers, model, rows.MAP_AT_R, condition)
         row |= published.paper_columns("p_at_1_clean", row, papers, model, rows.PRECISION_AT_1, rows.CLEAN)
-        lines.append(row | {"length": side_by_side(model[-1])[1]})
-    return rows.tabulate_models(lines, within=(*rows.MODEL[:-1], "length")).drop(columns="length")
+        lines.append(row)
+    return rows.tabulate_models(lines)
 
 
 def _average(results: pd.DataFrame, model: rows.Model) -> dict[str, Any]:
