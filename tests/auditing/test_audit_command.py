@@ -234,7 +234,11 @@ def test_two_classes_one_of_whose_photos_is_broken_say_that_they_say_little(plac
     assert (found.numbers["photos"]["photos"], found.numbers["photos"]["left_out"]) == (9, 1)
     assert np.isfinite([found.drop.value, found.drop.low]).tolist() == [True, False]
     page = (place / "out/audit.html").read_text(encoding="utf-8")
-    for said in ("cannot be tested, for too few classes", "the drop cannot be tested", "is in doubt of no pixel"):
+    for said in (
+        "cannot be tested, for too few classes",
+        "the drop cannot be tested",
+        "is in doubt of no pixel",
+    ):
         assert said in page
     for unsaid in ('class="here"', "Significant where", "jackknife", "have a clear mask"):
         assert unsaid not in page

@@ -221,7 +221,7 @@ def test_the_drop_of_perfect_masks_lies_between_what_two_models_leave_open(shop:
         assert (of_range["second"], of_range["object_share"]) == (second, None)
     # Drawn masks say where between it lies.
     of_range = audited(shop, 4, masker="without_left", second_masker="without_right").numbers["mask_range"]
-    assert of_range["object_share"] == pytest.approx(1)
+    assert (of_range["second"], of_range["object_share"]) == ("without_right", pytest.approx(1))
     assert of_range["extrapolated"]["value"] == pytest.approx(true, abs=1e-12)
 
 

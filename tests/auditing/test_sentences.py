@@ -201,6 +201,10 @@ AUDITS: dict[str, dict[str, Any]] = {
         "few queries": an_audit(labelled(*NO_ENDS, sizes=(3,) * 8)),
         "undecided": an_audit(labelled(Estimate(0.1, -0.1, 0.3))),
         "undecided, a large drop": an_audit(labelled(Estimate(0.1, -0.1, 1.2))),
+        "a rise": an_audit(labelled(Estimate(-0.5, -0.7, -0.3))),
+        "pasting costs, masks are drawn": an_audit(
+            labelled(pasting=Estimate(0.05, 0.01, 0.1)), masker="100 drawn by hand"
+        ),
         "all of it": an_audit(
             labelled(grey=0.8, pasting=Estimate(0.05, 0.01, 0.1)),
             photographed=False,

@@ -76,6 +76,8 @@ VERDICTS: dict[str, list[tuple[Row, ...]]] = {
     "no drop": [(UNBIASED,)],
     "one seed": [(lost(33.0, seeds=1), changed(UP, DOWN))],
     "nothing trained": [(model("pretrained", 1),)],
+    "no plain model": [(model("bgaugment"),)],
+    "too few classes": [(model(relative_drop=Estimate(33.0)),)],
 }
 ADVICE: dict[str, list[Row]] = {
     "the best of two that gain": [
@@ -90,6 +92,7 @@ ADVICE: dict[str, list[Row]] = {
         changed(NOTHING, Estimate(-10.0, -12.0, -8.0, 0.01), "better", corrupted=Estimate(60.0)),
     ],
     "nothing helps": [PLAIN, changed(NOTHING, NOTHING)],
+    "less lost as less is found": [PLAIN, changed(DOWN, DOWN)],
     "nothing to cure": [UNBIASED],
 }
 
@@ -128,6 +131,7 @@ SEEDS: dict[str, dict[str, int]] = {
     "one seed": {"plain": 1, "cured": 1},
     "three and more": {"plain": 3, "cured": 5},
     "mixed": {"plain": 3, "cured": 1},
+    "one and two": {"plain": 1, "cured": 2},
     # Whatever was not trained has no seeds to speak of.
     "not trained too": {"pretrained": 1, "plain": 3},
     "none trained": {"pretrained": 1},

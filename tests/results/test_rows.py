@@ -10,7 +10,7 @@ from scipy import stats
 
 from bgbias.errors import UserError
 from bgbias.results.correlation import spearman
-from bgbias.results.rows import Values, plain_of, tabulate_seeds
+from bgbias.results.rows import Values, plain_of, tabulate_models, tabulate_seeds
 from bgbias.results.uncertainty import UNKNOWN, difference, estimate
 
 QUERIES = [f"{name}.jpg" for name in "abcdefgh"]
@@ -130,3 +130,12 @@ def test_rank_correlations_are_scipys_and_of_few_or_alike_models_there_is_none()
     assert spearman(ten, -ten) == -1
     for other in (gap, np.ones(10)):
         assert np.isnan(spearman(ten, other))
+
+
+def test_methods_are_corrected_beside_the_plain_model_of_their_length() -> None:
+    """Two of 512 numbers and one of the usual length: Holm doubles the smaller p of the two alone."""
+    values = {"one": 0.02, "one+512d": 0.02, "two+512d": 0.04}
+    model = dict.fromkeys(("dataset", "backbone", "loss"), "x") | {"folds": 4}
+    table = tabulate_models([model | {"method": name, "gain_p": p} for name, p in values.items()])
+    assert table["gain_p_holm"].tolist() == pytest.approx([0.02, 0.04, 0.04])
+    assert "length" not in table
