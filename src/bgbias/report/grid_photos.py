@@ -96,7 +96,7 @@ def _list_dataset(study: Study, block: LossBlock, count: int) -> DatasetPhotos:
     frame = photos.table.frame
     of_label = dict(zip(frame["label"].astype(int), frame["class_name"], strict=True))
     of_label |= {int(row["label"]): row["name"] for row in block.classes}
-    draws = f"with the own background → mean of {study.evaluation.draws} others"
+    draws = f"with the own background → mean of {names.count(study.evaluation.draws, 'other')}"
     seeds = f" and {names.count(first['seeds'], 'seed')}; shown is what seed {cells[0].run} finds"
     return DatasetPhotos(
         dataset,

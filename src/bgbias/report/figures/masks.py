@@ -1,4 +1,4 @@
-"""The worst and the most doubtful masks of all photos that were masked, with the reason why each is
+"""The worst and the most doubtful masks of one dataset's photos, with the reason why each is
 shown. Good: the outline is the object's. One around a part of it, or around something else, makes a
 loss that is the mask's.
 """
