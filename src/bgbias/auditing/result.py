@@ -168,10 +168,9 @@ class AuditResult:
         """The points of MAP@R that a part of the drop costs."""
         return find_estimate(self.labelled.steps, step=name, setting=setting)
 
-    @property
-    def change(self) -> Estimate:
-        """The relative drop, or the rise where MAP@R rises: what sentences say after a verb."""
-        drop = self.drop()
+    @staticmethod
+    def unsigned(drop: Estimate) -> Estimate:
+        """A relative drop, or the rise where MAP@R rises: what sentences say beside a verb."""
         if drop.value < 0:
             return Estimate(-drop.value, -drop.high, -drop.low)
         # Student's t does not know that no more than all can be lost.
