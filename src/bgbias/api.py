@@ -189,7 +189,7 @@ def rank(
 
     Without a gallery the queries are searched among themselves, each without itself. Every query keeps
     at least ``k`` neighbours, and as many as the metrics need. ``device`` "cuda" embeds and searches on a GPU, in the same order;
-    without it the search is the processor's.
+    without it the search is the processor's. A function as model chooses its own: embed first, then rank its vectors.
 
     >>> ranking = bgbias.rank(vectors, ["mug", "mug", "house"])
     >>> ranking.neighbours.indices[:, :2].shape

@@ -76,6 +76,8 @@ VERDICTS: dict[str, list[tuple[Row, ...]]] = {
     "no drop": [(UNBIASED,)],
     "one seed": [(lost(33.0, seeds=1), changed(UP, DOWN))],
     "nothing trained": [(model("pretrained", 1),)],
+    "less lost as less is found": [(PLAIN, changed(DOWN, DOWN))],
+    "too few classes of one": [(PLAIN,), (model(relative_drop=Estimate(33.0)),)],
     "no plain model": [(model("bgaugment"),)],
     "too few classes": [(model(relative_drop=Estimate(33.0)),)],
 }
@@ -94,6 +96,7 @@ ADVICE: dict[str, list[Row]] = {
     "nothing helps": [PLAIN, changed(NOTHING, NOTHING)],
     "less lost as less is found": [PLAIN, changed(DOWN, DOWN)],
     "nothing to cure": [UNBIASED],
+    "too few classes": [model(relative_drop=Estimate(33.0))],
 }
 
 

@@ -62,7 +62,8 @@ def verdict(blocks: list[LossBlock]) -> tuple[str, str]:
         corrupted, clean, drop = ([read_estimate(model, name) for model in rows] for name in CHANGES)
         does = Effects(
             len(rows) if len(losing) > 1 else 1,
-            sum(change.is_below for change in drop),
+            # Whoever finds less can lose less, too.
+            sum(less.is_below and not change.is_below for less, change in zip(drop, corrupted, strict=True)),
             sum(change.is_above for change in corrupted),
             sum(change.is_below for change in clean),
         )
@@ -151,11 +152,10 @@ def _list_classes(rows: pd.DataFrame, methods: list[str]) -> list[Row]:
 
 def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
     """What the numbers suggest, each with what was measured of it."""
-    losing, unshown, _ = _split_losing(blocks)
+    losing, unshown, untested = _split_losing(blocks)
     for block, plain in losing:
         compared = [model for model in block.models if is_compared(model)]
         gaining = [model for model in compared if read_estimate(model, "corrupted_difference").is_above]
-        # Whoever finds less can lose less, too.
         kept = [model for model in compared if not read_estimate(model, "corrupted_difference").is_below]
         reducing = [model for model in kept if read_estimate(model, "relative_drop_change").is_below]
         best = max(gaining or reducing, key=lambda model: model["corrupted"], default=None)
@@ -170,7 +170,8 @@ def advice(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[s
         )
         if "table7" in read:
             yield from _advise_cures(block, read["table7"])
-    yield from prose.fill_macro(TEMPLATE, "no_cure_needed", unshown=[block.title for block in unshown])
+    titles = {"unshown": [block.title for block in unshown], "untested": [block.title for block in untested]}
+    yield from prose.fill_macro(TEMPLATE, "no_cure_needed", **titles)
 
 
 def by_masks(blocks: list[LossBlock], read: dict[str, pd.DataFrame]) -> Iterator[str]:
