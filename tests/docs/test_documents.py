@@ -306,10 +306,10 @@ def test_formulas_and_the_graph_are_drawn(site: Path) -> None:
 
 def test_every_page_has_the_tables_that_it_asks_for(site: Path) -> None:
     for page in (ROOT / "docs").rglob("*.md"):
-        asked = re.findall(r"^\{\{ (?!made).* \}\}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+        asked = re.findall(r"^\{\{ (?!origin).* \}\}$", page.read_text(encoding="utf-8"), re.MULTILINE)
         built = (site / page.relative_to(ROOT / "docs")).with_suffix(".html").read_text(encoding="utf-8")
         assert built.count("<table") >= len(asked), page
-        assert not re.search(r"\{\{ (table|made)\(", built), page
+        assert not re.search(r"\{\{ (table|origin)\(", built), page
 
 
 def test_the_reference_has_every_key_option_and_command(site: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_number_has_its_interval_and_a_table_stands_whole_or_in_chosen_columns
     assert f"| {plain['clean']:.1f} [" in rows[0]
     assert rows[0].split(" | ")[-1].count(",") == 2  # three seeds
     minutes = f"{published.origin['minutes']} minutes of steps"
-    assert minutes in answer('made("demo")')
+    assert minutes in answer('origin("demo")')
     assert len(answer('table("demo", "seeds")').strip().splitlines()) == 2 + len(published.table("table1"))
 
 

@@ -10,7 +10,7 @@
                                         a number and its interval: 72.8 [71.1, 74.5]
     {{ change("demo", "table3", "demo_90/contrastive/bgaugment", "corrupted_difference", 1) }}
                                         a difference and its interval, * if it is significant: +37.6 [17.6, 57.5] *
-    {{ made("demo") }}                                      where, when and in how many minutes
+    {{ origin("demo") }}                                    where, when and in how many minutes
 
 The site fills them in as it is built (``docs/hooks/results.py``). README.md, which is read as it is, has each answer behind its
 question, ``<!-- {{ ... }} -->answer<!-- end -->``, and ``bgbias publish`` writes it. A row is named by any part of
@@ -148,16 +148,15 @@ def number(grid: str, name: str, row: str, column: str, digits: int, kind: Kind 
     return kind(column, digits)(values)
 
 
-def made(grid: str) -> str:
+def origin(grid: str) -> str:
     """Where, when and in how many minutes a grid was made, each step counted by itself."""
-    origin = publication.read(grid).origin
-    minutes = "{minutes} minutes of steps, {minutes_of_training} of them training".format_map(origin)
-    return f"Made on {origin['machine']}, {origin['cores']} cores, on {origin['date']}: {minutes}.\n"
+    text = "Made on {machine}, {cores} cores, on {date}: {minutes} minutes of steps, {minutes_of_training} of them training.\n"
+    return text.format_map(publication.read(grid).origin)
 
 
 MACROS: dict[str, Callable[..., str]] = {
     "table": table,
-    "made": made,
+    "origin": origin,
     "columns": columns,
     "number": number,
     "change": partial(number, kind=words.against_plain),
