@@ -211,7 +211,7 @@ def tables_of(name: str, compared: bgbias.ComparedAudits) -> Iterator[Path]:
     found = compared.numbers
     yield write(
         f"{name}_models",
-        compared.models.drop(columns=["seconds_a_photo", "attribution", "attribution_by"]),
+        compared.models.drop(columns=["seconds_a_photo", *compared.models.filter(like="attribution_by_")]),
     )
     yield write(f"{name}_pairs", compared.comparison.pairs)
     yield write(f"{name}_queries", by_query(compared))

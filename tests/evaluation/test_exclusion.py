@@ -1,11 +1,14 @@
 """Rankings without a class, without photos on the query's background, or of given queries and cameras: against ranking again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from rankings import angles, embedded, order, unit
 
 from bgbias import seeds
+from bgbias.auditing.findings import compute_findings
 from bgbias.evaluation import scores
 from bgbias.evaluation.conditions import CLEAN
 from bgbias.evaluation.exclusion import change_for_others, deep_enough, drop_shared
@@ -14,7 +17,9 @@ from bgbias.evaluation.metrics.map_at_r import per_query
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.evaluation.whole_gallery import first_ranks, rank_among, rank_photos, rankings
 from bgbias.photos.query_gallery import QueryGallerySplit
+from bgbias.report.tables.decomposition import table
 from bgbias.results import decomposition, rows, uncertainty
+from bgbias.results.rows import records
 
 CLASSES, PER_CLASS, DIM = 24, 8, 24
 LABELS = np.repeat(np.arange(CLASSES), PER_CLASS)
@@ -92,8 +97,8 @@ def test_a_model_that_sees_backgrounds_alone_does_not_follow_the_copy_of_a_lende
     assert left_out[rows.PRECISION_AT_1] == pytest.approx(1 / 12, abs=0.1)
 
 
-@pytest.mark.parametrize("size", [2, 5, 12])
-def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: int) -> None:
+@pytest.mark.parametrize(("size", "cameras"), [(2, 0), (4, 3), (5, 0), (12, 0), (50, 0)])
+def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: int, cameras: int) -> None:
     """Every view gives the clean embedding: whatever a step says comes from photos that one condition lacks and another has."""
     labels = np.repeat(np.arange(8), size)
     random = seeds.generator("blind", size)
@@ -103,7 +108,10 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
         views |= {(name, draw): clean for name in ("mixed_same", "mixed_rand", "random_background")}
         for name in ("mixed_same", "mixed_rand"):
             donors[name, draw] = lenders(labels, name == "mixed_same", size, draw)
-    queries = scores.score_queries(embedded(labels, views, donors=donors), {}).assign(seed=0)
+    given = QueryGallerySplit.all_among_all(len(labels))
+    given = replace(given, camera=random.integers(0, cameras, len(labels))) if cameras else None
+    embeddings = embedded(labels, views, donors=donors, given=given)
+    queries = scores.score_queries(embeddings, {}).assign(seed=0)
     for setting, column in MATCHED.items():
         asked = queries[queries["setting"] == setting]
         assert asked[column].isna().tolist() == asked[MATCHED_OTHERS[setting]].isna().tolist()
@@ -113,7 +121,16 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
         values = decomposition.matched_values(queries, MODEL, setting, decomposition.PATH)
         for step, estimate in (decomposition.steps(values) | gap).items():
             nobody = size == 2 and (setting == "query" or step == "gap")
-            assert np.isnan(estimate.value) if nobody else abs(estimate.value) < 1e-12, step
+            ends = np.array([estimate.value, estimate.low, estimate.high])
+            assert np.isnan(ends).all() if nobody else (abs(ends) < 1e-12).all(), step
+    # Where people read them: an audit's, and Table 5, which counts the queries that the steps are of.
+    of_audit = compute_findings(embeddings, dict(enumerate("abcdefgh"))).steps
+    told = pd.DataFrame(of_audit)[["value", "low", "high"]].to_numpy()
+    assert (abs(told[~np.isnan(told)]) < 1e-12).all()
+    (row,) = records(table(queries.assign(**dict(zip(rows.MODEL, MODEL, strict=True))), ["mixed_rand"]))
+    assert all(abs(row[step]) < 1e-10 for step in (*decomposition.STEPS, "drop"))
+    values = decomposition.matched_values(queries, MODEL, "symmetric", decomposition.PATH)
+    assert row["queries"] == (~np.isnan([values.columns[name][0] for name in decomposition.PATH])).all(0).sum()
 
 
 # Given queries, gallery and cameras.

@@ -106,19 +106,19 @@ def ramp(brightest: float, kind: type) -> np.ndarray:
 
 
 def test_sixteen_bits_have_one_rule_and_levels_that_nobody_knows_are_refused() -> None:
-    for brightest in (0, 4096, 20_000, 65_535):
+    for brightest in (0, 16_384, 20_000, 65_535):
         levels = ramp(brightest, np.uint16)
         seen = pixels.decode(encoded(levels), "x-ray.png", "L")
         assert np.array_equal(seen, np.rint(levels / 257).astype(np.uint8))
     for channels in (3, 4):
-        bright, dark = (np.full((4, 4, channels), level, np.uint16) for level in (40_000, 4095))
+        bright, dark = (np.full((4, 4, channels), level, np.uint16) for level in (40_000, 16_383))
         if channels == 4:
             bright[..., -1] = dark[..., -1] = 65_535  # an opaque picture is no bright one
         assert (pixels.decode(cv2.imencode(".png", bright)[1].tobytes(), "x.png") == 40_000 // 256).all()
-        with pytest.raises(UserError, match=r"'x\.png' .*levels up to 4095 alone"):
+        with pytest.raises(UserError, match=r"'x\.png' .*levels up to 16383 alone"):
             pixels.decode(cv2.imencode(".png", dark)[1].tobytes(), "x.png")
     for kind, brightest, words in (
-        (np.uint16, 4095, "levels up to 4095 alone"),
+        (np.uint16, 16_383, "levels up to 16383 alone"),
         (np.float32, 1, "nobody can tell which is white"),
         (np.int32, 1, "nobody can tell which is white"),
     ):

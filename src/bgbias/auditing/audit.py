@@ -94,10 +94,9 @@ def audit_embeddings(
     """
     workdir.check_exported(workdir.hash_views(question, model))
     with workdir.claim(folder, question, model) as work:
-        if model.name == exchange.NAME:  # what we saved ourselves is in order
-            refuse_another_order(vectors, question.collection.table.ids)
+        order = refuse_another_order(vectors, question.collection.table.ids)
         photos, prepared = _prepare(question, model, work, "read")
-        model = replace(model, dim=vectors[CLEAN, 0].shape[1])
+        model = replace(model, dim=vectors[CLEAN, 0].shape[1], notes=(*model.notes, order))
         audit = to_audit(_conclude(question, model, photos, prepared, vectors))
         audit.save(folder)
         return audit

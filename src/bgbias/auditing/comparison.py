@@ -16,6 +16,7 @@ from typing import Any, cast
 import pandas as pd
 from markupsafe import escape
 
+from bgbias.attribution.settings import GRADIENTS, OCCLUSION
 from bgbias.auditing.finished import Audit
 from bgbias.auditing.output import replace_nan
 from bgbias.errors import UserError
@@ -35,6 +36,8 @@ SHOWN = 8  # queries, half of them where either model finds more
 STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
 # What another place costs, and how much of that the background carries (results/places.py).
 PLACES = {"natural": "another place, % of MAP@R", "carried": "carried by the background, %"}
+WAYS = (GRADIENTS, OCCLUSION)
+SCORED_BY = "attribution_by_"  # and the way, whose scores compare with one another alone
 # What two audits have in common whose queries can be paired, and where audit.json says it.
 ALIKE = {
     "photos": ("photos", "digest"),
@@ -67,7 +70,9 @@ class ComparedAudits:
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        """``ModelComparison.models`` with each model's attribution score, seconds a photo, and ``PLACES`` where known."""
+        """``ModelComparison.models`` with each model's attribution score, in a column for each way to make maps, seconds a photo, and
+        ``PLACES`` where known.
+        """
         models = self.comparison.models
         audits = [self.audits[name] for name in models["model"]]
         places = {
@@ -76,10 +81,13 @@ class ComparedAudits:
             for end, key in (("", "value"), ("_low", "low"), ("_high", "high"))
             if any(values := [((a.numbers.get("places") or {}).get(name) or {}).get(key) for a in audits])
         }
+        scores = [(a.estimate("attribution").value, a.numbers["attribution"]["how"]) for a in audits]
+        by_way = {
+            f"{SCORED_BY}{way}": [score if how == way else math.nan for score, how in scores] for way in WAYS
+        }
         return models.assign(
             **places,
-            attribution=[a.estimate("attribution").value for a in audits],
-            attribution_by=[a.numbers["attribution"]["how"] for a in audits],
+            **by_way,
             seconds_a_photo=[a.seconds_a_photo for a in audits],
         )
 
@@ -168,12 +176,20 @@ class ComparedAudits:
         """
         choice = self.comparison.choice
         candidates = [row for row in records(self.models) if not row["is_reference"]]
-        may_be_best = [row for row in candidates if row["model"] in (choice.best, *choice.as_good)]
-        timed = [row for row in may_be_best if not math.isnan(row["seconds_a_photo"])]
+        at_chance = [
+            row["model"]
+            for row in candidates
+            if self.audits[row["model"]].numbers.get("finds_hardly_more_than_chance")
+        ]
+        may_be_best = {choice.best, *choice.as_good}.difference(at_chance)
+        timed = [
+            row for row in candidates if row["model"] in may_be_best and not math.isnan(row["seconds_a_photo"])
+        ]
         return prose.fill_macro(
             SENTENCES,
             "details",
             choice=choice,
+            at_chance=at_chance,
             on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
             fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
             stability=self.comparison.stability,
@@ -226,6 +242,7 @@ def render(groups: Sequence[ComparedAudits]) -> str:
         "groups": groups,
         "steps": STEPS,
         "places": PLACES,
+        "ways": {f"{SCORED_BY}{way}": way for way in WAYS},
         "trusted_tau": comparison.TRUSTED_TAU,
         "version": VERSION,
     }

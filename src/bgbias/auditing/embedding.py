@@ -110,7 +110,7 @@ def name_photos_in_errors(photos: Iterable[str]) -> Iterator[None]:
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.
-ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand")
+ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand", "only_fg")
 # Of photos in a random order one is nearest to itself in the mean, and more than so many in one case of a thousand (Poisson).
 MOST_BY_CHANCE = 5
 FEWEST = 20  # photos of which so few can be told from all
@@ -133,12 +133,10 @@ def refuse_constant(vectors: np.ndarray, name: str) -> None:
         )
 
 
-def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str]) -> None:
+def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str]) -> str:
     """Refuse embeddings [N, D] by view whose rows are not the same photos: a photo's own views are nearest to it far more often
-    than chance. ``ids`` [N]: the photos in their order.
+    than chance. ``ids`` [N]: the photos in their order. Says how many are, as rows of which a part is in order are not refused.
     """
-    if len(ids) < FEWEST:
-        return
     clean = vectors[CLEAN, 0]
     rows = np.arange(len(ids))
     nearest_of = {
@@ -150,10 +148,14 @@ def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str])
     alike = [hits[view] for view in hits if view[0] in ON_OTHERS]
     for view, nearest in nearest_of.items():
         pasted = view[0] in ON_OTHERS and max(alike) > 4 * MOST_BY_CHANCE
-        if hits[view] <= MOST_BY_CHANCE and (view[0] == "own_inpainted" or pasted):
+        if len(ids) >= FEWEST and hits[view] <= MOST_BY_CHANCE and (view[0] == "own_inpainted" or pasted):
             row = int(np.flatnonzero(nearest != rows)[0])
             raise UserError(
                 f"The embeddings of {CLEAN}-0 and {view[0]}-{view[1]} are not of the same photos in the same order:"
                 f" {hits[view]} of {len(ids)} photos are nearest to themselves, as many as by chance. The first that is not:"
                 f" {ids[row]}, whose nearest is {ids[nearest[row]]}. Embed each folder in the order of photos.csv."
             )
+    return (
+        f"order of the rows: {hits['own_inpainted', 0]} of {len(ids)} photos are nearest to themselves on their own backgrounds,"
+        " filled; if these are not nearly all, rows of clean.npy and views.npz may be of other photos"
+    )

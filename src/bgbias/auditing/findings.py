@@ -218,5 +218,5 @@ def compare_sessions(embeddings: Embeddings, session_of: Mapping[str, str]) -> A
         float(is_own[right].mean()) if right.any() else float("nan"),
         int(has_others.sum()),
         values.estimate([CLEAN]),
-        values.estimate([CLEAN, RANDOM_BACKGROUND], uncertainty.relative_drop),
+        uncertainty.at_most_all(values.estimate([CLEAN, RANDOM_BACKGROUND], uncertainty.relative_drop)),
     )

@@ -27,7 +27,7 @@ from bgbias.progress import say
 from bgbias.results.uncertainty import FEWEST_CLASSES
 
 Load = Callable[[], Adapted]
-NO_INTERVAL = "There is no interval, so that --fail-above cannot tell: take five classes or more and a model that finds them."
+NO_INTERVAL = "There is no interval, so that --fail-above cannot tell: take five classes or more, of four photos each, and a model that finds more of them than chance."
 
 
 @dataclass(frozen=True)

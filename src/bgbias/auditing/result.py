@@ -36,7 +36,7 @@ from bgbias.results import conflict, correlation
 from bgbias.results.background_baseline import Leak
 from bgbias.results.decomposition import PATH
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
-from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate
+from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate, at_most_all
 from bgbias.settings import read_yaml
 
 SENTENCES, TERMINAL = "text.j2", "verdict.j2"
@@ -158,7 +158,8 @@ class AuditResult:
 
     def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
         """The drop of MAP@R: ``relative`` or in ``points``; unknown without labels."""
-        return find_estimate(self.findings.drops if self.findings else (), setting=setting, unit=unit)
+        drop = find_estimate(self.findings.drops if self.findings else (), setting=setting, unit=unit)
+        return at_most_all(drop) if unit == "relative" else drop
 
     def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
         """A metric in a condition; by default MAP@R with queries and gallery alike."""
@@ -173,8 +174,7 @@ class AuditResult:
         """A relative drop, or the rise where MAP@R rises: what sentences say beside a verb."""
         if drop.value < 0:
             return Estimate(-drop.value, -drop.high, -drop.low)
-        # Student's t does not know that no more than all can be lost.
-        return Estimate(drop.value, drop.low, min(drop.high, 1.0))
+        return at_most_all(drop)
 
     @property
     def query_count(self) -> int:

@@ -13,7 +13,7 @@ from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.report.queries import UNSURE
 from bgbias.results import uncertainty
 from bgbias.results.thirds import in_thirds
-from bgbias.results.uncertainty import UNKNOWN, Estimate, Statistic
+from bgbias.results.uncertainty import UNKNOWN, Estimate, Statistic, at_most_all
 from bgbias.settings import read_yaml
 
 LUMA = np.array([0.299, 0.587, 0.114])
@@ -104,7 +104,7 @@ def leave_out_small(queries: pd.DataFrame, thirds: Sequence[Third]) -> Iterator[
 
 def _leave_out(queries: pd.DataFrame, is_out: pd.Series, least: float = math.nan) -> LeftOut:
     rest = queries[~is_out]
-    drop = UNKNOWN if rest.empty else _estimate_drop(rest, uncertainty.relative_drop)
+    drop = UNKNOWN if rest.empty else at_most_all(_estimate_drop(rest, uncertainty.relative_drop))
     return LeftOut(len(rest), int(is_out.sum()), drop, int(_is_drawn(queries)[~is_out].sum()), least)
 
 

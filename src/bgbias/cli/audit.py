@@ -239,7 +239,7 @@ def _fail_above(audit: Audit, above: float) -> None:
     from bgbias.auditing.request import NO_INTERVAL
 
     low = audit.drop.low
-    if math.isnan(low):
+    if math.isnan(low) or audit.numbers.get("finds_hardly_more_than_chance"):
         raise UserError(NO_INTERVAL)
     if 100 * low > above:
         say(f"the drop is significantly above {above:g} %: its interval begins at {100 * low:.1f} %")

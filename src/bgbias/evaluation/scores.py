@@ -42,6 +42,7 @@ def score_queries(
     settings of ``across_places``.
     """
     labels, tables = embeddings.labels, []
+    counted: dict[str, np.ndarray] = {}
     clean = embeddings.views[CLEAN, 0] if index is None else index
     for (condition, draw), queries in embeddings.views.items():
         settings = (
@@ -59,7 +60,7 @@ def score_queries(
             # Clean queries in the clean gallery belong to both settings.
             for matched in (SYMMETRIC, QUERY_ONLY) if condition == CLEAN else (setting,):
                 if condition in (*COMPARED, *LENDING[matched]):
-                    values |= ranking.matched(condition, draw, matched)
+                    values |= ranking.matched(condition, draw, matched, counted)
             view = {**model, "setting": setting, "condition": condition, "draw": draw}
             tables.append(_tabulate(embeddings, view, values))
     return pd.concat(
@@ -122,8 +123,14 @@ class _Ranking:
             return drop_shared(self._neighbours, labels, backgrounds, self._depth), {}
         return rank_photos(self.queries, self.gallery, labels, split, self.embeddings.is_query, backgrounds)
 
-    def matched(self, condition: str, draw: int, setting: str) -> dict[str, np.ndarray]:
-        """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did."""
+    def matched(
+        self, condition: str, draw: int, setting: str, counted: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """``MATCHED`` and ``MATCHED_OTHERS``, means over the draws of backgrounds that photos lent; empty if none did.
+
+        A query with nobody to find in one of the draws has no mean over them, nor a value in any condition: ``counted``, by
+        setting, is filled in by the clean view, the first that is asked.
+        """
         lent = self.embeddings.donors
         lending = [name for name in LENDING[setting] if (name, 0) in lent]
         if LENDING[setting][0] not in lending:
@@ -132,11 +139,10 @@ class _Ranking:
         numbers = [draw] if plugins.load("conditions", condition).DRAWS else draws
         drawn = [self.without([lent[name, number] for name in lending], setting)[0] for number in numbers]
         values = [map_at_r.per_query(ranked) for ranked in drawn]
-        # A query with nobody to find in one of the draws has no mean over them.
-        counted = self.embeddings.is_query & ~np.isnan(values).any(axis=0)
-        of_others = [change_for_others(ranked, self.embeddings.labels, counted) for ranked in drawn]
+        counts = counted.setdefault(setting, self.embeddings.is_query & ~np.isnan(values).any(axis=0))
+        of_others = [change_for_others(ranked, self.embeddings.labels, counts) for ranked in drawn]
         return {
-            MATCHED[setting]: np.mean(values, axis=0),
+            MATCHED[setting]: np.where(counts, np.mean(values, axis=0), np.nan),
             MATCHED_OTHERS[setting]: np.mean(of_others, axis=0),
         }
 

@@ -22,7 +22,7 @@ from bgbias.errors import UserError
 Image.MAX_IMAGE_PIXELS = 300_000_000
 # What Pillow warns of is noted, with the photo's name, where each photo is looked at (photos/examination.py).
 warnings.filterwarnings("ignore", module=r"PIL\.")
-FULL_SCALE = 4096  # levels of 16 bits: a brightest one below it is no dark photo, but one of 12 bits or fewer
+FULL_SCALE = 16_384  # levels of 16 bits: a brightest one below it is no dark photo, but one of 14 bits or fewer, as of cameras
 KEPT = 512  # pictures, 400 kB each at short side 256
 
 Picture = Callable[[int], np.ndarray]
@@ -151,6 +151,10 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 
 def has_sixteen_bits(image: Image.Image) -> bool:
     """Whether the picture is stored with 16 bits a level, as long as it is not decoded."""
+    if image.format == "JPEG2000" and image.mode != "I;16" and image.fp:  # whose bits its codestream alone tells
+        image.fp.seek(0)
+        _, _, sizes = image.fp.read().partition(b"\xff\x4f\xff\x51")
+        return sizes[36:37] == b"\x0f"
     return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -74,6 +74,11 @@ def relative_drop(clean: np.ndarray, corrupted: np.ndarray) -> np.ndarray:
     """1 - corrupted / clean; relative to nothing (clean = 0) it is NaN."""
     nothing = np.full(np.shape(clean), np.nan)
     return 1 - np.divide(corrupted, clean, out=nothing, where=np.asarray(clean) != 0)
+
+
+def at_most_all(drop: Estimate) -> Estimate:
+    """A relative drop whose interval ends where all is lost, which Student's t does not know."""
+    return replace(drop, high=min(drop.high, 1.0))
 
 
 def change_of_relative_drop(

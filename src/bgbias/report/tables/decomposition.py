@@ -64,7 +64,7 @@ def table(
     """Table 5 from the values a query of models that saw these ``conditions``.
 
     The levels of ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos
-    in each; ``STEPS``, the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them,
+    in each, and how many queries have a value in all; ``STEPS``, the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them,
     the levels of ``ALONE``, the ``gap``: MAP@R of queries on backgrounds of their class minus other classes', in a clean
     gallery, and the ``cue_conflict``: of the queries on another class's background whose nearest photo is of either class,
     the percentage that follow the background; ``position`` and ``size``, the points lost where objects are moved or scaled
@@ -75,7 +75,8 @@ def table(
     lines = []
     for model, model_rows in sources.models(queries):
         values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
-        row = rows.heading(model_rows, values, "queries")
+        has_all = ~np.isnan([values.columns[name] for name in PATH]).any(axis=(0, 1))
+        row = rows.heading(model_rows, values, "queries", has_all)
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
             row |= rows.interval(name, estimate, 100)
