@@ -17,7 +17,8 @@ from PIL import Image
 
 from bgbias.errors import UserError, name_arguments
 from bgbias.images import pixels
-from bgbias.images.pixels import Photo, decode_all, decode_mask, decode_photo
+from bgbias.images.drawn_masks import read_mask
+from bgbias.images.pixels import Photo, decode_all, decode_photo
 from bgbias.models.adapters import OPTION_NAMES, Adapted, Options
 from bgbias.models.adapters import load as adapted
 from bgbias.progress import say
@@ -147,7 +148,7 @@ def corrupt(
     results = []
     for number, (one, of_one, name) in enumerate(zip(photos, masks, keys, strict=True)):
         whole = decode_photo(one, "photo" if is_one else f"photos[{number}]")
-        cut = decode_mask(of_one, whole, "mask" if is_one else f"masks[{number}]")
+        cut = read_mask(of_one, one, whole.shape[:2], "mask" if is_one else f"masks[{number}]")
         key_set, _, item = name.rpartition("|")
         drawn = draws.draw(key_set, draw, item, [picture.shape[:2] for picture in scenes])
         picture = Image.fromarray(scenes[drawn.index])
@@ -277,8 +278,9 @@ def attribute(
     loaded = _adapt(model, _check_options(**options))
     views: list[np.ndarray] = []
     alphas: list[np.ndarray | None] = []
-    for whole, mask in zip(decode_all(photos), masks, strict=True):
-        of_photo = None if mask is None else decode_mask(mask, whole, f"masks[{len(views)}]")
+    for number, (photo, mask) in enumerate(zip(photos, masks, strict=True)):
+        whole = decode_photo(photo, f"photos[{number}]")
+        of_photo = None if mask is None else read_mask(mask, photo, whole.shape[:2], f"masks[{number}]")
         views.append(loaded.look(whole))
         alphas.append(None if of_photo is None else loaded.look(of_photo))
     inputs = any_model.as_photos(views, alphas, keys)

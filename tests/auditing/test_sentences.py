@@ -86,10 +86,13 @@ class Photos(SimpleNamespace):
         return ["shop: 1 photo left out"]
 
 
-def an_audit(found: Any = None, near_duplicates: int = 0, photographed: bool = True, **changes: Any) -> Any:
+def an_audit(
+    found: Any = None, near_duplicates: int = 0, photographed: bool = True, classes: int = 0, **changes: Any
+) -> Any:
     """An audit of masks that give no reason to doubt."""
     walls = SimpleNamespace(summary="20 photos of walls", photographed=photographed)
-    collection = Photos(near_duplicates=near_duplicates)
+    classes = classes or (0 if found is None else len(found.classes))
+    collection = Photos(near_duplicates=near_duplicates, classes=classes)
     guesses = changes.pop("guesses", ())
     parts: dict[str, Any] = {
         "findings": found,
@@ -107,8 +110,9 @@ def an_audit(found: Any = None, near_duplicates: int = 0, photographed: bool = T
     return result.AuditResult(**parts | changes)
 
 
-def chance(clean: float, by_chance: float) -> Any:
-    return an_audit(labelled(clean=Estimate(clean, clean - 0.02, clean + 0.02), by_chance=by_chance))
+def chance(clean: float, by_chance: float, **changes: Any) -> Any:
+    found = labelled(clean=Estimate(clean, clean - 0.02, clean + 0.02), by_chance=by_chance)
+    return an_audit(found, **changes)
 
 
 def sure(queries: int, others: int, drop: Estimate, drawn: int = 0) -> Any:
@@ -179,6 +183,7 @@ AUDITS: dict[str, dict[str, Any]] = {
         "few queries, equal embeddings": an_audit(labelled(sizes=(2, 2, 2)), ties=4),
         "one class, no lenders": an_audit(labelled(sizes=(65, 4, 2, 2, 2), without_a_lender=10)),
         "sessions": an_audit(labelled(), sessions=SESSIONS),
+        "no lenders at all": an_audit(labelled(without_a_lender=100)),
     },
     "verdict masks": {
         "one class has most": an_audit(labelled(sizes=(65, 4, 2, 2, 2))),
@@ -194,11 +199,20 @@ AUDITS: dict[str, dict[str, Any]] = {
         "one clear mask": sure(1, 99, UNKNOWN),
         "small masks lose most, significant": small_masks(0.01),
         "small masks lose most, not significant": small_masks(-0.02),
+        "nothing to lose, by whatever masks": chance(
+            0.03,
+            0.02,
+            surely=LeftOut(80, 20, Estimate(0.57, -0.2, 1.0)),
+            better=(LeftOut(67, 33, DROP, least=0.21),),
+            mask_range=TWO_MASKERS,
+            sessions=SESSIONS,
+        ),
     },
     "advice": {
         "without classes": an_audit(),
         "few classes": an_audit(labelled(*NO_ENDS, sizes=(3,) * 4)),
         "few queries": an_audit(labelled(*NO_ENDS, sizes=(3,) * 8)),
+        "few of eight classes": an_audit(labelled(*NO_ENDS, sizes=(3,) * 4), classes=8),
         "undecided": an_audit(labelled(Estimate(0.1, -0.1, 0.3))),
         "undecided, a large drop": an_audit(labelled(Estimate(0.1, -0.1, 1.2))),
         "a rise": an_audit(labelled(Estimate(-0.5, -0.7, -0.3))),
@@ -242,7 +256,7 @@ def headline(as_good: str = "", worse: str = "", is_tested: bool = True) -> list
 
 
 def details(unbeaten: tuple[str, ...] = (), **changes: Any) -> list[str]:
-    values = {"on_original": None, "fastest": None, "stability": None} | changes
+    values = {"at_chance": (), "on_original": None, "stability": None} | changes
     choice = Choice("best", (), (), unbeaten, True)
     return fill("details", choice=choice, trusted_tau=TRUSTED_TAU, **values)
 
@@ -264,7 +278,8 @@ OTHERS = {
     "headline: as good as many": headline("bcde", "fghi"),
     "details: the best is ahead on original photos": details(on_original={"model": "best", "clean": 0.5}),
     "details: another is ahead": details(on_original={"model": "other", "clean": 0.5}),
-    "details: a fast one": details(fastest={"model": "small", "seconds_a_photo": 0.012}),
+    "details: one at chance": details(at_chance=("random",)),
+    "details: four at chance": details(at_chance=tuple("abcd")),
     "details: an unbeaten reference": details(("colours",)),
     "details: other classes order otherwise": order(0.27, 1.0),
     "details: other backgrounds do": order(0.9, 0.1),

@@ -79,7 +79,7 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
     for words in (
         "left out: photos of 16 bits whose levels are all below 16384: 2 (a/2.tif, a/3.tif): 'a/2.tif' cannot",
         "left out: photos whose levels are floating point numbers: 1 (a/4.tif): ",
-        "left out: photos whose levels are whole numbers of 32 bits: 1 (a/5.tif): ",
+        "left out: photos whose levels are whole numbers of 32 bits, or with signs: 1 (a/5.tif): ",
         "photos of 16 bits: 1 (a/1.tif): their levels 0 to 65,535 become 0 to 255",
     ):
         assert words in lines

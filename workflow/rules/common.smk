@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 try:
     from bgbias.engine import progress_screen, resume
     from bgbias.engine.rules import Rules
-    from bgbias.errors import UserError
+    from bgbias.errors import UserError, explain_os_error
     from bgbias.progress import say
     from bgbias.report import costs, figures, tables
 except ModuleNotFoundError as error:
@@ -24,8 +24,9 @@ def planned(make, *args, **kwargs):
     """A mistake of the user's, told by Snakemake in the words of ours."""
     try:
         return make(*args, **kwargs)
-    except UserError as error:
-        raise WorkflowError(str(error))
+    except (UserError, OSError) as error:
+        text = explain_os_error(error) if isinstance(error, OSError) else str(error)
+        raise WorkflowError(text) if text else error
 
 
 # What a checkout's config/config.yaml says is for Snakemake alone; whoever takes this workflow as a module hands over a config.

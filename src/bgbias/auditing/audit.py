@@ -216,7 +216,7 @@ def _conclude(
     """What follows from embeddings; ``others``: fields of the result that they do not give."""
     table = photos.table
     refuse_constant(vectors[CLEAN, 0], model.name)
-    remarks = describe_masks(prepared, photos.usable, table.ids, question.masker)
+    remarks = describe_masks(prepared, photos.usable, table.ids, question.masker, question.second)
     masked = np.array([i in photos.usable for i in table.ids])
     donors = photos.donors(list(vectors))
     embeddings = Embeddings(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pandas as pd
 from markupsafe import escape
@@ -26,7 +26,7 @@ from bgbias.report import html, prose
 from bgbias.results import comparison, decomposition
 from bgbias.results.comparison import ModelComparison
 from bgbias.results.rows import read_estimate, records
-from bgbias.results.uncertainty import SIGNIFICANT
+from bgbias.results.uncertainty import FEWEST_HARD, SIGNIFICANT
 from bgbias.version import VERSION
 
 SENTENCES, TERMINAL = "choice.j2", "comparison.j2"
@@ -55,6 +55,7 @@ class ComparedAudits:
     """
 
     audits: Mapping[str, Audit]
+    fewest_hard: ClassVar[int] = FEWEST_HARD
 
     @property
     def about(self) -> dict[str, Any]:
@@ -171,9 +172,7 @@ class ComparedAudits:
 
     @property
     def details(self) -> list[str]:
-        """What else to know before one is taken: who is ahead on original photos, who is fastest, and whether the order of the
-        drops holds.
-        """
+        """What else to know before one is taken: who is ahead on original photos, and whether the order of the drops holds."""
         choice = self.comparison.choice
         candidates = [row for row in records(self.models) if not row["is_reference"]]
         at_chance = [
@@ -181,17 +180,12 @@ class ComparedAudits:
             for row in candidates
             if self.audits[row["model"]].numbers.get("finds_hardly_more_than_chance")
         ]
-        may_be_best = {choice.best, *choice.as_good}.difference(at_chance)
-        timed = [
-            row for row in candidates if row["model"] in may_be_best and not math.isnan(row["seconds_a_photo"])
-        ]
         return prose.fill_macro(
             SENTENCES,
             "details",
             choice=choice,
             at_chance=at_chance,
             on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
-            fastest=min(timed, key=lambda row: row["seconds_a_photo"]) if len(timed) > 1 else None,
             stability=self.comparison.stability,
             trusted_tau=comparison.TRUSTED_TAU,
         )

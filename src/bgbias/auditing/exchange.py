@@ -34,13 +34,13 @@ def make_stand_in(options: Options, clean: Path | None = None) -> Adapted:
     if saved and saved.is_file():
         options.only(frozenset(), f"{saved}, which says how photos were looked at")
         described = json.loads(saved.read_text(encoding="utf-8"))
-        name, look, guesses = described["name"], Look(**described["look"]), ()
+        name, look, guesses = described["name"], Look(**described["look"]), tuple(described.get("guesses", ()))
     return Adapted(name, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=guesses)
 
 
 def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, digest: str) -> None:
     """Embeddings float32 [N, D] by view as ``clean.npy`` and ``views.npz``, which ``read`` reads, and
-    the model's name and look. ``digest``: the question, which these embeddings may answer from now on.
+    the model's name, look and guesses. ``digest``: the question, which these embeddings may answer from now on.
     """
     others = {f"{name}-{draw}": array for (name, draw), array in vectors.items() if name != CLEAN}
     folder.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,8 @@ def write(folder: Path, vectors: Mapping[View, np.ndarray], model: Adapted, dige
         np.save(file, vectors[CLEAN, 0])
     with replacing(folder / "views.npz") as temporary, temporary.open("wb") as file:
         np.savez(file, **others)  # type: ignore[arg-type]
-    write_json(folder / MODEL, {"name": model.name, "look": asdict(model.look)})
+    described = {"name": model.name, "look": asdict(model.look), "guesses": model.guesses}
+    write_json(folder / MODEL, described)
     workdir.end_export(digest)
 
 

@@ -178,9 +178,9 @@ class Masks:
 
 
 def describe_masks(
-    prepared: PreparedPhotos, usable: frozenset[str], ids: Sequence[str], masker: MaskPredictor | None = None
+    prepared: PreparedPhotos, usable: frozenset[str], ids: Sequence[str], *maskers: MaskPredictor | None
 ) -> tuple[str, ...]:
-    """What is to be said of masks, what was guessed of the ``masker`` first; none that can be trusted is an error."""
+    """What is to be said of masks, what was guessed of the ``maskers`` first; none that can be trusted is an error."""
     masks, count = prepared.qualities, len(ids)
     empty, full = int(masks["empty"].sum()), int(masks["full"].sum())
     of_lost = {"empty": empty, "full": full, "absent": count - len(masks)}
@@ -192,6 +192,6 @@ def describe_masks(
         )
     shown = prepared.masks
     unseen = sum(shown.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
-    guesses, lost_ones = masker.guesses if masker else "", count - len(usable)
-    remarks = {"guesses": guesses, "lost": lost_ones, "photos": count, "unseen": unseen, **of_lost}
+    guesses = "; ".join(masker.guesses for masker in maskers if masker and masker.guesses)
+    remarks = {"guesses": guesses, "lost": count - len(usable), "photos": count, "unseen": unseen, **of_lost}
     return tuple(prose.fill_macro(SENTENCES, "mask_remarks", **remarks))

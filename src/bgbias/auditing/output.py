@@ -28,7 +28,7 @@ from bgbias.report import html, sheets
 from bgbias.report.html import inside, outline
 from bgbias.report.queries import UNSURE, ShownQuery
 from bgbias.results.decomposition import STEPS
-from bgbias.results.uncertainty import FEWEST_HARD, Estimate
+from bgbias.results.uncertainty import Estimate
 from bgbias.version import VERSION
 
 SCHEMA = 1
@@ -217,7 +217,6 @@ def _fill_parts(audit: AuditResult) -> dict[str, Any]:
             row | {"name": short[row["class_name"]], "picture": audit.portraits.get(row["class_name"], "")}
             for row in findings.classes.head(CLASSES).to_dict("records")
         ],
-        "fewest_hard": FEWEST_HARD,
         "properties": slices.PROPERTIES,
         "unsure": UNSURE,
     }

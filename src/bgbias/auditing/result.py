@@ -36,7 +36,7 @@ from bgbias.results import conflict, correlation
 from bgbias.results.background_baseline import Leak
 from bgbias.results.decomposition import PATH
 from bgbias.results.rows import MAP_AT_R, PRECISION_AT_1, records
-from bgbias.results.uncertainty import FEWEST_CLASSES, Estimate, at_most_all
+from bgbias.results.uncertainty import FEWEST_CLASSES, FEWEST_HARD, Estimate, at_most_all
 from bgbias.settings import read_yaml
 
 SENTENCES, TERMINAL = "text.j2", "verdict.j2"
@@ -135,6 +135,7 @@ class AuditResult:
     unsure_below: ClassVar[float] = UNSURE
     fewest_queries: ClassVar[int] = FEWEST_QUERIES
     fewest_classes: ClassVar[int] = FEWEST_CLASSES
+    fewest_hard: ClassVar[int] = FEWEST_HARD
 
     def sentences(self, about: str) -> list[str]:
         """What a macro of ``text.j2`` says: ``verdict``, ``evidence``, ``masks``, ``advice``, ``shares``."""

@@ -3,7 +3,6 @@
 Heavy imports stay inside the commands, so that ``--help`` and the light nodes start at once.
 """
 
-import errno
 import os
 import shlex
 import signal
@@ -19,7 +18,7 @@ from bgbias import __version__
 from bgbias.cli import audit, maskers, nodes, reproduce, tools
 from bgbias.cli.arguments import WORDS
 from bgbias.engine import records
-from bgbias.errors import UserError
+from bgbias.errors import UserError, explain_os_error
 from bgbias.progress import say
 
 app = typer.Typer(
@@ -99,16 +98,8 @@ def run_reporting_errors(command: typer.Typer) -> None:
             raise
         text = f"this needs {error.name}, which is not installed: pip install 'bgbias[{extra}]'"
     except OSError as error:
-        path = error.filename or Path.cwd()
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            text = f"the disk is full ({path}). Free some space and run the same command again;"
-            text += "\nnothing that was finished is lost."
-        elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-            text = (
-                f"{path} cannot be written or read ({error.strerror}). Copy the study to a folder of your own\n(cp -a), or ask"
-                " for the right to write there, and run the same command again."
-            )
-        else:
+        text = explain_os_error(error)
+        if not text:
             raise
     say(f"\nbgbias: {text}")
     sys.exit(2)

@@ -1,5 +1,7 @@
 """Masks as people draw them: grey levels, pixels of 0 and 1, palettes and cut-outs, as programs write them."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -7,6 +9,7 @@ from PIL import Image, ImageOps
 
 from bgbias.errors import UserError
 from bgbias.images import pixels
+from bgbias.images.pixels import Photo
 
 # A mask whose brightest pixel is darker than this shows nothing: such pictures number classes or regions (1, 2, 3).
 NUMBERED_BELOW = 32
@@ -55,6 +58,23 @@ def decode_mask(data: bytes, name: str) -> NDArray[np.uint8]:
     if grey.min() < grey.max() and 1 < grey.max() < NUMBERED_BELOW:
         raise _refuse_numbers(grey, name)
     return grey * 255 if grey.max() == 1 else grey
+
+
+def read_mask(mask: Photo, photo: Photo, shape: tuple[int, ...], name: str) -> NDArray[np.uint8]:
+    """The mask of a photo of this ``shape`` [H, W], of either's file, Pillow's picture or array: uint8 [H, W]; another size is an
+    error with its ``name``, and so is one that was drawn on the photo turned as its EXIF says.
+    """
+    is_file = isinstance(mask, (str, Path)) and Path(mask).is_file()
+    picture = decode_mask(Path(mask).read_bytes(), str(mask)) if is_file else pixels.decode_as(mask, "L", name)
+    if picture.dtype == bool or (picture.dtype == np.uint8 and picture.max(initial=0) == 1):
+        picture = np.where(picture, np.uint8(255), np.uint8(0))
+    if picture.dtype != np.uint8 or picture.shape != shape:
+        raise UserError(
+            f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 or bool {list(shape)} as its photo."
+        )
+    if isinstance(photo, (str, Path)):
+        check_turned_alike(Path(photo).read_bytes(), picture, str(photo), "Turn the photo's pixels, or its mask.")
+    return picture
 
 
 def is_cut_out(data: bytes, name: str) -> bool:

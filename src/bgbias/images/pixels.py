@@ -31,6 +31,7 @@ Picture = Callable[[int], np.ndarray]
 Photo = str | Path | Image.Image | np.ndarray
 """A picture file's name, a picture of Pillow's, or uint8 [H, W, 3] (RGB). Where a mask is meant, [H, W]: bool, or uint8 whose 255
 is object and whose greys are soft edges."""
+SIXTEEN = "sixteen bits"  # in the notes of an opened picture: decoding forgets how it was stored
 
 
 class UnknownLevelsError(UserError):
@@ -65,26 +66,14 @@ def decode_all(photos: Iterable[Photo]) -> Iterator[np.ndarray]:
 
 def decode_photo(photo: Photo, name: str) -> np.ndarray:
     """The photo, uint8 [H, W, 3]; what cannot be one is an error with its ``name``."""
-    picture = _decode(photo, "RGB", name)
+    picture = decode_as(photo, "RGB", name)
     if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
         raise UserError(f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 [H, W, 3].")
     return picture
 
 
-def decode_mask(mask: Photo, photo: np.ndarray, name: str) -> np.ndarray:
-    """The mask, uint8 [H, W] of the photo's size; another size is an error with its ``name``."""
-    picture = _decode(mask, "L", name)
-    if picture.dtype == bool:
-        picture = np.where(picture, np.uint8(255), np.uint8(0))
-    if picture.dtype != np.uint8 or picture.shape != photo.shape[:2]:
-        raise UserError(
-            f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 or bool"
-            f" {list(photo.shape[:2])} as its photo."
-        )
-    return picture
-
-
-def _decode(picture: Photo, mode: str, name: str) -> np.ndarray:
+def decode_as(picture: Photo, mode: str, name: str) -> np.ndarray:
+    """A file or a picture of Pillow's in this mode, an array as it is; anything else is an error with its ``name``."""
     if isinstance(picture, np.ndarray):
         return picture
     if isinstance(picture, Image.Image):
@@ -102,8 +91,9 @@ def open_picture(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            if isinstance(xmp := image.info.get("xmp"), str):  # Pillow looks for bytes in it
-                image.info["xmp"] = xmp.encode()
+            if isinstance(xmp := image.info.pop("xmp", None), (str, bytes)):  # else Pillow cannot look for a rotation in it
+                image.info["xmp"] = xmp.encode() if isinstance(xmp, str) else xmp
+            image.info[SIXTEEN] = has_sixteen_bits(image)
             yield image
     except UnidentifiedImageError as error:  # whose text is the address of a buffer
         raise UserError(
@@ -130,9 +120,9 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
     """Pillow's own conversion would cut all that is not black to white; of colours it has the upper 8 bits of 16."""
     if image.mode in ("I", "F"):
         whole = image.mode == "I"
-        numbers = "whole numbers of 32 bits" if whole else "floating point numbers"
+        numbers = "whole numbers of 32 bits, or with signs," if whole else "floating point numbers,"
         raise UnknownLevelsError(
-            f"its levels are {numbers}, of which nobody can tell which is white; save it with 8 bits",
+            f"its levels are {numbers} of which nobody can tell which is white; save it with 8 bits",
             "levels_of_32_bits" if whole else "levels_of_floats",
         )
     if not has_sixteen_bits(image):
@@ -150,7 +140,9 @@ def _to_8_bits(image: Image.Image) -> Image.Image:
 
 
 def has_sixteen_bits(image: Image.Image) -> bool:
-    """Whether the picture is stored with 16 bits a level, as long as it is not decoded."""
+    """Whether the picture is stored with 16 bits a level; of one that is decoded, what ``open_picture`` noted."""
+    if SIXTEEN in image.info:
+        return bool(image.info[SIXTEEN])
     if image.format == "JPEG2000" and image.mode != "I;16" and image.fp:  # whose bits its codestream alone tells
         image.fp.seek(0)
         _, _, sizes = image.fp.read().partition(b"\xff\x4f\xff\x51")

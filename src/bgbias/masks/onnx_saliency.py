@@ -59,13 +59,17 @@ class GraphMasker:
         return list(self.one_by_one(photos))
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
-        """The same as they are made."""
+        """The same as they are made; the first of an unknown graph when they are judged, so that nobody keeps bad ones."""
+        made: list[Mask] = []
         for photo in photos:
             height, width = photo.shape[:2]
-            mask = mask_from(self._saliency(photo), height, width, self.recipe.stretch)
+            made.append(mask_from(self._saliency(photo), height, width, self.recipe.stretch))
             if self.is_unknown and len(self.faults) < JUDGED:
-                self._judge(mask)
-            yield mask
+                self._judge(made[-1])
+            if not self.is_unknown or len(self.faults) == JUDGED:
+                yield from made
+                made.clear()
+        yield from made
 
     def _judge(self, mask: Mask) -> None:
         """Refuse a graph if most of its first masks show no object."""

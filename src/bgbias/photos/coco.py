@@ -159,7 +159,7 @@ def _fill_polygons(outline: Any, height: int, width: int, where: str) -> NDArray
             f"{where} cannot be read: a polygon is one list of three points or more, [x, y, x, y, x, y]; export it again."
         )
     points = np.concatenate(polygons).reshape(-1, 2)
-    if points.min() >= 0 and points.max() <= 1:
+    if points.min() >= -SLACK and points.max() <= 1 + SLACK:
         raise UserError(
             f"{where} has coordinates of 0 to 1, as shares of the photo; COCO's are pixels. Multiply x by the photo's width and"
             " y by its height."

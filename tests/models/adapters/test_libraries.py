@@ -63,7 +63,7 @@ def test_an_object_of_timm_is_prepared_as_its_configuration_says(tmp_path: Path)
 
 def test_options_of_no_use_are_named(tmp_path: Path) -> None:
     for zoo, name, option, said in (
-        (timm.create_model, "levit_128s", {"size": 256}, "or the --size that it was trained for"),
+        (timm.create_model, "levit_128s", {"size": 256}, "has other shapes than .* leave --size out"),
         (timm.create_model, "test_vit.r160_in1k", {"size": 4}, "cannot be fitted to .*or the --size that it"),
         (timm.create_model, "test_resnet.r160_in1k", {"pooling": "cls"}, "cannot be built with global_pool"),
         (models.get_model, "squeezenet1_1", {}, "ends in no linear layer"),
@@ -130,10 +130,12 @@ def test_an_activation_that_weights_do_not_tell_is_a_guess(open_clip: Any, tower
     found = load("open_clip:Small-8", by(weights))
     assert_equal(ours(found), encode_by_open_clip(network))
     assert "activation: GELU" in found.notes
-    (guess,) = found.guesses
+    prepared, guess = found.guesses
+    assert "assumed: its configuration's mean, its configuration's std" in prepared
+    assert any("--mean 0.485" in options for options in found.alternatives)
     assert "w.pt does not tell its activation" in guess
     assert "open_clip:Small-8-quickgelu computes that" in guess
-    assert not load("open_clip:Small-8-quickgelu", by(weights)).guesses
+    assert not load("open_clip:Small-8-quickgelu", by(weights, **COLOURS)).guesses
     # Positions of another size are resampled.
     found = load("open_clip:Small-8", by(weights, size=48))
     larger = open_clip.create_model("Small-8", str(weights), force_image_size=48).eval()

@@ -25,8 +25,10 @@ T = TypeVar("T")
 USUAL = 64
 # What torch, ONNX Runtime, NumPy and Python say when there is none left, in small letters.
 SHORT = ("out of memory", "not enough memory", "allocate memory", "unable to allocate", "memoryerror")
-# Of a vector's largest number: by so much rounding in another batch moves it at most, in float32 and in fewer bits.
+# Of the range of a batch's numbers: by so much rounding in another batch moves them at most, in float32 and in fewer bits. That
+# range is taken to be no smaller than a tenth of the largest number, which rounding goes by.
 SAME, SAME_ROUNDED = 0.02, 0.1
+FLOOR = 0.1
 
 
 @contextmanager
@@ -113,9 +115,11 @@ class AloneCheck:
         count = len(pictures)
         self._batches[count] += 1
         is_power_of_two = self._batches[count].bit_count() == 1
+        # Of what tells pictures apart: a number that all share may be as large as it likes.
+        spread = max(np.ptp(vectors, axis=0).max(), FLOOR * np.abs(vectors).max()) if count else 0
         for row in sorted({0, count // 2, count - 1}) if count > 1 and is_power_of_two else ():
             alone = embed(pictures[row : row + 1])[0]
-            if np.abs(alone - vectors[row]).max() > same * np.abs(alone).max():
+            if np.abs(alone - vectors[row]).max() > same * spread:
                 raise UserError(
                     f"{name} gives picture {row + 1} of {count} another vector among the others than alone. Put a network into"
                     " evaluation mode (model.eval()); export a graph again, for any number of pictures at once or for one."

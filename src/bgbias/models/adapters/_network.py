@@ -120,6 +120,8 @@ def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     they are, in words.
     """
     output = _find_tensor(output)
+    if output.is_complex():
+        raise UserError("The network gives complex numbers, of which no cosine is taken here; give real ones.")
     shape = list(output.shape)
     match output.ndim, how:
         case 2, None:
@@ -170,7 +172,7 @@ def fill(
     over = [name for name in state if not name.startswith(prefix)]
     if prefix:
         notes.append(f"weights: '{prefix}' taken off the names{_format_others(others)}")
-    remedy = "Name the right file, the right network, or the --size that it was trained for."
+    remedy = "Name the right file, the right network, or the --size that it was trained for; or leave --size out."
     with failing(f"{path} cannot be fitted to {whose}", f" {remedy}"):
         state = converted(inner)
     for name, tensor in expected.items():
@@ -179,7 +181,11 @@ def fill(
             state.setdefault(name, tensor)
     weights = {name: tensor for name, tensor in state.items() if name in expected}
     if wrong := state_dicts.difference(expected, weights, path):
-        raise UserError(f"{path} does not hold weights of {whose}: {wrong}. {remedy}")
+        if weights.keys() == expected.keys():
+            raise UserError(f"{path} has other shapes than {whose}, whose names it has: {wrong}. {remedy}")
+        raise UserError(
+            f"{path} does not hold weights of {whose}: {wrong}. Name the right file, or the right network."
+        )
     over += [name for name in state if name not in expected]
     if over:
         first = ", ".join(over[:3]) + (", ..." if len(over) > 3 else "")

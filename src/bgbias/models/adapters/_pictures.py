@@ -156,6 +156,8 @@ def as_array(answer: Any) -> np.ndarray:
     """float32 of an array or a tensor, or of a list of such, which may want gradients or lie on a GPU."""
     if isinstance(answer, (list, tuple)):
         return np.stack([as_array(one) for one in answer]) if answer else np.zeros((0, 0))
+    if answer.is_complex() if hasattr(answer, "detach") else np.iscomplexobj(answer):
+        raise UserError("The model gave complex numbers, of which no cosine is taken here; give real ones.")
     return np.asarray(answer.detach().float().cpu() if hasattr(answer, "detach") else answer, np.float32)
 
 

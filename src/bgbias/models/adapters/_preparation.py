@@ -17,8 +17,9 @@ from bgbias.models.adapters import LOOKS, NORMALISES, Options
 from bgbias.models.look import Interpolation, Look
 from bgbias.models.preprocess import IMAGENET, Preprocess
 
-# Mean and standard deviation that other networks are usually trained with: those to -1..1, none, and CLIP's.
-OTHER_COLOURS = (
+# Mean and standard deviation that networks are usually trained with: ImageNet's, those to -1..1, none, and CLIP's.
+USUAL_COLOURS = (
+    ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)),
@@ -32,7 +33,7 @@ ROUNDING = 0.02
 @dataclass(frozen=True)
 class Preparation:
     """``normalise`` is None where the model does that itself; ``source``: who says all this; ``guessed``: the options whose
-    values neither the model nor a person gave; ``given``: those that a person gave.
+    values neither the model nor a person gave, ``whose`` values are taken; ``given``: those that a person gave.
     """
 
     look: Look
@@ -40,6 +41,7 @@ class Preparation:
     source: str
     guessed: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
+    whose: str = "ImageNet's"
 
     def describe(self) -> str:
         """A line for people."""
@@ -54,7 +56,7 @@ class Preparation:
         """What a reader must know of what was guessed, and how to correct it."""
         if not self.guessed:
             return ()
-        values = {"size": f"{self.look.size} pixels", "mean": "ImageNet's mean", "std": "ImageNet's std"}
+        values = {"size": f"{self.look.size} pixels", "mean": f"{self.whose} mean", "std": f"{self.whose} std"}
         assumed = ", ".join(values[name] for name in self.guessed)
         options = ", ".join(f"--{name}" for name in self.guessed)
         return (
@@ -67,7 +69,9 @@ class Preparation:
         if not {"mean", "std"} <= {*self.guessed}:
             return {}
         others = {}
-        for mean, std in OTHER_COLOURS:
+        for mean, std in USUAL_COLOURS:
+            if self.normalise and np.allclose(_unscale(self.normalise), (mean, std)):
+                continue
             of_mean, of_std = (" ".join(f"{value:.8g}" for value in values) for values in (mean, std))
             others[f"--mean {of_mean} --std {of_std}"] = normalise_colours(mean, std)
         return others

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def _adapt_timm_network(
     resize = math.floor(size / config["crop_pct"])
     look = Look(size, resize, mode == "squash", config["interpolation"], "even")
     preparation = _prepare(
-        name, options, "timm's configuration", sides, look, colours, has_borders=mode == "border"
+        name, options, "timm's configuration", sides, look, colours, "." in name, has_borders=mode == "border"
     )
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
@@ -124,7 +125,7 @@ def adapt_torchvision(which: str, options: Options) -> Adapted:
     (size,), (resize,) = transforms.crop_size, transforms.resize_size
     look = Look(size, resize, interpolation=transforms.interpolation.value, rounding="even")
     source, colours = f"torchvision's transforms of {weights}", (transforms.mean, transforms.std)
-    preparation = _prepare(name, options, source, (size, size), look, colours)
+    preparation = _prepare(name, options, source, (size, size), look, colours, is_told=bool(tag))
     embedding = "embedding: what the last layer, the classifier, is given"
     return adapt_network(name, network, preparation, options, notes, embedding)
 
@@ -201,7 +202,7 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     look = Look(sides[0], sides[0], mode == "squash", interpolation, "even")
     preparation = _prepare(
-        name, options, "OpenCLIP's configuration", sides, look, colours, has_borders=mode == "longest"
+        name, options, "OpenCLIP's configuration", sides, look, colours, "/" in which, mode == "longest"
     )
     return adapt_network(
         name, model.visual, preparation, options, (*loaded, *notes), embedding, guesses=guesses, run=run
@@ -255,9 +256,11 @@ def _prepare(
     sides: Sequence[int],
     look: Look,
     colours: tuple[tuple[float, ...], tuple[float, ...]],
+    is_told: bool,
     has_borders: bool = False,
 ) -> Preparation:
-    """What a zoo's configuration says, with what ``options`` say in its place; ``colours``: mean and std of 0..1.
+    """What a zoo's configuration says, with what ``options`` say in its place; ``colours``: mean and std of 0..1. Of a person's
+    own weights they are a guess, unless ``is_told``: the model's name has the tag of published ones.
 
     Pictures that are no squares (``sides``: height and width), and borders around photos, are an error.
     """
@@ -267,7 +270,11 @@ def _prepare(
         raise UserError(
             f"{name} puts borders around photos, which is not done here. Say --squash, or --resize {height}."
         )
-    return apply_options(Preparation(look, normalise_colours(*colours), source), options)
+    preparation = apply_options(Preparation(look, normalise_colours(*colours), source), options)
+    if options.weights is None or is_told:
+        return preparation
+    guessed = tuple(name for name in ("mean", "std") if name not in options.list_given())
+    return replace(preparation, guessed=guessed, whose="its configuration's")
 
 
 MEMBERS = {
