@@ -86,12 +86,10 @@ def explain_os_error(error: OSError) -> str:
     """What a person can do about a disk that is full, or a folder that cannot be written or read; empty of other errors."""
     path = error.filename or Path.cwd()
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return (
-            f"the disk is full ({path}). Free some space and run the same command again;\nnothing that was finished is lost."
-        )
+        return f"the disk is full ({path}). Free some space and run the same command again;\nnothing that was finished is lost."
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
         return (
-            f"{path} cannot be written or read ({error.strerror}). Ask for the right to write there, copy the study to a folder of"
-            " your own\n(cp -a), or name another cache by BGBIAS_CACHE; then run the same command again."
+            f"{path} cannot be written or read ({error.strerror}). Ask for the right to write there, copy the study to a folder"
+            " of your own\n(cp -a), or name another cache by BGBIAS_CACHE; then run the same command again."
         )
     return ""

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 from in_memory import Pictures, table
-from PIL import Image
+from PIL import ExifTags, Image
 from project import ROOT
 
 import bgbias
@@ -113,6 +113,14 @@ def test_photos_of_any_shape_keep_it_and_lists_are_corrupted_one_by_one() -> Non
     one = bgbias.corrupt(photo, mask, "scene_0.png", "mug")
     np.testing.assert_array_equal(one[mask], photo[mask])
     assert (one[~mask] != photo[~mask]).any()
+    np.testing.assert_array_equal(bgbias.corrupt(photo, mask.astype(np.uint8), "scene_0.png", "mug"), one)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 3
+    Image.open(SHOWN[0]).rotate(180).save("turned.png", exif=exif)
+    with pytest.raises(
+        UserError, match=r"turned\.png' carries a rotation .* Turn the photo's pixels, or its mask"
+    ):
+        bgbias.corrupt("turned.png", MASKS[0], "scene_0.png", "mug")
     made = bgbias.corrupt(SHOWN, MASKS, "scene_0.png", SHOWN)
     for name, drawn, picture in zip(SHOWN, MASKS, made, strict=True):
         np.testing.assert_array_equal(picture, bgbias.corrupt(name, drawn, "scene_0.png", name))

@@ -3,6 +3,7 @@ twins that count by hand.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +48,19 @@ def test_photos_in_another_order_are_refused_wherever_a_model_looks(of_object: f
         ("own_inpainted", 0): embed(own),
         ("random_background", 0): embed(others),
         ("random_background", 1): embed(others[::-1]),
+        ("only_fg", 0): embed(0 * own),
         ("only_bg", 0): random_unit(1, COUNT, 32),
     }
-    refuse_another_order(vectors, IDS)
+    assert "order of the rows: 60 of 60 photos are nearest to themselves" in refuse_another_order(
+        vectors, IDS
+    )
     with pytest.raises(UserError, match=r"clean-0 and own_inpainted-0 are not of the same photos .* 00\.jpg"):
         refuse_another_order(vectors | {(CLEAN, 0): vectors[CLEAN, 0][::-1]}, IDS)
     if of_object:  # else no photo is found on another background, in any order
         moved = np.roll(vectors["random_background", 1], 1, axis=0)
-        with pytest.raises(UserError, match="clean-0 and random_background-1"):
-            refuse_another_order(vectors | {("random_background", 1): moved}, IDS)
+        for view, rows in ((("random_background", 1), moved), (("only_fg", 0), vectors["only_fg", 0][::-1])):
+            with pytest.raises(UserError, match=f"clean-0 and {view[0]}-{view[1]}"):
+                refuse_another_order(vectors | {view: rows}, IDS)
 
 
 def test_one_vector_for_most_photos_is_refused_and_fewer_are_counted() -> None:
@@ -101,10 +106,11 @@ def test_saved_embeddings_have_the_models_look(tmp_path: Path) -> None:
     model = load(lambda batch: [picture.mean((0, 1)) for picture in batch], Options(size=40, resize=44))
     with pytest.raises(UserError, match="No pictures were exported for this question"):
         workdir.check_exported("question")
+    model = replace(model, guesses=("Nobody specified its mean.",))
     exchange.write(tmp_path, dict.fromkeys(VIEWS, ONES), model, "question")
     clean = tmp_path / "clean.npy"
     again = exchange.make_stand_in(Options(), clean)
-    assert (again.name, again.look) == (model.name, model.look)
+    assert (again.name, again.look, again.guesses) == (model.name, model.look, model.guesses)
     workdir.check_exported("question")
     with pytest.raises(UserError, match=r"--size means nothing to .*model.json, which says how"):
         exchange.make_stand_in(Options(size=32), clean)

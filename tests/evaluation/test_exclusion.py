@@ -130,7 +130,9 @@ def test_a_model_that_is_blind_to_backgrounds_loses_nothing_in_any_step(size: in
     (row,) = records(table(queries.assign(**dict(zip(rows.MODEL, MODEL, strict=True))), ["mixed_rand"]))
     assert all(abs(row[step]) < 1e-10 for step in (*decomposition.STEPS, "drop"))
     values = decomposition.matched_values(queries, MODEL, "symmetric", decomposition.PATH)
-    assert row["queries"] == (~np.isnan([values.columns[name][0] for name in decomposition.PATH])).all(0).sum()
+    assert (
+        row["queries"] == (~np.isnan([values.columns[name][0] for name in decomposition.PATH])).all(0).sum()
+    )
 
 
 # Given queries, gallery and cameras.

@@ -103,6 +103,10 @@ def test_a_graph_whose_masks_make_no_sense_is_refused_once_over_calls(tmp_path: 
     words = r"of the first 8 masks 8 show nothing.* give mean, std.*: isnet, birefnet"
     with pytest.raises(UserError, match=words):
         make(discs[7:])
+    kept: list[Mask] = []
+    with pytest.raises(UserError, match=words):
+        kept.extend(masker("onnx", blind, stretch=False).one_by_one(discs))
+    assert not kept, "else the next command would take them for good ones"
     assert len(masker("isnet", blind)(discs)) == 8  # whose recipe is known
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
@@ -75,9 +76,12 @@ def test_levels_that_are_scaled_or_refused_are_counted_by_rule() -> None:
     ):
         levels = np.linspace(0, most, 2400).reshape(40, 60).astype(kind)
         assert seen.takes(item(name, 0, encoded(levels, "TIFF"))) == (name == "a/1.tif")
+    dark = np.full((40, 60, 3), 4000, np.uint16)
+    for name in ("a/6.png", "a/7.jp2"):  # where it is looked at as where it is read
+        assert not seen.takes(item(name, 0, cv2.imencode(name[3:], dark)[1].tobytes()))
     lines = "\n".join(seen.describe("mine"))
     for words in (
-        "left out: photos of 16 bits whose levels are all below 16384: 2 (a/2.tif, a/3.tif): 'a/2.tif' cannot",
+        "left out: photos of 16 bits whose levels are all below 16384: 4 (a/2.tif, a/3.tif, a/6.png and 1 more): ",
         "left out: photos whose levels are floating point numbers: 1 (a/4.tif): ",
         "left out: photos whose levels are whole numbers of 32 bits, or with signs: 1 (a/5.tif): ",
         "photos of 16 bits: 1 (a/1.tif): their levels 0 to 65,535 become 0 to 255",

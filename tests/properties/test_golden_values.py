@@ -258,6 +258,12 @@ def test_g10_distillation_and_metrics_of_embeddings() -> None:
     classes, clusters = np.array([0, 0, 0, 1, 1, 1]), np.array([0, 0, 1, 1, 1, 1])
     found = [nmi.normalized_mutual_information(classes, given) for given in (clusters, classes)]
     assert found == approx([0.478704, 1])
+    cloud, labels = seeds.generator("cloud").normal(size=(60, 4)).astype(np.float32), np.arange(60) % 12
+    of_starts = [
+        nmi.normalized_mutual_information(labels, nmi.clusters(cloud, 12, start)) for start in range(10)
+    ]
+    assert nmi.of_embeddings(cloud, labels) == approx(np.mean(of_starts))
+    assert np.std(of_starts) > 0
     vectors = np.array([[1, 0], [0, 1], [-1, 0], [-0.6, -0.8]], np.float32)
     density = plugins.load("embedding_metrics", "pi_ratio").of_embeddings(vectors, np.array([0, 0, 1, 1]))
     assert density == approx(0.359217)

@@ -71,8 +71,8 @@ class ComparedAudits:
 
     @cached_property
     def models(self) -> pd.DataFrame:
-        """``ModelComparison.models`` with each model's attribution score, in a column for each way to make maps, seconds a photo, and
-        ``PLACES`` where known.
+        """``ModelComparison.models`` with each model's attribution score, in a column for each way to make maps, seconds
+        a photo, and ``PLACES`` where known.
         """
         models = self.comparison.models
         audits = [self.audits[name] for name in models["model"]]

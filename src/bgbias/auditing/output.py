@@ -210,7 +210,9 @@ def _fill_parts(audit: AuditResult) -> dict[str, Any]:
     is_known = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
     is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
-        "four": {(audit.leak.found, least > 0): ()} if audit.leak and is_known and audit.has_something_to_lose else {},
+        "four": {(audit.leak.found, least > 0): ()}
+        if audit.leak and is_known and audit.has_something_to_lose
+        else {},
         "spread": _find_axis_ends([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
         "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [

@@ -27,7 +27,10 @@ from bgbias.progress import say
 from bgbias.results.uncertainty import FEWEST_CLASSES
 
 Load = Callable[[], Adapted]
-NO_INTERVAL = "There is no interval, so that --fail-above cannot tell: take five classes or more, of four photos each, and a model that finds more of them than chance."
+NO_INTERVAL = (
+    "Nothing can be said of a drop, so that --fail-above cannot tell: take five classes or more, of four photos each, and a model"
+    " that finds more of them than chance."
+)
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,9 @@ def read_mask(mask: Photo, photo: Photo, shape: tuple[int, ...], name: str) -> N
     error with its ``name``, and so is one that was drawn on the photo turned as its EXIF says.
     """
     is_file = isinstance(mask, (str, Path)) and Path(mask).is_file()
-    picture = decode_mask(Path(mask).read_bytes(), str(mask)) if is_file else pixels.decode_as(mask, "L", name)
+    picture = (
+        decode_mask(Path(mask).read_bytes(), str(mask)) if is_file else pixels.decode_as(mask, "L", name)
+    )
     if picture.dtype == bool or (picture.dtype == np.uint8 and picture.max(initial=0) == 1):
         picture = np.where(picture, np.uint8(255), np.uint8(0))
     if picture.dtype != np.uint8 or picture.shape != shape:
@@ -73,7 +75,9 @@ def read_mask(mask: Photo, photo: Photo, shape: tuple[int, ...], name: str) -> N
             f"{name} is {picture.dtype} {list(picture.shape)}, not uint8 or bool {list(shape)} as its photo."
         )
     if isinstance(photo, (str, Path)):
-        check_turned_alike(Path(photo).read_bytes(), picture, str(photo), "Turn the photo's pixels, or its mask.")
+        check_turned_alike(
+            Path(photo).read_bytes(), picture, str(photo), "Turn the photo's pixels, or its mask."
+        )
     return picture
 
 

@@ -91,7 +91,9 @@ def open_picture(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            if isinstance(xmp := image.info.pop("xmp", None), (str, bytes)):  # else Pillow cannot look for a rotation in it
+            if isinstance(
+                xmp := image.info.pop("xmp", None), (str, bytes)
+            ):  # else Pillow cannot look for a rotation in it
                 image.info["xmp"] = xmp.encode() if isinstance(xmp, str) else xmp
             image.info[SIXTEEN] = has_sixteen_bits(image)
             yield image
@@ -143,10 +145,12 @@ def has_sixteen_bits(image: Image.Image) -> bool:
     """Whether the picture is stored with 16 bits a level; of one that is decoded, what ``open_picture`` noted."""
     if SIXTEEN in image.info:
         return bool(image.info[SIXTEEN])
-    if image.format == "JPEG2000" and image.mode != "I;16" and image.fp:  # whose bits its codestream alone tells
+    if (
+        image.format == "JPEG2000" and image.mode != "I;16" and image.fp
+    ):  # whose bits its codestream alone tells
         image.fp.seek(0)
         _, _, sizes = image.fp.read().partition(b"\xff\x4f\xff\x51")
-        return sizes[36:37] == b"\x0f"
+        return sizes[38:39] == b"\x0f"
     return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
 
 

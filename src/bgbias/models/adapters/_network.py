@@ -121,7 +121,9 @@ def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     """
     output = _find_tensor(output)
     if output.is_complex():
-        raise UserError("The network gives complex numbers, of which no cosine is taken here; give real ones.")
+        raise UserError(
+            "The network gives complex numbers, of which no cosine is taken here; give real ones."
+        )
     shape = list(output.shape)
     match output.ndim, how:
         case 2, None:
@@ -172,7 +174,9 @@ def fill(
     over = [name for name in state if not name.startswith(prefix)]
     if prefix:
         notes.append(f"weights: '{prefix}' taken off the names{_format_others(others)}")
-    remedy = "Name the right file, the right network, or the --size that it was trained for; or leave --size out."
+    remedy = (
+        "Name the right file, the right network, or the --size that it was trained for; or leave --size out."
+    )
     with failing(f"{path} cannot be fitted to {whose}", f" {remedy}"):
         state = converted(inner)
     for name, tensor in expected.items():

@@ -56,7 +56,11 @@ class Preparation:
         """What a reader must know of what was guessed, and how to correct it."""
         if not self.guessed:
             return ()
-        values = {"size": f"{self.look.size} pixels", "mean": f"{self.whose} mean", "std": f"{self.whose} std"}
+        values = {
+            "size": f"{self.look.size} pixels",
+            "mean": f"{self.whose} mean",
+            "std": f"{self.whose} std",
+        }
         assumed = ", ".join(values[name] for name in self.guessed)
         options = ", ".join(f"--{name}" for name in self.guessed)
         return (

@@ -64,12 +64,12 @@ def table(
     """Table 5 from the values a query of models that saw these ``conditions``.
 
     The levels of ``PATH``, MAP@R in percent of query and gallery in that condition, in galleries that lack the same photos
-    in each, and how many queries have a value in all; ``STEPS``, the points lost from one to the next, and the ``drop`` that they add up to; if the grid has them,
-    the levels of ``ALONE``, the ``gap``: MAP@R of queries on backgrounds of their class minus other classes', in a clean
-    gallery, and the ``cue_conflict``: of the queries on another class's background whose nearest photo is of either class,
-    the percentage that follow the background; ``position`` and ``size``, the points lost where objects are moved or scaled
-    on their own background, in whole galleries. ``chance``: MAP@R of the same queries by chance, from ``chance_levels`` of
-    each dataset.
+    in each, and how many queries have a value in all; ``STEPS``, the points lost from one to the next, and the ``drop`` that
+    they add up to; if the grid has them, the levels of ``ALONE``, the ``gap``: MAP@R of queries on backgrounds of their class
+    minus other classes', in a clean gallery, and the ``cue_conflict``: of the queries on another class's background whose
+    nearest photo is of either class, the percentage that follow the background; ``position`` and ``size``, the points lost
+    where objects are moved or scaled on their own background, in whole galleries. ``chance``: MAP@R of the same queries by
+    chance, from ``chance_levels`` of each dataset.
     """
     alone = rows.views_in(rows.SYMMETRIC, [name for name in ALONE if name in conditions])
     lines = []
