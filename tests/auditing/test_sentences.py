@@ -12,13 +12,14 @@ import pandas as pd
 import pytest
 from golden import check
 
-from bgbias.auditing import comparison, findings, result
+from bgbias.auditing import comparison, findings, output, result
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.preparations import PreparationTrial
 from bgbias.auditing.slices import LeftOut
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND
 from bgbias.evaluation.crossing import Shares
 from bgbias.report import prose
+from bgbias.results.background_baseline import Leak
 from bgbias.results.comparison import TRUSTED_TAU, Choice, Stability
 from bgbias.results.places import AcrossPlaces
 from bgbias.results.uncertainty import UNKNOWN, Estimate
@@ -300,6 +301,17 @@ def test_what_is_said_of_an_audit_is_what_was_read(read: str) -> None:
         text = audit.terminal if about == "terminal" else "\n".join(audit.sentences(about))
         parts.append(f"## {name}: {about}\n\n{text or '(nothing)'}\n")
     check(GOLDEN / f"{read.replace(' ', '_')}.md", "\n".join(parts))
+
+
+def test_the_box_marks_a_field_where_the_headline_speaks_of_a_drop() -> None:
+    leak = Leak(0.1, Estimate(0.2, 0.1, 0.3))
+    for audit, marked in (
+        (an_audit(labelled(), leak=leak), [(True, True)]),
+        (an_audit(labelled(Estimate(0.1, -0.1, 0.3)), leak=leak), [(True, False)]),
+        (an_audit(labelled(*NO_ENDS), leak=leak), []),
+        (chance(0.03, 0.02, leak=leak), []),
+    ):
+        assert list(output._fill_parts(audit)["four"]) == marked
 
 
 def test_what_else_is_said_is_what_was_read() -> None:

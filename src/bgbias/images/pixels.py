@@ -15,11 +15,14 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from bgbias.errors import UserError
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
+PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = (
+    64 << 20
+)  # notes, however long, stop no pixels
 # What Pillow warns of is noted, with the photo's name, where each photo is looked at (photos/examination.py).
 warnings.filterwarnings("ignore", module=r"PIL\.")
 FULL_SCALE = 16_384  # levels of 16 bits: a brightest one below it is no dark photo, but one of 14 bits or fewer, as of cameras
@@ -91,9 +94,8 @@ def open_picture(data: bytes, name: str) -> Iterator[Image.Image]:
     """An encoded picture as Pillow opens it; whatever fails inside is an error that names the picture."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            if isinstance(
-                xmp := image.info.pop("xmp", None), (str, bytes)
-            ):  # else Pillow cannot look for a rotation in it
+            xmp = image.info.pop("xmp", None)
+            if isinstance(xmp, (str, bytes)):  # in anything else Pillow cannot look for a rotation
                 image.info["xmp"] = xmp.encode() if isinstance(xmp, str) else xmp
             image.info[SIXTEEN] = has_sixteen_bits(image)
             yield image
@@ -145,10 +147,8 @@ def has_sixteen_bits(image: Image.Image) -> bool:
     """Whether the picture is stored with 16 bits a level; of one that is decoded, what ``open_picture`` noted."""
     if SIXTEEN in image.info:
         return bool(image.info[SIXTEEN])
-    if (
-        image.format == "JPEG2000" and image.mode != "I;16" and image.fp
-    ):  # whose bits its codestream alone tells
-        image.fp.seek(0)
+    if image.format == "JPEG2000" and image.mode != "I;16" and image.fp:
+        image.fp.seek(0)  # its codestream alone tells
         _, _, sizes = image.fp.read().partition(b"\xff\x4f\xff\x51")
         return sizes[38:39] == b"\x0f"
     return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
