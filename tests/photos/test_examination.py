@@ -122,6 +122,10 @@ def test_masks_of_rotated_photos_are_judged_by_edges(upright: bool) -> None:
     (reason,) = seen.left_out.values()
     assert "follows the photo's edges only where one of them is turned" in reason
     assert ("turn the mask too" in reason) is upright
+    assert not seen.leave_out_unclear_masks(), "another one tells"
+    seen._read["rotated_with_a_mask"].clear()
+    assert seen.leave_out_unclear_masks() == ["unclear"]
+    assert [i for i in seen.left_out if "all 1 that tell" in seen.left_out[i]] == ["unclear"]
 
 
 # Second shots.

@@ -26,12 +26,12 @@ from bgbias.report import html, prose
 from bgbias.results import comparison, decomposition
 from bgbias.results.comparison import ModelComparison
 from bgbias.results.rows import read_estimate, records
-from bgbias.results.uncertainty import FEWEST_HARD, SIGNIFICANT
+from bgbias.results.uncertainty import FEWEST_HARD, SIGNIFICANT, UNKNOWN
 from bgbias.version import VERSION
 
 SENTENCES, TERMINAL = "choice.j2", "comparison.j2"
 FILES = ("comparison.html", "comparison.json", "models.csv", "pairs.csv")
-SCHEMA = 1
+SCHEMA = 2
 SHOWN = 8  # queries, half of them where either model finds more
 STEPS = dict(zip(decomposition.STEPS, ("pasting", "own background", "class's backgrounds"), strict=True))
 # What another place costs, and how much of that the background carries (results/places.py).
@@ -168,27 +168,33 @@ class ComparedAudits:
         choice = self.comparison.choice
         best = next(row for row in records(self.models) if row["model"] == choice.best)
         changed = read_estimate(best, "changed")
-        return " ".join(prose.fill_macro(SENTENCES, "headline", choice=choice, changed=changed))
+        return " ".join(
+            prose.fill_macro(SENTENCES, "headline", choice=choice, changed=changed, at_chance=self.at_chance)
+        )
 
     @property
     def details(self) -> list[str]:
         """What else to know before one is taken: who is ahead on original photos, and whether the order of the drops holds."""
         choice = self.comparison.choice
         candidates = [row for row in records(self.models) if not row["is_reference"]]
-        at_chance = [
-            row["model"]
-            for row in candidates
-            if self.audits[row["model"]].numbers.get("finds_hardly_more_than_chance")
-        ]
         return prose.fill_macro(
             SENTENCES,
             "details",
             choice=choice,
-            at_chance=at_chance,
+            at_chance=self.at_chance,
             on_original=max(candidates, key=lambda row: row["clean"]) if len(candidates) > 1 else None,
             stability=self.comparison.stability,
             trusted_tau=comparison.TRUSTED_TAU,
         )
+
+    @property
+    def at_chance(self) -> list[str]:
+        """The models that find hardly more than chance on original photos, so that their drop says nothing."""
+        return [
+            n
+            for n, audit in self.audits.items()
+            if audit.finds_hardly_more_than_chance and not audit.is_reference
+        ]
 
     @property
     def guessed(self) -> list[str]:
@@ -208,6 +214,7 @@ class ComparedAudits:
             | {name: read_estimate(row, name) for name in ("clean", "changed", "drop")}
             | {"steps": {name: read_estimate(row, name) for name in STEPS if name in row}}
             | {"places": {name: read_estimate(row, name) for name in PLACES if name in row}}
+            | ({"drop": UNKNOWN} if row["model"] in self.at_chance else {})
             | {"against": against.get(row["model"])}
             for row in records(self.models)
         ]

@@ -110,7 +110,7 @@ def name_photos_in_errors(photos: Iterable[str]) -> Iterator[None]:
 
 
 # A photo's views that show its own object on other backgrounds: where one finds its photo, the others do.
-ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand", "only_fg")
+ON_OTHERS = (RANDOM_BACKGROUND, "mixed_same", "mixed_rand")
 # Of photos in a random order one is nearest to itself in the mean, and more than so many in one case of a thousand (Poisson).
 MOST_BY_CHANCE = 5
 FEWEST = 20  # photos of which so few can be told from all
@@ -135,7 +135,8 @@ def refuse_constant(vectors: np.ndarray, name: str) -> None:
 
 def refuse_another_order(vectors: Mapping[View, np.ndarray], ids: Sequence[str]) -> str:
     """Refuse embeddings [N, D] by view whose rows are not the same photos: a photo's own views are nearest to it far more often
-    than chance. ``ids`` [N]: the photos in their order. Says how many are, as rows of which a part is in order are not refused.
+    than chance. ``ids`` [N]: the photos in their order. Gives a line with their number, since rows
+    that are partly in order are not refused.
     """
     clean = vectors[CLEAN, 0]
     rows = np.arange(len(ids))

@@ -34,11 +34,8 @@ def make_stand_in(options: Options, clean: Path | None = None) -> Adapted:
     if saved and saved.is_file():
         options.only(frozenset(), f"{saved}, which says how photos were looked at")
         described = json.loads(saved.read_text(encoding="utf-8"))
-        name, look, guesses = (
-            described["name"],
-            Look(**described["look"]),
-            tuple(described.get("guesses", ())),
-        )
+        name, look = described["name"], Look(**described["look"])
+        guesses = tuple(described.get("guesses", ()))
     return Adapted(name, look, 1, (), lambda views: np.zeros((len(views), 1), np.float32), guesses=guesses)
 
 

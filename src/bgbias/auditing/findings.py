@@ -139,6 +139,7 @@ def _measure_drops(queries: pd.DataFrame) -> Rows:
         values = values_for_views(queries, MODEL, views_in(setting, ends))
         for unit, statistic in (("points", uncertainty.difference), ("relative", uncertainty.relative_drop)):
             estimate = values.estimate(ends, statistic)
+            estimate = uncertainty.at_most_all(estimate) if unit == "relative" else estimate
             lines.append({"setting": setting, "unit": unit} | interval(estimate) | {"p": estimate.p})
     return lines
 

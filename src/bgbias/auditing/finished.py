@@ -15,12 +15,15 @@ from markupsafe import escape
 
 from bgbias.auditing import workdir
 from bgbias.errors import UserError
-from bgbias.evaluation.conditions import QUERY_ONLY
+from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY, SYMMETRIC
 from bgbias.files.atomic import replacing
 from bgbias.report.html import url
+from bgbias.results.rows import MAP_AT_R
 from bgbias.results.uncertainty import UNKNOWN, Estimate
 
 PAGE, REFERENCE = "audit.html", "reference:"
+# Times chance, and of the way from chance to 1: a model below both finds hardly more than chance.
+HARDLY_TIMES, HARDLY_WAY = 2, 0.1
 
 
 class Audit:
@@ -89,6 +92,12 @@ class Audit:
         """
         return self.estimate("drop", setting=QUERY_ONLY, unit="relative")
 
+    @property
+    def finds_hardly_more_than_chance(self) -> bool:
+        """Whether MAP@R on original photos is close to that of a random order, so that no drop says anything."""
+        clean = self.estimate("levels", metric=MAP_AT_R, setting=SYMMETRIC, condition=CLEAN)
+        return is_hardly_more(clean.value, _to_number(self.numbers["map_at_r_by_chance"]))
+
     def estimate(self, entry: str, **where: str) -> Estimate:
         """The number of an ``entry`` of ``numbers`` (``attribution``, ``cue_conflict``), or of its row that
         has these values (``drop``, ``levels``, ``steps``); unknown where there is none.
@@ -143,6 +152,11 @@ class Audit:
             caption = "The queries that lose most: original, on another background, and what each finds first"
             parts.append(f'<img alt="{caption}" src="{url(self._files["worst.jpg"])}">')
         return "\n".join(parts)
+
+
+def is_hardly_more(found: float, by_chance: float) -> bool:
+    """Whether a model's MAP@R is hardly more than that of a random order."""
+    return found < min(HARDLY_TIMES * by_chance, by_chance + HARDLY_WAY * (1 - by_chance))
 
 
 def find_estimate(rows: Iterable[Mapping[str, Any]], **where: str) -> Estimate:

@@ -17,7 +17,7 @@ from bgbias.evaluation.conditions import CLEAN, QUERY_ONLY
 from bgbias.masks.quality import THRESHOLD
 from bgbias.results import uncertainty
 from bgbias.results.rows import Model, values_for_views, views_in
-from bgbias.results.uncertainty import UNKNOWN, Estimate
+from bgbias.results.uncertainty import UNKNOWN, Estimate, at_most_all
 
 EITHER, BOTH = "either_mask", "both_masks"
 CONDITIONS = (EITHER, BOTH)
@@ -60,7 +60,9 @@ def measure_mask_range(
     agreement = qualities.loc[~qualities["image_id"].isin(first.drawn_ids), "agreement"].mean()
     object_share = measure_object_share(select_drawn(first), first, second)
     values = values_for_views(queries, model, views_in(QUERY_ONLY, [CLEAN, *CONDITIONS]))
-    either, both = (values.estimate([CLEAN, name], uncertainty.relative_drop) for name in CONDITIONS)
+    either, both = (
+        at_most_all(values.estimate([CLEAN, name], uncertainty.relative_drop)) for name in CONDITIONS
+    )
 
     def at_share(clean: np.ndarray, either: np.ndarray, both: np.ndarray) -> np.ndarray:
         return uncertainty.relative_drop(clean, object_share * either + (1 - object_share) * both)

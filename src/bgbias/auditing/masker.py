@@ -192,6 +192,6 @@ def describe_masks(
         )
     shown = prepared.masks
     unseen = sum(shown.get(i).mean() / 255 < quality.EMPTY_BELOW for i in usable)
-    guesses = "; ".join(masker.guesses for masker in maskers if masker and masker.guesses)
+    guesses = "; ".join(dict.fromkeys(masker.guesses for masker in maskers if masker and masker.guesses))
     remarks = {"guesses": guesses, "lost": count - len(usable), "photos": count, "unseen": unseen, **of_lost}
     return tuple(prose.fill_macro(SENTENCES, "mask_remarks", **remarks))

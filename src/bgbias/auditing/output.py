@@ -83,7 +83,6 @@ def as_json(audit: AuditResult) -> dict[str, Any]:
         "steps": findings and findings.steps,
         "levels": findings and findings.levels,
         "map_at_r_by_chance": findings and findings.by_chance,
-        "finds_hardly_more_than_chance": findings and audit.finds_hardly_more_than_chance,
         "classes_losing_half": findings and audit.losing_half,
         "places": findings and findings.places and _expand(findings.places),
         "mask_range": audit.mask_range and _expand(audit.mask_range),
@@ -208,11 +207,10 @@ def _fill_parts(audit: AuditResult) -> dict[str, Any]:
     parts = {name: audit.step(name) for name in STEPS}
     least = audit.drop().low
     is_known = audit.leak is not None and not math.isnan(audit.leak.more.low + least)
+    tested = is_known and audit.has_something_to_lose
     is_tested = not any(math.isnan(part.low) for part in parts.values())
     return {
-        "four": {(audit.leak.found, least > 0): ()}
-        if audit.leak and is_known and audit.has_something_to_lose
-        else {},
+        "four": {(audit.leak.found, least > 0): ()} if audit.leak and tested else {},
         "spread": _find_axis_ends([*chain(*steps.values()), *(third.lost for third in audit.thirds)]),
         "significant": [name for name, part in parts.items() if part.low > 0] if is_tested else None,
         "classes": [

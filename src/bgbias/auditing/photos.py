@@ -121,6 +121,8 @@ def look_at(listing: Listing) -> PhotoCollection:
             sums[item.image_id] = (validator.sums[item.image_id], *drawn)
             if session := listing.photos[item.image_id].session or pixels.day_of(item.data):
                 sessions[item.image_id] = session
+    for image_id in validator.leave_out_unclear_masks():
+        del sums[image_id]
     if not sums:
         first = next(iter(table.ids))
         raise UserError(

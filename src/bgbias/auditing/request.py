@@ -28,8 +28,8 @@ from bgbias.results.uncertainty import FEWEST_CLASSES
 
 Load = Callable[[], Adapted]
 NO_INTERVAL = (
-    "Nothing can be said of a drop, so that --fail-above cannot tell: take five classes or more, of four photos each, and a model"
-    " that finds more of them than chance."
+    "The drop is unknown, so that --fail-above cannot tell: take five classes or more, of four photos each, and a model that"
+    " finds more than chance."
 )
 
 

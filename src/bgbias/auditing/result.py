@@ -17,7 +17,7 @@ from bgbias.auditing import workdir
 from bgbias.auditing.attribution_scores import NOWHERE, Looks, ShownPhoto
 from bgbias.auditing.config import Question
 from bgbias.auditing.findings import AcrossSessions, Findings, strip_common_folder
-from bgbias.auditing.finished import find_estimate
+from bgbias.auditing.finished import find_estimate, is_hardly_more
 from bgbias.auditing.mask_range import MaskRange
 from bgbias.auditing.masker import BY_HAND
 from bgbias.auditing.preparations import PreparationTrial
@@ -42,8 +42,6 @@ from bgbias.settings import read_yaml
 SENTENCES, TERMINAL = "text.j2", "verdict.j2"
 WORST = 10  # classes
 FEWEST_QUERIES = 20  # fewer say next to nothing
-# Times chance, and of the way from chance to 1: a model below both finds hardly more than chance.
-HARDLY_TIMES, HARDLY_WAY = 2, 0.1
 HALF = 0.5  # a class that loses more than this share of its MAP@R is counted
 LENT = PATH[2]  # the condition whose backgrounds come from another photo of the class
 MANY_UNSURE = 0.1  # of the queries have an unsure mask: the verdict hangs on masks
@@ -159,8 +157,7 @@ class AuditResult:
 
     def drop(self, setting: str = QUERY_ONLY, unit: str = "relative") -> Estimate:
         """The drop of MAP@R: ``relative`` or in ``points``; unknown without labels."""
-        drop = find_estimate(self.findings.drops if self.findings else (), setting=setting, unit=unit)
-        return at_most_all(drop) if unit == "relative" else drop
+        return find_estimate(self.findings.drops if self.findings else (), setting=setting, unit=unit)
 
     def level(self, condition: str, setting: str = SYMMETRIC, metric: str = MAP_AT_R) -> Estimate:
         """A metric in a condition; by default MAP@R with queries and gallery alike."""
@@ -186,8 +183,7 @@ class AuditResult:
     @property
     def finds_hardly_more_than_chance(self) -> bool:
         """Whether MAP@R on original photos is close to that of a random order: no drop says anything then."""
-        clean, chance = self.level(CLEAN).value, self.labelled.by_chance
-        return clean < min(HARDLY_TIMES * chance, chance + HARDLY_WAY * (1 - chance))
+        return is_hardly_more(self.level(CLEAN).value, self.labelled.by_chance)
 
     @property
     def has_something_to_lose(self) -> bool:

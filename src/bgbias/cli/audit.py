@@ -7,7 +7,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -155,9 +155,7 @@ def audit(
             compared, failed = audit_each(question, loads, folder, save_embeddings)
             _show_comparison(compared, folder)
             if fail_above is not None:
-                for of_model in compared.audits.values():
-                    if not of_model.is_reference:
-                        _fail_above(of_model, fail_above)
+                _fail_above([a for a in compared.audits.values() if not a.is_reference], fail_above)
             if failed:
                 raise UserError(
                     f"Of {len(loads)} models failed: {', '.join(failed)}. {next(iter(failed.values()))}"
@@ -174,7 +172,7 @@ def audit(
     files = [name for name in workdir.WRITTEN if (folder / name).is_file()]
     say(f"{workdir.VERDICT}, {', '.join(files)} in {folder}")
     if fail_above is not None:
-        _fail_above(finished, fail_above)
+        _fail_above([finished], fail_above)
 
 
 @app.command()
@@ -235,15 +233,16 @@ def _say_how_to_resume(folder: Path) -> Iterator[None]:
         sys.exit(128 + signal.SIGINT)
 
 
-def _fail_above(audit: Audit, above: float) -> None:
+def _fail_above(audits: Sequence[Audit], above: float) -> None:
     from bgbias.auditing.request import NO_INTERVAL
 
-    low = audit.drop.low
-    if math.isnan(low) or audit.numbers.get("finds_hardly_more_than_chance"):
+    lows = [math.nan if audit.finds_hardly_more_than_chance else audit.drop.low for audit in audits]
+    for low in lows:
+        if 100 * low > above:
+            say(f"the drop is significantly above {above:g} %: its interval begins at {100 * low:.1f} %")
+            sys.exit(FAILED)
+    if any(map(math.isnan, lows)):
         raise UserError(NO_INTERVAL)
-    if 100 * low > above:
-        say(f"the drop is significantly above {above:g} %: its interval begins at {100 * low:.1f} %")
-        sys.exit(FAILED)
 
 
 def _format_command() -> str:

@@ -1,5 +1,6 @@
 """Masks as people draw them: grey levels, pixels of 0 and 1, palettes and cut-outs, as programs write them."""
 
+import io
 from pathlib import Path
 
 import cv2
@@ -64,10 +65,15 @@ def read_mask(mask: Photo, photo: Photo, shape: tuple[int, ...], name: str) -> N
     """The mask of a photo of this ``shape`` [H, W], of either's file, Pillow's picture or array: uint8 [H, W]; another size is an
     error with its ``name``, and so is one that was drawn on the photo turned as its EXIF says.
     """
-    is_file = isinstance(mask, (str, Path)) and Path(mask).is_file()
-    picture = (
-        decode_mask(Path(mask).read_bytes(), str(mask)) if is_file else pixels.decode_as(mask, "L", name)
-    )
+    if isinstance(mask, Image.Image):
+        mask.save(encoded := io.BytesIO(), "PNG")
+        picture = decode_mask(encoded.getvalue(), name)
+    elif isinstance(mask, (str, Path)) and Path(mask).is_file():
+        picture = decode_mask(Path(mask).read_bytes(), str(mask))
+    else:
+        picture = pixels.decode_as(mask, "L", name)
+    if picture.dtype == np.uint8 and 1 < picture.max(initial=0) < NUMBERED_BELOW:
+        raise _refuse_numbers(picture, name)
     if picture.dtype == bool or (picture.dtype == np.uint8 and picture.max(initial=0) == 1):
         picture = np.where(picture, np.uint8(255), np.uint8(0))
     if picture.dtype != np.uint8 or picture.shape != shape:

@@ -20,9 +20,7 @@ from PIL import ExifTags, Image, ImageOps, PngImagePlugin, UnidentifiedImageErro
 from bgbias.errors import UserError
 
 Image.MAX_IMAGE_PIXELS = 300_000_000
-PngImagePlugin.MAX_TEXT_CHUNK = PngImagePlugin.MAX_TEXT_MEMORY = (
-    64 << 20
-)  # notes, however long, stop no pixels
+PngImagePlugin.MAX_TEXT_CHUNK = 64 << 20  # notes of a PNG of up to 64 MB do not stop its pixels
 # What Pillow warns of is noted, with the photo's name, where each photo is looked at (photos/examination.py).
 warnings.filterwarnings("ignore", module=r"PIL\.")
 FULL_SCALE = 16_384  # levels of 16 bits: a brightest one below it is no dark photo, but one of 14 bits or fewer, as of cameras

@@ -163,6 +163,21 @@ class PhotoValidator:
         self._kind[image_id] = kind
         return False
 
+    def leave_out_unclear_masks(self) -> list[str]:
+        """Once all photos were looked at: leave out those that carry a rotation and whose masks do not tell which way they were
+        drawn, if those that tell were all drawn the other way. Gives their ids.
+        """
+        turned = sum(kind == "masks_turned_otherwise" for kind in self._kind.values())
+        if not turned or self._read["rotated_with_a_mask"]:
+            return []
+        unclear, self._read["rotated_with_an_unclear_mask"] = self._read["rotated_with_an_unclear_mask"], []
+        for image_id in unclear:
+            reason = f"'{image_id}': its true mask fits either way; all {turned} that tell were drawn on photos turned otherwise."
+            self.leaves_out(image_id, "masks_turned_otherwise", reason)
+            for kept in (self.sums, self._thumbnails, self._class_of):
+                del kept[image_id]  # type: ignore[attr-defined]
+        return unclear
+
     @cached_property
     def near_duplicates(self) -> tuple[dict[str, str], dict[str, str]]:
         """Once all photos were looked at: those that show the view of an earlier one by name, with its name; first those of a

@@ -120,7 +120,8 @@ def _make_row(name: str, values: Values, frame: pd.DataFrame) -> dict[str, Any]:
     line: dict[str, Any] = {"model": name, "queries": len(values.queries)}
     for level in LEVELS:
         line |= rows.interval(level, values.estimate([level]), 1)
-    line |= rows.tested("drop", values.estimate(LEVELS, uncertainty.relative_drop), 1)
+    drop = uncertainty.at_most_all(values.estimate(LEVELS, uncertainty.relative_drop))
+    line |= rows.tested("drop", drop, 1)
     if set(PATH) <= set(frame["condition"]) and MATCHED[QUERY_ONLY] in frame:
         matched = decomposition.matched_values(frame, values.model, QUERY_ONLY, PATH)
         steps = decomposition.steps(matched)

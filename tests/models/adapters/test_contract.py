@@ -150,7 +150,7 @@ def test_pictures_that_are_mixed_are_refused_wherever_they_are_embedded() -> Non
 
     found = load(mixing, Options(size=16))
     with pytest.raises(UserError, match=AMONG):  # however large a number is that all pictures share
-        bgbias.embed(lambda batch: np.column_stack([mixing(batch), [2000] * len(batch)]), list(views(8)))
+        bgbias.embed(lambda batch: np.column_stack([mixing(batch), [500] * len(batch)]), list(views(8)))
     with pytest.raises(UserError, match="complex numbers"):
         bgbias.embed(lambda batch: np.array([p.mean((0, 1)) + 1j for p in batch]), list(views(8)))
     for count in (40, 3):

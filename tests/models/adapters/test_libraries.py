@@ -131,7 +131,8 @@ def test_an_activation_that_weights_do_not_tell_is_a_guess(open_clip: Any, tower
     assert_equal(ours(found), encode_by_open_clip(network))
     assert "activation: GELU" in found.notes
     prepared, guess = found.guesses
-    assert "assumed: its configuration's mean, its configuration's std" in prepared
+    assert "do not say how photos are prepared; assumed: what OpenCLIP's configuration says" in prepared
+    assert "give --mean, --std of its training" in prepared
     assert any("--mean 0.485" in options for options in found.alternatives)
     assert "w.pt does not tell its activation" in guess
     assert "open_clip:Small-8-quickgelu computes that" in guess

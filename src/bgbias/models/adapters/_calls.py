@@ -26,9 +26,9 @@ USUAL = 64
 # What torch, ONNX Runtime, NumPy and Python say when there is none left, in small letters.
 SHORT = ("out of memory", "not enough memory", "allocate memory", "unable to allocate", "memoryerror")
 # Of the range of a batch's numbers: by so much rounding in another batch moves them at most, in float32 and in fewer bits. That
-# range is taken to be no smaller than a tenth of the largest number, which rounding goes by.
+# range is taken to be no smaller than half of the largest number, which rounding goes by.
 SAME, SAME_ROUNDED = 0.02, 0.1
-FLOOR = 0.1
+FLOOR = 0.5
 
 
 @contextmanager

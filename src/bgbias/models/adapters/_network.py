@@ -121,9 +121,7 @@ def pool(output: Any, how: str | None) -> tuple[Tensor, str]:
     """
     output = _find_tensor(output)
     if output.is_complex():
-        raise UserError(
-            "The network gives complex numbers, of which no cosine is taken here; give real ones."
-        )
+        raise UserError("The network gives complex numbers, which no cosine compares; return real ones.")
     shape = list(output.shape)
     match output.ndim, how:
         case 2, None:

@@ -157,7 +157,7 @@ def as_array(answer: Any) -> np.ndarray:
     if isinstance(answer, (list, tuple)):
         return np.stack([as_array(one) for one in answer]) if answer else np.zeros((0, 0))
     if answer.is_complex() if hasattr(answer, "detach") else np.iscomplexobj(answer):
-        raise UserError("The model gave complex numbers, of which no cosine is taken here; give real ones.")
+        raise UserError("The model gave complex numbers, which no cosine compares; return real ones.")
     return np.asarray(answer.detach().float().cpu() if hasattr(answer, "detach") else answer, np.float32)
 
 

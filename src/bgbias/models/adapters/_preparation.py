@@ -33,7 +33,8 @@ ROUNDING = 0.02
 @dataclass(frozen=True)
 class Preparation:
     """``normalise`` is None where the model does that itself; ``source``: who says all this; ``guessed``: the options whose
-    values neither the model nor a person gave, ``whose`` values are taken; ``given``: those that a person gave.
+    values neither the model nor a person gave; ``given``: those that a person gave; ``of_weights``: whether the source speaks of
+    the very weights that are loaded.
     """
 
     look: Look
@@ -41,7 +42,7 @@ class Preparation:
     source: str
     guessed: tuple[str, ...] = ()
     given: tuple[str, ...] = ()
-    whose: str = "ImageNet's"
+    of_weights: bool = True
 
     def describe(self) -> str:
         """A line for people."""
@@ -56,15 +57,14 @@ class Preparation:
         """What a reader must know of what was guessed, and how to correct it."""
         if not self.guessed:
             return ()
-        values = {
-            "size": f"{self.look.size} pixels",
-            "mean": f"{self.whose} mean",
-            "std": f"{self.whose} std",
-        }
+        values = {"size": f"{self.look.size} pixels", "mean": "ImageNet's mean", "std": "ImageNet's std"}
         assumed = ", ".join(values[name] for name in self.guessed)
         options = ", ".join(f"--{name}" for name in self.guessed)
+        whose = "Nobody specified the preparation of photos"
+        if not self.of_weights:
+            whose, assumed = "The weights do not say how photos are prepared", f"what {self.source} says"
         return (
-            f"Nobody specified the preparation of photos; assumed: {assumed}. If the model was trained otherwise, all numbers"
+            f"{whose}; assumed: {assumed}. If the model was trained otherwise, all numbers"
             f" are wrong: give {options} of its training.",
         )
 

@@ -56,7 +56,7 @@ def adapt_timm(which: str, options: Options) -> Adapted:
     notes: tuple[str, ...] = (f"weights: as published ({source})",)
     if options.weights is not None:
         notes = fill(network, options.weights, name, lambda state: converted(network, state))
-    return _adapt_timm_network(network, options, name, notes, guesses)
+    return _adapt_timm_network(network, options, name, notes, guesses, elsewhere or "." in which)
 
 
 def timm_network(model: Any, options: Options, name: str) -> Adapted:
@@ -68,7 +68,12 @@ def timm_network(model: Any, options: Options, name: str) -> Adapted:
 
 
 def _adapt_timm_network(
-    network: Any, options: Options, name: str, notes: tuple[str, ...], guesses: tuple[str, ...] = ()
+    network: Any,
+    options: Options,
+    name: str,
+    notes: tuple[str, ...],
+    guesses: tuple[str, ...] = (),
+    is_told: bool = True,
 ) -> Adapted:
     import timm
 
@@ -78,7 +83,7 @@ def _adapt_timm_network(
     resize = math.floor(size / config["crop_pct"])
     look = Look(size, resize, mode == "squash", config["interpolation"], "even")
     preparation = _prepare(
-        name, options, "timm's configuration", sides, look, colours, "." in name, has_borders=mode == "border"
+        name, options, "timm's configuration", sides, look, colours, is_told, has_borders=mode == "border"
     )
     pooling = getattr(network, "global_pool", None)
     how = f" ({pooling} pooling)" if isinstance(pooling, str) else ""
@@ -201,8 +206,9 @@ def adapt_open_clip(which: str, options: Options) -> Adapted:
     sides = (size, size) if isinstance(size, int) else size
     interpolation: Interpolation = "bilinear" if config["interpolation"] == "bilinear" else "bicubic"
     look = Look(sides[0], sides[0], mode == "squash", interpolation, "even")
+    is_told = bool(tag) or which.startswith((HUB, FOLDER))
     preparation = _prepare(
-        name, options, "OpenCLIP's configuration", sides, look, colours, "/" in which, mode == "longest"
+        name, options, "OpenCLIP's configuration", sides, look, colours, is_told, mode == "longest"
     )
     return adapt_network(
         name, model.visual, preparation, options, (*loaded, *notes), embedding, guesses=guesses, run=run
@@ -274,7 +280,7 @@ def _prepare(
     if options.weights is None or is_told:
         return preparation
     guessed = tuple(name for name in ("mean", "std") if name not in options.list_given())
-    return replace(preparation, guessed=guessed, whose="its configuration's")
+    return replace(preparation, guessed=guessed, of_weights=False)
 
 
 MEMBERS = {
