@@ -145,9 +145,10 @@ def has_sixteen_bits(image: Image.Image) -> bool:
     """Whether the picture is stored with 16 bits a level; of one that is decoded, what ``open_picture`` noted."""
     if SIXTEEN in image.info:
         return bool(image.info[SIXTEEN])
-    if image.format == "JPEG2000" and image.mode != "I;16" and image.fp:
-        image.fp.seek(0)  # its codestream alone tells
-        _, _, sizes = image.fp.read().partition(b"\xff\x4f\xff\x51")
+    file = getattr(image, "fp", None)
+    if image.format == "JPEG2000" and image.mode != "I;16" and file:
+        file.seek(0)  # its codestream alone tells
+        _, _, sizes = file.read().partition(b"\xff\x4f\xff\x51")
         return sizes[38:39] == b"\x0f"
     return image.mode.startswith("I;16") or any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
 

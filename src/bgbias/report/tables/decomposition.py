@@ -75,7 +75,7 @@ def table(
     lines = []
     for model, model_rows in sources.models(queries):
         values = matched_values(model_rows, model, rows.SYMMETRIC, PATH)
-        has_all = ~np.isnan([values.columns[name] for name in PATH]).any(axis=(0, 1))
+        has_all = np.all([np.isfinite(values.columns[name]).all(axis=0) for name in PATH], axis=0)
         row = rows.heading(model_rows, values, "queries", has_all)
         row |= rows.shares(values, PATH)
         for name, estimate in steps(values).items():
