@@ -181,6 +181,7 @@ def test_without_classes_there_is_what_needs_none_in_place_of_an_audit(place: Pa
         # The photos are looked for before the model is.
         (["nowhere", "--model", "my_model.py:missing"], "called nowhere"),
         (["photos", "--embeddings", "no.npy", "no.npz"], "There is no file no.npy"),
+        (["nowhere", *MINE, "--mean", ".5,.5,.5", "--std=.5,.5,.5"], "called nowhere"),  # commas are read
         (["photos", "--export", "x", "--fail-above", "3"], "--out means nothing to --export"),
         (["photos", *MINE, "--fail-above", "nan"], "--fail-above is nan"),
         (["photos", *MINE, "--backgrounds", "nowhere"], "no backgrounds at nowhere"),
