@@ -43,6 +43,11 @@ def test_mistakes_are_told_in_plain_words(tmp_path: Path) -> None:
     target = "data/work/datasets/x;touch INJECTED/images.csv"
     assert "has no dataset 'x;touch INJECTED'" in made.snakemake("--", target, check=False)
     assert not list(made.folder.rglob("INJECTED"))
+    shutil.rmtree(made.folder / ".snakemake", ignore_errors=True)
+    (made.folder / ".snakemake").symlink_to("/sys/kernel")  # where nobody writes, root neither
+    said = made.snakemake("-n", "--config", "grid=smoke", check=False)
+    assert ".snakemake/bgbias.lock cannot be written or read" in said
+    assert "Traceback" not in said
 
 
 def test_paths_and_files_may_hold_what_shells_treat_in_their_own_way(tmp_path: Path) -> None:

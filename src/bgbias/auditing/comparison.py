@@ -209,12 +209,13 @@ class ComparedAudits:
         """
         differences = comparison.differences(self.comparison.pairs, self.comparison.choice.best)
         against = {name: (difference, difference.p < SIGNIFICANT) for name, difference in differences.items()}
+        at_chance = self.at_chance
         return [
             row
             | {name: read_estimate(row, name) for name in ("clean", "changed", "drop")}
             | {"steps": {name: read_estimate(row, name) for name in STEPS if name in row}}
             | {"places": {name: read_estimate(row, name) for name in PLACES if name in row}}
-            | ({"drop": UNKNOWN} if row["model"] in self.at_chance else {})
+            | ({"drop": UNKNOWN} if row["model"] in at_chance else {})
             | {"against": against.get(row["model"])}
             for row in records(self.models)
         ]

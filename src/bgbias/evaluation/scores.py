@@ -44,7 +44,8 @@ def score_queries(
     labels, tables = embeddings.labels, []
     counted: dict[str, np.ndarray] = {}
     clean = embeddings.views[CLEAN, 0] if index is None else index
-    for (condition, draw), queries in embeddings.views.items():
+    # The clean view is the first, whatever a grid names first: it tells which queries the others' ``matched`` count.
+    for (condition, draw), queries in sorted(embeddings.views.items(), key=lambda item: item[0][0] != CLEAN):
         settings = (
             plugins.load("conditions", condition).SETTINGS if index is None else (SYMMETRIC, QUERY_ONLY)
         )

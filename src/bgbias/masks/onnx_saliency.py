@@ -59,7 +59,7 @@ class GraphMasker:
         return list(self.one_by_one(photos))
 
     def one_by_one(self, photos: Sequence[NDArray[np.uint8]]) -> Iterator[Mask]:
-        """The same as they are made; the first of an unknown graph when they are judged, so that nobody keeps bad ones."""
+        """The same one after the other; the first of an unknown graph when they are judged, so that nobody keeps bad ones."""
         made: list[Mask] = []
         for photo in photos:
             height, width = photo.shape[:2]

@@ -114,10 +114,11 @@ class AloneCheck:
         """``vectors`` float32 [N, D] are those of the N ``pictures`` together; ``embed`` gives [1, D] of a list of one."""
         count = len(pictures)
         self._batches[count] += 1
-        is_power_of_two = self._batches[count].bit_count() == 1
+        if count < 2 or self._batches[count].bit_count() != 1:
+            return
         # Of what tells pictures apart: a number that all share may be as large as it likes.
-        spread = max(np.ptp(vectors, axis=0).max(), FLOOR * np.abs(vectors).max()) if count else 0
-        for row in sorted({0, count // 2, count - 1}) if count > 1 and is_power_of_two else ():
+        spread = max(np.ptp(vectors, axis=0).max(), FLOOR * np.abs(vectors).max())
+        for row in sorted({0, count // 2, count - 1}):
             alone = embed(pictures[row : row + 1])[0]
             if np.abs(alone - vectors[row]).max() > same * spread:
                 raise UserError(
