@@ -21,6 +21,7 @@ from benchmarks import Case, Figure, Run, Values, difference, rate, ratio
 from benchmarks._models import normalise, random_model
 from bgbias.attribution import score as scores
 from bgbias.attribution import smoothgrad
+from bgbias.attribution.noise import add_noise, draw_noise
 from bgbias.attribution.settings import Attribution
 from bgbias.attribution.smoothgrad import PASSES, VARIANTS, reference_embedding
 from bgbias.compute.device import autocast
@@ -54,7 +55,7 @@ SAMPLES, NOISE = 25, Attribution().noise
 def attribution(device: str, photos: int = 2, backbone: str = "bn_inception") -> Case:
     model = random_model(backbone, device).eval()
     pictures, of_pictures = specimens(photos, model.input_size)
-    x, masks = normalise(model, pictures, device), torch.from_numpy(of_pictures / 255)
+    x, masks = normalise(model, pictures, device), torch.from_numpy(of_pictures).to(device)
     network = for_inference(model)
     reference = reference_embedding(network)
     views = x.repeat_interleave(SAMPLES, dim=0).contiguous(memory_format=torch.channels_last)
@@ -64,7 +65,7 @@ def attribution(device: str, photos: int = 2, backbone: str = "bn_inception") ->
 
     def ours(precision: Precision) -> list[float]:
         maps = _compute_maps(network, x, reference, "cosine", SAMPLES, precision)
-        return [*map(_score, maps["ref"], masks)]
+        return _score(maps["ref"], masks)
 
     def alone(precision: Precision) -> None:
         """What no attribution can do without: the folded network there and back, for as many views, to the input only."""
@@ -100,19 +101,20 @@ def _compute_maps(
     return smoothgrad.gradient_maps(network, x, keys, reference, distance, settings, PASSES[x.device.type])
 
 
-def _score(strengths: Tensor, mask: Tensor) -> float:
-    return scores.score(scores.normalise(strengths.detach().cpu()), mask)
+def _score(strengths: Tensor, masks: Tensor) -> list[float]:
+    scored: list[float] = scores.score_maps(strengths, masks).scores.tolist()
+    return scored
 
 
 def _score_by_loop(similarity: Callable[[Tensor], Tensor], x: Tensor, masks: Tensor) -> list[float]:
     """As the paper's code does it: a photo at a time, one backward pass that fills the weights' gradients too."""
     result = []
     for n, photo in enumerate(x):
-        noise = smoothgrad.draw_noise(torch.empty(SAMPLES, *photo.shape), str(n)).to(photo)
-        views = smoothgrad.add_noise(photo[None], noise[None], NOISE).requires_grad_()
+        numbers = draw_noise([str(n)], (SAMPLES, *photo.shape), str(photo.device))
+        views = add_noise(photo[None], numbers, NOISE).requires_grad_()
         similarity(views).mean().backward()
         assert views.grad is not None
-        result.append(_score(views.grad.mean(1).abs().sum(0), masks[n]))
+        result += _score(views.grad.mean(1).abs().sum(0)[None], masks[n][None])
     return result
 
 
@@ -124,7 +126,7 @@ def _score_by_captum(similarity: Callable[[Tensor], Tensor], x: Tensor, masks: T
     for photo, mask in zip(x, masks, strict=True):
         noise = NOISE * float(photo.max() - photo.min())
         (gradient,) = NoiseTunnel(Saliency(similarity)).attribute(photo[None], stdevs=noise, **options)
-        result.append(_score(gradient.mean(0).abs(), mask))
+        result += _score(gradient.detach().mean(0).abs()[None], mask[None])
     return result
 
 
@@ -231,13 +233,13 @@ def precision(
     labels = np.unique(classes, return_inverse=True)[1]
     x = normalise(network, np.stack(crops[:: max(1, len(crops) // attributed)][:attributed]), device)
     rows, columns = np.mgrid[-1 : 1 : x.shape[2] * 1j, -1 : 1 : x.shape[3] * 1j]
-    disc = torch.from_numpy((rows**2 + columns**2 < 0.5).astype(np.float64))
+    disc = torch.from_numpy(255 * (rows**2 + columns**2 < 0.5).astype(np.uint8)).to(device)
 
     def measure(precision: Precision) -> dict[str, Any]:
         vectors = embed_views(network, iter(crops), How(device, precision, pooled=True))
         per_query = map_at_r.per_query(neighbours(vectors, labels, vectors, labels))
         maps = _compute_maps(network, x, reference, "l2", samples, precision)
-        scored = {variant: [_score(one, disc) for one in maps[variant]] for variant in VARIANTS}
+        scored = {variant: _score(maps[variant], disc.expand(len(x), -1, -1)) for variant in VARIANTS}
         return {"map_at_r": np.nanmean(per_query), **scored}
 
     def exact(what: str) -> Values:

@@ -201,8 +201,10 @@ def test_one_thing_is_made_while_another_is_used_and_no_more_and_no_thread_is_le
 @pytest.mark.gpu
 def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
     things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
-    found = to_host(x * 2 for x in prefetch(things, "cuda"))
-    assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
+    found = to_host(Batch(x * 2, x[0], x[1]) for x in prefetch(things, "cuda"))
+    for batch, thing in zip(found, things, strict=True):
+        assert torch.equal(batch.images, 2 * thing)
+        assert torch.equal(batch.index, thing[1])
     list(prefetch(things, "cuda"))  # reserves what the others use
     reserved = torch.cuda.memory_reserved()
     assert [len(list(prefetch(things, "cuda"))) for _ in range(4)] == [20] * 4

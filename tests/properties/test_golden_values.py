@@ -18,8 +18,9 @@ from torch.nn.functional import cross_entropy, normalize
 from bgbias import attacks, plugins, seeds
 from bgbias.attribution import score as scores
 from bgbias.attribution import similarity as attention
+from bgbias.attribution.noise import add_noise
 from bgbias.attribution.settings import Attribution
-from bgbias.attribution.smoothgrad import add_noise, gradient_maps
+from bgbias.attribution.smoothgrad import gradient_maps
 from bgbias.evaluation.embedding_metrics import nmi
 from bgbias.evaluation.metrics._rankings import recall
 from bgbias.evaluation.retrieval import Neighbours, neighbours
@@ -77,7 +78,7 @@ def test_g1_metrics() -> None:
     ],
 )
 def test_g3_attribution_score(values: list[list[float]], mask: list[list[float]], expected: float) -> None:
-    assert scores.score(double(values), double(mask)) == approx(expected)
+    assert float(scores.score(double(values), double(mask))) == approx(expected)
 
 
 def test_g3_attribution_map() -> None:

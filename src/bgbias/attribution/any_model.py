@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from bgbias import seeds
-from bgbias.attribution.score import NoScoreError, score_photo
+from bgbias.attribution.score import score_photo
 from bgbias.attribution.settings import GRADIENTS, OCCLUSION, Attribution
 from bgbias.attribution.smoothgrad import VARIANTS, attribute_photos, gradient_maps
 from bgbias.evaluation.photos import EvaluationPhotos
@@ -83,7 +83,7 @@ def score_photos(
         for i, key in zip(photos.table.ids, photos.table.keys, strict=True):
             of_photo = maps(photos.clean(i), key) if i in photos.usable else {}
             for variant in VARIANTS:
-                strengths = torch.from_numpy(of_photo[variant]) if of_photo else NoScoreError("no mask")
+                strengths = torch.from_numpy(of_photo[variant]) if of_photo else "no mask"
                 scored_rows.append(score_photo(photos, i, variant, strengths)[0])
         rows = pd.DataFrame(scored_rows)
     ref, robust = (rows[rows["variant"] == name].reset_index(drop=True) for name in VARIANTS)
@@ -113,7 +113,7 @@ def _explain_by_gradients(model: Adapted, settings: Attribution, distance: str) 
         def at_once(passes: int) -> dict[str, np.ndarray]:
             with failing(f"{model.name} fails on the gradients of a picture"):
                 maps = gradient_maps(embed, view, keys, black(), distance, settings, passes)
-            return {variant: values[0].numpy() for variant, values in maps.items()}
+            return {variant: values[0].cpu().numpy() for variant, values in maps.items()}
 
         return model.batch.run(model.name, settings.samples, at_once)
 

@@ -4,8 +4,9 @@ It is made of gradients (``smoothgrad.py``) and, as a second attribution, of sim
 a photo like another one of its class, which is the same one for every model.
 """
 
-from collections.abc import Collection, Iterator
-from math import ceil, floor, nan
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 import pandas as pd
@@ -16,6 +17,7 @@ from bgbias import progress, seeds
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast
+from bgbias.compute.transfer import to_device
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.inference import for_inference
 from bgbias.models.model import EmbeddingModel
@@ -24,80 +26,100 @@ from bgbias.photos.table import ImageTable
 QUANTILE = 0.99  # of a map's values counts as its maximum
 VARIANT = "similarity"
 PAIRS = {"cpu": 12, "cuda": 64}  # that go through a network at once
+# Why a map gives no score, as tables count it; the first that holds.
+FLAWS = ("gradient not finite", "constant map", "full mask", "empty mask")
+# A photo's true object, bool [S, S], or None where it is not known, by its id.
+Truth = Callable[[str], np.ndarray | None]
 
 
-class NoScoreError(Exception):
-    """This photo has no score; the text is the reason that tables count."""
+@dataclass(frozen=True)
+class Scored:
+    """Of B photos, on one device: maps as ``normalise`` makes them, float64 [B, H, W]; scores [B], NaN where there is none; the
+    objects' shares of the pictures [B]; and which of ``FLAWS`` each has, counted from 1, int64 [B]; 0 for none.
+    """
+
+    maps: Tensor
+    scores: Tensor
+    fractions: Tensor
+    flaws: Tensor
+
+    def row(self, number: int, image_id: str, variant: str) -> dict[str, object]:
+        """A photo's row of the table."""
+        skipped = ("", *FLAWS)[int(self.flaws[number])]
+        return _make_row(
+            image_id, variant, skipped, float(self.fractions[number]), float(self.scores[number])
+        )
+
+    def map(self, number: int) -> Tensor | None:
+        """A photo's map [H, W], unless it has no shape to speak of."""
+        return None if self.maps[number].isnan().any() else self.maps[number]
 
 
 def score_photo(
     photos: EvaluationPhotos,
     image_id: str,
     variant: str,
-    strengths: Tensor | NoScoreError,
-    truth: np.ndarray | None = None,
+    strengths: Tensor | str,
+    truth: Truth | None = None,
 ) -> tuple[dict[str, object], Tensor | None]:
-    """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one.
+    """A photo's row of the table, from its map [H, W] or the reason why there is none, and the normalised map if it has one."""
+    if photos.masks is None or image_id not in photos.masks:
+        return _make_row(image_id, variant, "no mask"), None
+    masks = read_masks(photos, [image_id], truth)
+    if isinstance(strengths, str):
+        return _make_row(image_id, variant, strengths, float((masks.double() / 255).mean())), None
+    scored = score_maps(strengths[None], masks)
+    return scored.row(0, image_id, variant), scored.map(0)
 
-    ``truth``: the object's pixels, bool [H, W]; without it they are those of the photo's mask.
+
+def read_masks(photos: EvaluationPhotos, ids: Sequence[str], truth: Truth | None = None) -> Tensor:
+    """Where the objects of photos are, uint8 [B, S, S]: the true ones where they are known, else what the masks say."""
+    masks = []
+    for image_id in ids:
+        known = truth(image_id) if truth else None
+        masks.append(photos.mask(image_id) if known is None else 255 * known.astype(np.uint8))
+    return torch.from_numpy(np.stack(masks))
+
+
+def score_maps(strengths: Tensor, masks: Tensor) -> Scored:
+    """Maps [B, H, W] and their scores by soft masks uint8 [B, H, W], computed where the maps are.
+
+    A full mask has none (0/0), nor has an empty one, of which the formula would say 0 whatever the model does.
     """
-    row = {"image_id": image_id, "variant": variant, "score": nan, "mask_fraction": nan, "skipped": ""}
-    attribution = None
-    try:
-        if photos.masks is None or image_id not in photos.masks:
-            raise NoScoreError("no mask")
-        mask = torch.from_numpy(photos.mask(image_id) / 255 if truth is None else truth.astype(np.float64))
-        row["mask_fraction"] = float(mask.mean())
-        if isinstance(strengths, NoScoreError):
-            raise strengths
-        attribution = normalise(strengths)
-        row["score"] = score(attribution, mask)
-    except NoScoreError as reason:
-        row["skipped"] = str(reason)
-    return row, attribution
+    shares = to_device(masks, str(strengths.device)).double() / 255
+    maps, fractions = normalise(strengths), shares.mean((1, 2))
+    flaws = [
+        ~strengths.isfinite().flatten(1).all(1),
+        maps.isnan().flatten(1).any(1),
+        fractions >= 1,
+        fractions <= 0,
+    ]
+    every = torch.stack(flaws)
+    first = torch.where(every.any(0), every.int().argmax(0) + 1, 0)
+    return Scored(maps, score(maps, shares).where(first == 0, nan), fractions, first)
 
 
 def normalise(strengths: Tensor) -> Tensor:
-    """A map [H, W] stretched to 0..1 (float64): its minimum to 0, its 0.99-quantile (linear) and above to 1.
+    """Maps [..., H, W] stretched to 0..1 (float64): the minimum of each to 0, its 0.99-quantile (linear) and above to 1.
 
-    A map whose quantile is its minimum has no shape to speak of: ``NoScoreError``.
+    One whose quantile is its minimum has no shape to speak of; it is NaN, as is one that is not finite.
     """
-    strengths = strengths.double()
-    if not strengths.isfinite().all():
-        raise NoScoreError("gradient not finite")
-    low, high = strengths.min(), _find_quantile(strengths, QUANTILE)
-    if high <= low:
-        raise NoScoreError("constant map")
-    return ((strengths - low) / (high - low)).clamp(0, 1)
+    flat = strengths.double().flatten(-2)
+    low, high = flat.amin(-1, keepdim=True), torch.quantile(flat, QUANTILE, dim=-1, keepdim=True)
+    has_shape = flat.isfinite().all(-1, keepdim=True) & (high > low)
+    stretched = ((flat - low) / (high - low)).clamp(0, 1)
+    return stretched.where(has_shape, nan).unflatten(-1, strengths.shape[-2:])
 
 
-def score(attribution: Tensor, mask: Tensor) -> float:
-    """(a - f) / (1 - f) of a map [H, W] and a soft mask [H, W] in 0..1.
+def score(attribution: Tensor, mask: Tensor) -> Tensor:
+    """(a - f) / (1 - f) of maps [..., H, W] and soft masks [..., H, W] in 0..1.
 
     a is the share of the attribution on the object, f the object's share of the picture: 1 when all of it
     lies on the object, 0 when it is spread evenly, negative when the background has more than its share.
-    Without attribution, or where the mask is full (0/0) or empty (the formula would say 0 whatever the model
-    does), there is no score: ``NoScoreError``.
     """
-    attribution, mask = attribution.double(), mask.double()
-    fraction, total = mask.mean(), attribution.sum()
-    if fraction >= 1:
-        raise NoScoreError("full mask")
-    if fraction <= 0:
-        raise NoScoreError("empty mask")
-    if total <= 0:
-        raise NoScoreError("empty map")
-    on_object = (mask * attribution).sum() / total
-    return float((on_object - fraction) / (1 - fraction))
-
-
-def _find_quantile(values: Tensor, share: float) -> Tensor:
-    """As ``torch.quantile`` computes it, to the last bit, without sorting them all: that takes longer than a GPU's passes."""
-    rank = share * (values.numel() - 1)
-    lower, upper = floor(rank), ceil(rank)
-    ends = np.partition(values.numpy(), (lower, upper), axis=None)
-    low, high = torch.from_numpy(ends[[lower, upper]])
-    return torch.lerp(low, high, rank - lower)
+    fraction = mask.mean((-2, -1))
+    on_object = (mask * attribution).sum((-2, -1)) / attribution.sum((-2, -1))
+    return (on_object - fraction) / (1 - fraction)
 
 
 def attribute_pairs(
@@ -132,9 +154,16 @@ def partners(test: ImageTable, ids: Collection[str]) -> dict[str, str]:
     return partner_of
 
 
+def _make_row(
+    image_id: str, variant: str, skipped: str, fraction: float = nan, score: float = nan
+) -> dict[str, object]:
+    columns = {"image_id": image_id, "variant": variant, "score": score}
+    return columns | {"mask_fraction": fraction, "skipped": skipped}
+
+
 def _compute_maps(
     model: EmbeddingModel, photos: EvaluationPhotos, partner_of: dict[str, str], settings: Attribution
-) -> Iterator[tuple[str, Tensor | NoScoreError]]:
+) -> Iterator[tuple[str, Tensor | str]]:
     """Each photo's id and map [S, S] in the table's order, or why there is none."""
     kind, device = model.embedder.weight.dtype, model.embedder.weight.device
     step, ids = PAIRS.get(device.type, PAIRS["cpu"]), photos.table.ids
@@ -154,4 +183,4 @@ def _compute_maps(
             map_of = dict(zip(pairs, large, strict=True))
         for name in group:
             reason = "alone in its class" if name in photos.usable else "untrusted mask"
-            yield name, map_of.get(name, NoScoreError(reason))
+            yield name, map_of.get(name, reason)
