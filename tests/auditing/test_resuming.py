@@ -2,6 +2,7 @@
 What is left is told first, and refused where the disk has no room for it.
 """
 
+import copy
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +24,10 @@ import bgbias
 from bgbias.auditing import attribution_scores, audit, embedding, forecast, masker, request, workdir
 from bgbias.auditing.config import AuditConfig, Question
 from bgbias.errors import UserError
+from bgbias.evaluation import device_views
 from bgbias.files.locks import hold_lock
 from bgbias.models.adapters import Options, load
+from bgbias.photos.crops import DeviceCrops
 from bgbias.report import html
 from tests.auditing.conftest import HOW, Audited
 from tests.support import commands
@@ -86,6 +90,36 @@ def test_stopped_in_a_step_it_ends_with_the_same_bytes(place: Path, monkeypatch:
     done = run("stopped")
     assert done.returncode == 0, done.stderr
     assert files("stopped") == files("whole")
+
+
+def test_a_model_on_a_gpu_sees_the_same_views_of_what_is_left(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processor stands in for the GPU, in whose memory pictures lie."""
+    crops = lambda *arguments, few=False: DeviceCrops(*arguments[:3], "cpu")  # noqa: E731
+    monkeypatch.setattr(device_views, "cropper", crops)
+    monkeypatch.setattr(device_views, "on_device", lambda photos, _: device_views.DevicePhotos(photos, "cpu"))
+    embed, seen = embedding.embed_views, list[Any]()
+    monkeypatch.setattr(
+        embedding, "embed_views", lambda *arguments: seen.append(copy.deepcopy(embed(*arguments))) or seen[-1]
+    )
+
+    def watch(batch: list[np.ndarray]) -> list[np.ndarray]:
+        """Of each colour of each row of pixels, some."""
+        return [photo[:, ::9].ravel() for photo in batch]
+
+    how = {"draws": 2, "attribution": 0, "backgrounds": place / "walls", "masks": place / "masks"}
+    for device in ("cpu", "cuda"):
+        how |= {"out": place / f"on {device}"}
+        model = replace(load(watch, Options(size=64, resize=64, batch_size=50)), device=device)
+        with monkeypatch.context() as patched:
+            stop_in("embeddings", patched)
+            with pytest.raises(KeyboardInterrupt):
+                bgbias.audit(place / "photos", model, **how)
+        bgbias.audit(place / "photos", model, **how)
+    assert len(seen) == 2
+    for view, vectors in seen[0].items():
+        np.testing.assert_array_equal(vectors, seen[1][view], err_msg=str(view))
 
 
 def test_a_model_that_fails_later_is_named_with_the_photos_and_what_is_finished_stays(place: Path) -> None:

@@ -18,13 +18,10 @@ import torch
 from project import PATIENCE, wait_for
 from torch import Tensor
 
-from bgbias.compute import forked as module
-from bgbias.compute.forked import forked
 from bgbias.compute.transfer import prefetch, to_host
+from bgbias.compute.workers import make_in_workers
 from bgbias.errors import UserError
 from bgbias.training.methods import Batch
-
-SHAPE = (2, 3, 3, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -34,29 +31,18 @@ def _nobody_is_left_behind() -> Iterator[None]:
     assert not {*multiprocessing.active_children()} - {*before}
 
 
-def pictures(number: int) -> Iterator[np.ndarray]:
-    """Two of each number, by a process that may be the slowest of all."""
+def picture(number: int) -> np.ndarray:
+    """One of each number, by a process that may be the slowest of all."""
     time.sleep(0.01 * (number % 3 == 0))
-    for part in range(2):
-        yield np.full(SHAPE[1:], 10 * number + part, np.uint8)
+    return np.full((3, 3), number, np.uint8)
 
 
-# 1: two places for each process, so that each is filled many times.
-@pytest.mark.parametrize(("processes", "ahead", "count"), [(2, 1, 23), (3, 2**23, 23), (6, 1, 4)])
-def test_they_come_in_order_and_stay_as_they_were(
-    processes: int, ahead: int, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "AHEAD", ahead)
-    assert not list(forked(pictures, 0, SHAPE, processes))
-    made = list(forked(pictures, count, SHAPE, processes))
-    assert [one[:, 0, 0, 0].tolist() for one in made] == [[10 * n, 10 * n + 1] for n in range(count)]
-
-
-def test_thousands_of_small_ones_come_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the processes tell each other piles up nowhere: with thousands ahead, both ends would wait for ever."""
-    monkeypatch.setattr(module, "AHEAD", 8000)
-    made = list(forked(lambda number: [np.full((2, 2), number % 256, np.uint8)], 6000, (1, 2, 2), 2))
-    assert [int(one[0, 0, 0]) for one in made] == [n % 256 for n in range(6000)]
+@pytest.mark.parametrize(("processes", "count"), [(2, 23), (6, 4), (3, 0)])
+def test_they_come_in_order_and_draw_nothing(processes: int, count: int) -> None:
+    before = torch.get_rng_state()
+    made = list(make_in_workers(picture, count, processes))
+    assert [int(one[0, 0]) for one in made] == list(range(count))
+    assert torch.equal(before, torch.get_rng_state())
 
 
 @pytest.mark.parametrize(
@@ -64,40 +50,34 @@ def test_thousands_of_small_ones_come_too(monkeypatch: pytest.MonkeyPatch) -> No
     [
         (UserError("'bird_5' is damaged."), UserError, "'bird_5' is damaged."),
         (ValueError("no", lambda: None), RuntimeError, "ValueError: ('no', <function"),  # cannot be sent
-        (SystemExit("enough"), SystemExit, "enough"),
     ],
 )
-def test_errors_come_in_their_turn(error: BaseException, kind: type[BaseException], told: str) -> None:
-    def broken(number: int) -> Iterator[np.ndarray]:
+def test_errors_come_in_their_turn(error: Exception, kind: type[Exception], told: str) -> None:
+    def broken(number: int) -> np.ndarray:
         if number == 5:
             raise error
-        return pictures(number)
+        return picture(number)
 
-    coming = forked(broken, 23, SHAPE, 3)
-    assert [next(coming)[0, 0, 0, 0] for _ in range(5)] == [0, 10, 20, 30, 40]
+    coming = make_in_workers(broken, 23, 3)
+    assert [int(next(coming)[0, 0]) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(kind) as raised:
         next(coming)
     assert told in str(raised.value)
     assert "in broken" in raised.value.__notes__[0]
-    with pytest.raises(ValueError, match=r"a picture is uint8 \[3, 3, 3\], not uint8 \[1, 3, 3\]"):
-        list(forked(pictures, 4, (2, 1, 3, 3), 2))
 
 
-def test_a_killed_process_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "AHEAD", 1)
-
-    def killed(number: int) -> Iterator[np.ndarray]:
-        if number == 300:  # with something told that it has not read
-            time.sleep(0.05)
+def test_a_killed_process_is_told_of() -> None:
+    def killed(number: int) -> np.ndarray:
+        if number == 30:
             os.kill(os.getpid(), signal.SIGKILL)
-        return pictures(number % 20)
+        return picture(number)
 
-    with pytest.raises(RuntimeError, match=r"was killed or broke \(exit code -9\)"):
-        list(forked(killed, 1000, SHAPE, 3))
+    with pytest.raises(RuntimeError, match=r"DataLoader worker .* (exited unexpectedly|killed by signal)"):
+        list(make_in_workers(killed, 1000, 3))
 
 
 def test_who_stops_early_leaves_no_process_behind() -> None:
-    coming = forked(lambda number: pictures(number % 20), 10**9, SHAPE, 3)
+    coming = make_in_workers(picture, 10**9, 3)
     next(coming)
     assert len(multiprocessing.active_children()) >= 3
     coming.close()  # type: ignore[attr-defined]  # a generator
@@ -106,10 +86,8 @@ def test_who_stops_early_leaves_no_process_behind() -> None:
 WANTS = """
 import multiprocessing, time
 import numpy as np
-from bgbias.compute.forked import forked
-from bgbias.compute.transfer import prefetch, to_host
-picture = np.zeros((3, 3), np.uint8)
-coming = forked(lambda number: [picture], 10**9, (1, 3, 3), 3)
+from bgbias.compute.workers import make_in_workers
+coming = make_in_workers(lambda number: np.zeros((3, 3), np.uint8), 10**9, 3)
 next(coming)
 print(*(process.pid for process in multiprocessing.active_children()), flush=True)
 time.sleep(600)
@@ -143,14 +121,14 @@ def test_garbage_of_before_is_collected_where_it_was_made(tmp_path: Path) -> Non
         def __del__(self) -> None:
             said.write_text(str(os.getpid()))
 
-    def collecting(number: int) -> Iterator[np.ndarray]:
+    def collecting(number: int) -> np.ndarray:
         gc.collect()
-        return pictures(number)
+        return picture(number)
 
     gc.disable()
     try:
         Recorded()
-        assert len(list(forked(collecting, 6, SHAPE, 2))) == 6
+        assert len(list(make_in_workers(collecting, 6, 2))) == 6
         assert not said.exists()
         assert not gc.isenabled()
     finally:

@@ -5,7 +5,7 @@ photos' order, is refused.
 """
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from math import gcd
 from pathlib import Path
@@ -18,7 +18,7 @@ from bgbias.errors import UserError
 from bgbias.evaluation import crossing
 from bgbias.evaluation.conditions import CLEAN, RANDOM_BACKGROUND, View
 from bgbias.evaluation.crossing import Shares
-from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.evaluation.retrieval import neighbours
 from bgbias.models.adapters import Adapted, embed_unit
 from bgbias.progress import showing
@@ -34,9 +34,8 @@ def embed_views(
     # View by view in the file: whoever reads one finds its vectors side by side.
     shape = (len(views), len(photos.table), model.dim)
     rows = ResumableRows(work, VIEWS, np.float32, shape, axis=1)
-    processes = model.workers or workers(model.device, len(rows.missing))
     at_once = max(1, model.batch.size // len(views))
-    with closing(photos.views(views, processes, rows.missing)) as pictures:
+    with closing(_make_views(model, photos, views, at_once, rows.missing)) as pictures:
         _embed_missing(model, rows, photos.table.ids, pictures, at_once, "embeddings")
     return {view: rows.values[:, number] for number, view in enumerate(views)}
 
@@ -57,6 +56,19 @@ def measure_shares(
     pictures = crossing.views(photos, [objects.ids[row] for row in rows.missing], backgrounds)
     _embed_missing(model, rows, objects.ids, pictures, at_once, "crossing")
     return crossing.shares(rows.values)
+
+
+def _make_views(
+    model: Adapted, photos: EvaluationPhotos, views: Sequence[View], at_once: int, rows: Sequence[int]
+) -> Generator[np.ndarray, None, None]:
+    """The views of these rows' photos, by the GPU that the model is on, of so many photos at once; else by the processor."""
+    if model.device.startswith("cuda"):
+        from bgbias.evaluation.device_views import on_device
+
+        for batch in on_device(photos, model.device).views(views, at_once, rows, model.workers):
+            yield from batch.cpu().numpy()
+    else:
+        yield from photos.views(views, model.workers or 1, rows)
 
 
 def _embed_missing(

@@ -37,9 +37,21 @@ class Channels:
 
     def get(self, image_id: str) -> np.ndarray:
         """uint8 [S, S, 3] or [S, S]; an unknown id is a KeyError."""
+        return self[self.row(image_id)]
+
+    def row(self, image_id: str) -> int:
+        """Its place; an unknown id is a KeyError."""
         if image_id not in self.ids:
             raise KeyError(image_id)
-        return np.ascontiguousarray(self.pixels.get(image_id)[..., self.channels])
+        return self.pixels.row(image_id)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return np.ascontiguousarray(self.pixels[row][..., self.channels])
+
+    @cached_property
+    def shapes(self) -> list[tuple[int, ...]]:
+        """Of each picture, in their places."""
+        return [self[0].shape] * len(self.pixels)
 
 
 class PreparedPhotos:

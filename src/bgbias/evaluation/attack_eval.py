@@ -10,7 +10,7 @@ from bgbias import attacks, seeds
 from bgbias.attacks import Strength
 from bgbias.compute.device import autocast
 from bgbias.evaluation.conditions import CLEAN
-from bgbias.evaluation.photos import EvaluationPhotos, workers
+from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
 
@@ -40,7 +40,7 @@ def embed_attacked(
         return look(model.preprocess(x))
 
     vectors: list[torch.Tensor] = []
-    with attacks.evaluating(model), closing(photos.views([(CLEAN, 0)], workers(device, len(keys)))) as views:
+    with attacks.evaluating(model), closing(photos.views([(CLEAN, 0)])) as views:
         for start in range(0, len(keys), how.batch_size):
             stop = start + how.batch_size
             batch = np.stack([*itertools.islice(views, how.batch_size)])

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from bgbias import plugins
+from bgbias.compute.device import threads
 from bgbias.compute.transfer import to_device
 from bgbias.evaluation.conditions import View
-from bgbias.evaluation.photos import EvaluationPhotos, Photo, workers
+from bgbias.evaluation.photos import EvaluationPhotos, Photo
 from bgbias.images.composite import DeviceCutOuts
 from bgbias.models.inference import embed_batches, embed_views
 from bgbias.models.model import EmbeddingModel
@@ -58,15 +59,26 @@ class DevicePhotos:
     split: EvaluationPhotos
     device: str
 
-    def views(self, views: Sequence[View], photos: int) -> Generator[Tensor, None, None]:
-        """What ``EvaluationPhotos.views`` gives, of so many photos at once: uint8 [photos * views, S, S, 3] on the device."""
+    def views(
+        self,
+        views: Sequence[View],
+        photos: int,
+        rows: Sequence[int] | None = None,
+        workers: int | None = None,
+    ) -> Generator[Tensor, None, None]:
+        """What ``EvaluationPhotos.views`` gives, of so many photos at once: uint8 [photos * views, S, S, 3] on the device.
+
+        ``workers`` make the views that the device does not make; unless given two less than there are threads, as this process
+        tells the GPU what to do and sends it what was made.
+        """
         self.split.require(views)
         modules = [(plugins.load("conditions", name), draw) for name, draw in views]
         elsewhere = [view for view, (module, _) in zip(views, modules, strict=True) if not is_batched(module)]
-        count = len(self.split.table)
-        with closing(self.split.views(elsewhere, workers(self.device, count))) as stream:
-            for start in range(0, count, photos):
-                batch = PhotoBatch(self, np.arange(start, min(start + photos, count)))
+        selected = np.arange(len(self.split.table)) if rows is None else np.asarray(rows, np.int64)
+        processes = (workers or max(1, threads() - 2)) if elsewhere else 1
+        with closing(self.split.views(elsewhere, processes, selected.tolist())) as stream:
+            for start in range(0, len(selected), photos):
+                batch = PhotoBatch(self, selected[start : start + photos])
                 made = self._bring(list(islice(stream, len(batch.rows) * len(elsewhere))), len(elsewhere))
                 shown = [
                     batch.see(module, draw) if is_batched(module) else made.pop(0) for module, draw in modules

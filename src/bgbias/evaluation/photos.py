@@ -12,8 +12,7 @@ import numpy as np
 
 from bgbias import plugins
 from bgbias.backgrounds.draws import Pool
-from bgbias.compute.device import threads
-from bgbias.compute.forked import forked
+from bgbias.compute.workers import make_in_workers
 from bgbias.evaluation import conditions
 from bgbias.evaluation.conditions import View
 from bgbias.images import pixels
@@ -21,8 +20,6 @@ from bgbias.images.composite import CutOut
 from bgbias.photos.picture_cache import Pictures, check_mask
 from bgbias.photos.places import Places
 from bgbias.photos.table import ImageTable
-
-ENOUGH = 32  # photos for a process of its own
 
 
 @dataclass(frozen=True)
@@ -77,13 +74,11 @@ class EvaluationPhotos:
                 yield photo.view if is_kept else condition.view(photo, draw)
 
         selected = range(len(self.table)) if rows is None else rows
-        shape = (len(modules), self.size, self.size, 3)
-        stream = (
-            map(of_photo, selected)
-            if workers == 1
-            else forked(lambda number: of_photo(selected[number]), len(selected), shape, workers)
-        )
-        yield from itertools.chain.from_iterable(stream)
+        if workers == 1:
+            yield from itertools.chain.from_iterable(map(of_photo, selected))
+        else:
+            made = make_in_workers(lambda n: np.stack([*of_photo(selected[n])]), len(selected), workers)
+            yield from itertools.chain.from_iterable(made)
 
     def require(self, views: Sequence[View]) -> None:
         """ValueError if these photos were opened without what a condition needs."""
@@ -194,10 +189,3 @@ class Photo:
     def foreground(self) -> CutOut:
         """The object, cut out once for all the backgrounds that it is put before."""
         return CutOut(self.view, self.mask)
-
-
-def workers(device: str, photos: int) -> int:
-    """Processes that make views of so many photos: beside a network on the CPU, more than one would only take its cores; beside
-    one on a GPU this process needs two, to tell the GPU what to do and to send it what was made.
-    """
-    return max(1, min(threads() - 2, photos // ENOUGH)) if device.startswith("cuda") else 1
