@@ -1,5 +1,6 @@
 """Random models, whose weights do not matter to speed, and the real loop of training around them."""
 
+import sys
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -54,8 +55,12 @@ def trainer(method: str, backbone: str, steps: int, device: str) -> Callable[[It
     return lambda batches: loop.train_epoch(trained, batches, optimizer, settings, device, 1)
 
 
-def train_small(device: str, steps: int) -> None:
-    """Steps on a batch of 32 photos of 64 pixels."""
+def train_when_told(device: str, steps: int) -> None:
+    """Steps on a batch of 32 photos of 64 pixels for each line of the input, which says by how many threads; a line when done."""
     photos, rows = torch.randint(0, 256, (32, 3, 64, 64), dtype=torch.uint8), torch.arange(32)
     batch = Batch(photos, rows // PER_CLASS, rows)
-    trainer("plain", "mobilenet_v2", steps, pick(device))(iter([batch] * steps))
+    train = trainer("plain", "mobilenet_v2", steps, pick(device))
+    for line in sys.stdin:
+        torch.set_num_threads(int(line))
+        train(iter([batch] * steps))
+        print("done", flush=True)

@@ -3,19 +3,15 @@
 import gc
 import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
-from project import PATIENCE, wait_for
+from project import PATIENCE
 from torch import Tensor
 
 from bgbias.compute.transfer import prefetch, to_host
@@ -66,48 +62,11 @@ def test_errors_come_in_their_turn(error: Exception, kind: type[Exception], told
     assert "in broken" in raised.value.__notes__[0]
 
 
-def test_a_killed_process_is_told_of() -> None:
-    def killed(number: int) -> np.ndarray:
-        if number == 30:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return picture(number)
-
-    with pytest.raises(RuntimeError, match=r"DataLoader worker .* (exited unexpectedly|killed by signal)"):
-        list(make_in_workers(killed, 1000, 3))
-
-
 def test_who_stops_early_leaves_no_process_behind() -> None:
     coming = make_in_workers(picture, 10**9, 3)
     next(coming)
     assert len(multiprocessing.active_children()) >= 3
     coming.close()  # type: ignore[attr-defined]  # a generator
-
-
-WANTS = """
-import multiprocessing, time
-import numpy as np
-from bgbias.compute.workers import make_in_workers
-coming = make_in_workers(lambda number: np.zeros((3, 3), np.uint8), 10**9, 3)
-next(coming)
-print(*(process.pid for process in multiprocessing.active_children()), flush=True)
-time.sleep(600)
-"""
-
-
-def test_they_end_with_the_one_that_wanted_them_and_say_nothing(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    with (
-        said.open("w") as errors,
-        subprocess.Popen(
-            [sys.executable, "-c", WANTS], stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as process,
-    ):
-        assert process.stdout
-        made = [int(number) for number in process.stdout.readline().split()]
-        process.kill()
-    assert len(made) == 3
-    wait_for(lambda: not any(map(is_alive, made)), "their end")
-    assert not said.read_text()
 
 
 def test_garbage_of_before_is_collected_where_it_was_made(tmp_path: Path) -> None:
@@ -135,10 +94,6 @@ def test_garbage_of_before_is_collected_where_it_was_made(tmp_path: Path) -> Non
         gc.enable()
     gc.collect()
     assert said.read_text() == str(os.getpid())
-
-
-def is_alive(number: int) -> bool:
-    return psutil.pid_exists(number) and psutil.Process(number).status() != psutil.STATUS_ZOMBIE
 
 
 # Batches by a thread.

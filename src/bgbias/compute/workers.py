@@ -14,8 +14,8 @@ T = TypeVar("T")
 def make_in_workers(make: Callable[[int], T], count: int, processes: int) -> Iterator[T]:
     """``make(0)`` to ``make(count - 1)``, by so many processes, which see all that this one has opened.
 
-    A UserError of ``make`` is raised here when its turn comes, any other error as a RuntimeError; a process that was killed is one,
-    too. ``make`` must not touch a GPU, which a forked process cannot use.
+    A UserError of ``make`` is raised here when its turn comes, any other error as a RuntimeError, as is a death of a process.
+    ``make`` must not touch a GPU, which a forked process cannot use.
     """
     import torch
     from torch.utils.data import DataLoader

@@ -39,13 +39,10 @@ def for_inference(model: EmbeddingModel) -> EmbeddingModel:
 
 def embed_views(model: EmbeddingModel, views: Iterator[np.ndarray], how: How = USUAL) -> np.ndarray:
     """Embeddings float32 [N, D] of N views uint8 [S, S, 3]; no views at all are an error."""
-    is_pinned = how.device.startswith("cuda")  # memory that a GPU fetches by itself
 
     def batches() -> Iterator[torch.Tensor]:
         while gathered := list(itertools.islice(views, how.batch_size)):
-            batch = torch.empty((len(gathered), *gathered[0].shape), dtype=torch.uint8, pin_memory=is_pinned)
-            np.stack(gathered, out=batch.numpy())
-            yield batch
+            yield torch.from_numpy(np.stack(gathered))
 
     return embed_batches(model, batches(), how)
 

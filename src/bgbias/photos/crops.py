@@ -16,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from bgbias.compute.device import shares
+from bgbias.compute.transfer import to_device
 from bgbias.images import pixels
 from bgbias.images.pixels import Picture, RelativeBox
 
@@ -139,10 +140,7 @@ class DeviceCrops:
         return [pixel.astype(np.int64), np.trunc(weight * 2**BITS + 0.5).astype(np.int32)]
 
     def _to_device(self, values: np.ndarray) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(values))
-        if self._device == "cpu":
-            return tensor
-        return tensor.pin_memory().to(self._device, non_blocking=True)
+        return to_device(torch.from_numpy(np.ascontiguousarray(values)), self._device)
 
 
 def _as_batch(crops: Sequence[np.ndarray]) -> Tensor:
