@@ -97,12 +97,16 @@ def _compute_maps(
     network: Any, x: Tensor, reference: Tensor, distance: str, samples: int, precision: Precision
 ) -> dict[str, Tensor]:
     """Maps of normalised photos, both variants."""
-    settings, keys = Attribution(samples=samples, precision=precision), [str(n) for n in range(len(x))]
-    return smoothgrad.gradient_maps(network, x, keys, reference, distance, settings, PASSES[x.device.type])
+    settings, passes = Attribution(samples=samples, precision=precision), PASSES[x.device.type]
+    step, parts = passes // samples, []
+    for start in range(0, len(x), step):
+        photos, keys = x[start : start + step], [str(n) for n in range(len(x))][start : start + step]
+        parts.append(smoothgrad.gradient_maps(network, photos, keys, reference, distance, settings, passes))
+    return {variant: torch.cat([part[variant] for part in parts]) for variant in VARIANTS}
 
 
 def _score(strengths: Tensor, masks: Tensor) -> list[float]:
-    scored: list[float] = scores.score_maps(strengths, masks).scores.tolist()
+    scored: list[float] = scores.score_maps(strengths, masks)[0][:, 0].tolist()
     return scored
 
 

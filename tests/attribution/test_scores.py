@@ -16,12 +16,13 @@ from bgbias import plugins, seeds
 from bgbias.attribution import explanation, smoothgrad
 from bgbias.attribution import similarity as attention
 from bgbias.attribution.noise import draw_noise, split_mix
-from bgbias.attribution.score import attribute_pairs, normalise, partners, score, score_maps
+from bgbias.attribution.score import attribute_pairs, normalise, partners, row_of, score, score_maps
 from bgbias.attribution.settings import Attribution, SimilarityScore
 from bgbias.attribution.smoothgrad import gradient_maps
 from bgbias.evaluation.photos import EvaluationPhotos
 from bgbias.models.model import build_model
 
+DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
 QUICK = Attribution(samples=5)
 KEYS = [f"toy|test|{n}" for n in range(3)]
 WEIGHTS = 0.1 * torch.randn(192, 4, generator=seeds.torch_generator("weights"), dtype=torch.float64)
@@ -63,7 +64,7 @@ def naive_noise(key: str, count: int) -> list[float]:
     return numbers[:count]
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("device", DEVICES)
 def test_noise_is_normal_and_a_photos_own(device: str) -> None:
     shape = (25, 3, 32, 31)
     drawn = draw_noise(["a", "b"], shape, device).cpu()
@@ -113,10 +114,16 @@ def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
     assert made["ref"].isfinite().all()
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
     ("strengths", "mask", "reason"),
     [
         (torch.eye(2), torch.ones(2, 2), "full mask"),
+        (
+            torch.arange(224.0).expand(224, 224),
+            torch.ones(224, 224),
+            "full mask",
+        ),  # of which a GPU's mean is below 1
         (torch.eye(2), torch.zeros(2, 2), "empty mask"),
         (torch.full((4, 4), 3.0), torch.eye(4), "constant map"),
         # One bright pixel of 1,600: the 0.99-quantile is the minimum, and the published formula divides by zero.
@@ -127,15 +134,18 @@ def test_embedding_equal_to_the_reference_gives_no_infinite_gradient() -> None:
         (torch.zeros(2, 2), torch.ones(2, 2), "constant map"),
     ],
 )
-def test_what_cannot_be_scored_is_said_not_nan(strengths: Tensor, mask: Tensor, reason: str) -> None:
+def test_what_cannot_be_scored_is_said_not_nan(
+    strengths: Tensor, mask: Tensor, reason: str, device: str
+) -> None:
     """And says nothing of a photo beside it."""
     good, half = torch.rand(2, *strengths.shape, generator=torch.Generator().manual_seed(0))
-    both = score_maps(torch.stack((strengths, good)), torch.stack((255 * mask, 255 * half)).to(torch.uint8))
-    rows = [both.row(number, "a", "ref") for number in range(2)]
+    masks = torch.stack((255 * mask, 255 * half)).to(torch.uint8)
+    numbers, maps = score_maps(torch.stack((strengths, good)).to(device), masks)
+    rows = [row_of("a", "ref", one) for one in numbers]
     assert [row["skipped"] for row in rows] == [reason, ""]
-    assert both.scores.isnan().tolist() == [True, False]
-    has_map = reason in ("full mask", "empty mask")
-    assert [both.map(number) is not None for number in range(2)] == [has_map, True]
+    assert numbers[:, 0].isnan().tolist() == [True, False]
+    assert maps.isnan().all(2).all(1).tolist() == [reason not in ("full mask", "empty mask"), False]
+    assert maps[1].isfinite().all()
 
 
 def test_table_has_both_variants_of_every_photo_and_says_why_one_has_no_score() -> None:

@@ -96,9 +96,8 @@ def test_a_model_on_a_gpu_sees_the_same_views_of_what_is_left(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The processor stands in for the GPU, in whose memory pictures lie."""
-    crops = lambda *arguments, few=False: DeviceCrops(*arguments[:3], "cpu")  # noqa: E731
-    monkeypatch.setattr(device_views, "cropper", crops)
-    monkeypatch.setattr(device_views, "on_device", lambda photos, _: device_views.DevicePhotos(photos, "cpu"))
+    monkeypatch.setattr(device_views, "cropper", lambda *of, **_: DeviceCrops(*of[:3], "cpu"))
+    monkeypatch.setattr(device_views, "to_device", lambda tensor, _: tensor)
     embed, seen = embedding.embed_views, list[Any]()
     monkeypatch.setattr(
         embedding, "embed_views", lambda *arguments: seen.append(copy.deepcopy(embed(*arguments))) or seen[-1]

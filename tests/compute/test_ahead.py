@@ -3,15 +3,19 @@
 import gc
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 import torch
-from project import PATIENCE
+from project import PATIENCE, wait_for
 from torch import Tensor
 
 from bgbias.compute.transfer import prefetch, to_host
@@ -62,11 +66,45 @@ def test_errors_come_in_their_turn(error: Exception, kind: type[Exception], told
     assert "in broken" in raised.value.__notes__[0]
 
 
+def test_a_killed_process_is_told_of_in_a_thread_too() -> None:
+    def killed(number: int) -> np.ndarray:
+        if number == 30:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.full((300, 300, 3), number % 20, np.uint8)
+
+    with pytest.raises(RuntimeError, match=r"was killed or broke.* give fewer --workers"):
+        list(prefetch(map(torch.from_numpy, make_in_workers(killed, 1000, 4)), "cpu"))
+
+
 def test_who_stops_early_leaves_no_process_behind() -> None:
     coming = make_in_workers(picture, 10**9, 3)
     next(coming)
     assert len(multiprocessing.active_children()) >= 3
     coming.close()  # type: ignore[attr-defined]  # a generator
+
+
+HOLDER = """
+import multiprocessing, time
+import numpy as np
+from bgbias.compute.workers import make_in_workers
+for _ in make_in_workers(lambda number: np.zeros((300, 300, 3), np.uint8), 10**9, 3):
+    print(*(process.pid for process in multiprocessing.active_children()), flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_they_end_with_the_one_that_wanted_them(tmp_path: Path, how: int) -> None:
+    with (tmp_path / "said").open("w+") as said:
+        command = [sys.executable, "-c", HOLDER]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True) as process:
+            assert process.stdout
+            started = [int(number) for number in process.stdout.readline().split()]
+            process.send_signal(how)
+        assert len(started) == 3
+        wait_for(lambda: not any(map(psutil.pid_exists, started)), "their end")
+        said.seek(0)
+        assert said.read().count("Traceback") == (how == signal.SIGINT)
 
 
 def test_garbage_of_before_is_collected_where_it_was_made(tmp_path: Path) -> None:
@@ -134,10 +172,8 @@ def test_one_thing_is_made_while_another_is_used_and_no_more_and_no_thread_is_le
 @pytest.mark.gpu
 def test_a_gpu_gets_and_gives_the_same_numbers() -> None:
     things = [torch.rand(64, 3, 64, 64, generator=torch.Generator().manual_seed(n)) for n in range(20)]
-    found = to_host(Batch(x * 2, x[0], x[1]) for x in prefetch(things, "cuda"))
-    for batch, thing in zip(found, things, strict=True):
-        assert torch.equal(batch.images, 2 * thing)
-        assert torch.equal(batch.index, thing[1])
+    found = to_host(x * 2 for x in prefetch(things, "cuda"))
+    assert all(torch.equal(a, 2 * b) for a, b in zip(found, things, strict=True))
     list(prefetch(things, "cuda"))  # reserves what the others use
     reserved = torch.cuda.memory_reserved()
     assert [len(list(prefetch(things, "cuda"))) for _ in range(4)] == [20] * 4

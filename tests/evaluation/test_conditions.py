@@ -131,7 +131,7 @@ def test_a_device_makes_the_same_views_many_at_once(
 ) -> None:
     """Of conditions that take one photo at a time, too; whether its memory takes the pictures or not."""
     if crops:
-        monkeypatch.setattr(device_views, "cropper", lambda *arguments, few=False: crops(*arguments))
+        monkeypatch.setattr(device_views, "cropper", lambda *arguments, **_: crops(*arguments))
     some = replace(photos, table=photos.table.rows(np.array(shown)))
     vars(some)["places"] = Places.of([PLACES[n] for n in shown], some.table.labels, some.table.keys)
     names = [name for name in plugins.names("conditions") if "mask" not in name]

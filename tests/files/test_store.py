@@ -8,8 +8,6 @@ import pickle
 import re
 import shlex
 import stat
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -18,12 +16,12 @@ from typing import Any
 import onnx
 import pytest
 import torch
-from project import PATIENCE
 from safetensors.torch import save_file
 from torch import nn
 
 import bgbias
 from bgbias import plugins, seeds
+from bgbias.compute.workers import make_in_workers
 from bgbias.errors import UserError
 from bgbias.files import atomic, state_dicts
 from bgbias.files.store import ImageStore, writing
@@ -57,22 +55,11 @@ def test_file_is_a_plain_zip_with_the_same_bytes_every_time(store: ImageStore, t
 
 
 # In a process without threads, as forks of others may wait for ever.
-FORKED_READERS = """
-import multiprocessing, pathlib, sys
-from bgbias.files.store import ImageStore
-
-store = ImageStore(pathlib.Path(sys.argv[1]))
-store.read(store.ids[0])  # the parent's descriptor is open when the children are made
-with multiprocessing.get_context("fork").Pool(2) as pool:
-    found = pool.map(store.read, store.ids * 4, chunksize=1)
-sys.stdout.buffer.write(b"".join(found))
-"""
-
-
 def test_forked_readers_do_not_disturb_each_other(store: ImageStore) -> None:
-    command = [sys.executable, "-c", FORKED_READERS, str(store.path)]
-    found = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=PATIENCE).stdout
-    assert found == b"".join(PICTURES[n] for n in store.ids * 4)
+    ids = store.ids * 4
+    store.read(ids[0])  # the descriptor is open when the others are made
+    found = make_in_workers(lambda number: store.read(ids[number]), len(ids), 2)
+    assert list(found) == [PICTURES[n] for n in ids]
 
 
 def test_unknown_id_missing_and_damaged_stores_are_named(store: ImageStore, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """The noise of smoothed gradients: the same numbers on every device, made where they are used.
 
-A generator whose next number follows from the last one is a single thread's work. SplitMix64 makes its numbers of a counter.
+A generator whose next number follows from the last one is a single thread's work. SplitMix64 computes each from a counter alone.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bgbias import seeds
+from bgbias.compute.transfer import to_device
 
 # SplitMix64's constants, whose 64 bits torch reads with a sign: 9E3779B97F4A7C15, BF58476D1CE4E5B9, 94D049BB133111EB.
 STEP, FACTORS = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
@@ -24,7 +25,7 @@ def draw_noise(keys: Sequence[str], shape: tuple[int, ...], device: str) -> Tens
     choose one of 65,536 quantiles of the normal distribution, which are equally likely.
     """
     numbers = [seeds.number(seeds.key("attribution", key)) for key in keys]
-    first = torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)).to(device)
+    first = to_device(torch.from_numpy(np.array(numbers, np.uint64).view(np.int64)), device)
     words = split_mix(first, -(-prod(shape) // 4))
     chosen = words.view(torch.int16)[:, : prod(shape)].int() & 0xFFFF
     return _find_quantiles(device).index_select(0, chosen.flatten()).view(-1, *shape)

@@ -5,7 +5,6 @@ a photo like another one of its class, which is the same one for every model.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from math import nan
 
 import numpy as np
@@ -26,33 +25,10 @@ from bgbias.photos.table import ImageTable
 QUANTILE = 0.99  # of a map's values counts as its maximum
 VARIANT = "similarity"
 PAIRS = {"cpu": 12, "cuda": 64}  # that go through a network at once
-# Why a map gives no score, as tables count it; the first that holds.
-FLAWS = ("gradient not finite", "constant map", "full mask", "empty mask")
+# Why a map gives no score, as tables count it; the first that holds. "" where nothing does.
+FLAWS = ("", "gradient not finite", "constant map", "full mask", "empty mask")
 # A photo's true object, bool [S, S], or None where it is not known, by its id.
 Truth = Callable[[str], np.ndarray | None]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """Of B photos, on one device: maps as ``normalise`` makes them, float64 [B, H, W]; scores [B], NaN where there is none; the
-    objects' shares of the pictures [B]; and which of ``FLAWS`` each has, counted from 1, int64 [B]; 0 for none.
-    """
-
-    maps: Tensor
-    scores: Tensor
-    fractions: Tensor
-    flaws: Tensor
-
-    def row(self, number: int, image_id: str, variant: str) -> dict[str, object]:
-        """A photo's row of the table."""
-        skipped = ("", *FLAWS)[int(self.flaws[number])]
-        return _make_row(
-            image_id, variant, skipped, float(self.fractions[number]), float(self.scores[number])
-        )
-
-    def map(self, number: int) -> Tensor | None:
-        """A photo's map [H, W], unless it has no shape to speak of."""
-        return None if self.maps[number].isnan().any() else self.maps[number]
 
 
 def score_photo(
@@ -68,8 +44,8 @@ def score_photo(
     masks = read_masks(photos, [image_id], truth)
     if isinstance(strengths, str):
         return _make_row(image_id, variant, strengths, float((masks.double() / 255).mean())), None
-    scored = score_maps(strengths[None], masks)
-    return scored.row(0, image_id, variant), scored.map(0)
+    (numbers,), (attribution,) = score_maps(strengths[None], masks)
+    return row_of(image_id, variant, numbers), None if attribution.isnan().any() else attribution
 
 
 def read_masks(photos: EvaluationPhotos, ids: Sequence[str], truth: Truth | None = None) -> Tensor:
@@ -81,22 +57,32 @@ def read_masks(photos: EvaluationPhotos, ids: Sequence[str], truth: Truth | None
     return torch.from_numpy(np.stack(masks))
 
 
-def score_maps(strengths: Tensor, masks: Tensor) -> Scored:
-    """Maps [B, H, W] and their scores by soft masks uint8 [B, H, W], computed where the maps are.
+def score_maps(strengths: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+    """Maps [B, H, W] scored by soft masks uint8 [B, H, W], where the maps are: for ``row_of``, float64 [B, 3], each photo's score
+    (NaN: none), its object's share of the picture, and the place in ``FLAWS`` of why there is no score; and maps as ``normalise``
+    makes them.
 
     A full mask has none (0/0), nor has an empty one, of which the formula would say 0 whatever the model does.
     """
     shares = to_device(masks, str(strengths.device)).double() / 255
-    maps, fractions = normalise(strengths), shares.mean((1, 2))
-    flaws = [
-        ~strengths.isfinite().flatten(1).all(1),
-        maps.isnan().flatten(1).any(1),
-        fractions >= 1,
-        fractions <= 0,
-    ]
-    every = torch.stack(flaws)
-    first = torch.where(every.any(0), every.int().argmax(0) + 1, 0)
-    return Scored(maps, score(maps, shares).where(first == 0, nan), fractions, first)
+    maps = normalise(strengths)
+    has_flaw = torch.stack(
+        [
+            ~strengths.isfinite().flatten(1).all(1),
+            maps.isnan().flatten(1).any(1),
+            shares.amin((1, 2)) >= 1,  # a GPU's mean of ones may be less
+            shares.amax((1, 2)) <= 0,
+        ]
+    )
+    flaws = torch.where(has_flaw.any(0), has_flaw.int().argmax(0) + 1, 0)
+    scores = score(maps, shares).where(flaws == 0, nan)
+    return torch.stack((scores, shares.mean((1, 2)), flaws), 1), maps
+
+
+def row_of(image_id: str, variant: str, numbers: Tensor) -> dict[str, object]:
+    """A photo's row of the table, from what ``score_maps`` gives of it."""
+    score, fraction, flaw = numbers.tolist()
+    return _make_row(image_id, variant, FLAWS[int(flaw)], fraction, score)
 
 
 def normalise(strengths: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from bgbias import progress, seeds
 from bgbias.attribution.noise import add_noise, draw_noise
-from bgbias.attribution.score import Scored, Truth, read_masks, score_maps, score_photo
+from bgbias.attribution.score import Truth, read_masks, row_of, score_maps, score_photo
 from bgbias.attribution.settings import Attribution
 from bgbias.compute.device import autocast, keep_freed_memory
 from bgbias.compute.transfer import to_device, to_host
@@ -60,29 +60,30 @@ def attribute_photos(
     groups = [trusted[start : start + step] for start in range(0, len(trusted), step)]
     key_of = dict(zip(photos.table.ids, photos.table.keys, strict=True))
 
-    def score_groups() -> Iterator[Scored]:
+    def score_groups() -> Iterator[Tensor]:
         for ids in groups:
             views = to_device(torch.from_numpy(np.stack([photos.clean(name) for name in ids])), device)
             x = network.preprocess(views.permute(0, 3, 1, 2).float())
             keys = [seeds.key(*key_of[name]) for name in ids]
             maps = gradient_maps(network, x, keys, reference, distance, settings, passes)
-            masks = read_masks(photos, ids), read_masks(photos, ids, truth)
-            yield score_maps(torch.cat([maps[variant] for variant in VARIANTS]), torch.cat(masks))
+            masks = read_masks(photos, ids)
+            true_masks = read_masks(photos, ids, truth) if truth else masks
+            yield from score_maps(torch.cat((maps["ref"], maps["robust"])), torch.cat((masks, true_masks)))
 
     rows: dict[tuple[str, str], dict[str, object]] = {}
     kept: dict[str, np.ndarray] = {}
     with progress.showing(len(trusted), "attribution") as done:
-        for ids, scored in zip(groups, to_host(score_groups()), strict=True):
+        scored = to_host(score_groups())
+        for ids, numbers, maps in zip(groups, scored, scored, strict=True):
             for number, (variant, name) in enumerate(product(VARIANTS, ids)):
-                rows[name, variant] = scored.row(number, name, variant)
-                attribution = scored.map(number)
-                if variant == "ref" and attribution is not None and len(kept) < keep:
-                    kept[name] = attribution.numpy().astype(np.float16)
+                rows[name, variant] = row_of(name, variant, numbers[number])
+                if variant == "ref" and len(kept) < keep and not maps[number].isnan().any():
+                    kept[name] = maps[number].numpy().astype(np.float16)
             done(len(ids))
     for name, variant in product(photos.table.ids, VARIANTS):
         if name not in photos.usable:
-            known = truth if variant == "robust" else None
-            rows[name, variant], _ = score_photo(photos, name, variant, "untrusted mask", known)
+            truth_of = truth if variant == "robust" else None
+            rows[name, variant], _ = score_photo(photos, name, variant, "untrusted mask", truth_of)
     ref = np.array(list(kept.values()), np.float16).reshape(-1, photos.size, photos.size)
     frame = pd.DataFrame([rows[one] for one in product(photos.table.ids, VARIANTS)])
     return frame, {"ids": np.array(list(kept), dtype=str), "ref": ref}
@@ -109,23 +110,17 @@ def gradient_maps(
     normalised: float32 [B, H, W] on their device, by variant.
 
     ``embed`` gives unit vectors [N, d] in evaluation mode, ``reference`` is one [d]; ``distance`` (l2 or cosine) is that of
-    ``ref``. At most ``passes`` views go through the network at once.
+    ``ref``. All noisy views are made, and at most ``passes`` of them go through the network at once.
     """
     if distance not in ("l2", "cosine"):
         raise ValueError(f"distance must be l2 or cosine, not {distance!r}")
-    step, shape = max(1, passes // settings.samples), (settings.samples, *x.shape[1:])
-    measured = []
-    for photos, start in zip(x.split(step), range(0, len(x), step), strict=True):
-        numbers = draw_noise(keys[start : start + step], shape, str(x.device))
-        views = add_noise(photos, numbers.to(x.dtype), settings.noise)
-        parts = [
-            _measure_views(embed, part, reference, distance, settings.precision)
-            for part in views.split(passes)
-        ]
-        measured.append([torch.cat(strengths) for strengths in zip(*parts, strict=True)])
-    maps = (
-        torch.cat(m).unflatten(0, (-1, settings.samples)).mean(1).float() for m in zip(*measured, strict=True)
-    )
+    numbers = draw_noise(keys, (settings.samples, *x.shape[1:]), str(x.device))
+    views = add_noise(x, numbers.to(x.dtype), settings.noise)
+    parts = [
+        _measure_views(embed, part, reference, distance, settings.precision) for part in views.split(passes)
+    ]
+    of_views = (torch.cat(strengths) for strengths in zip(*parts, strict=True))
+    maps = (strengths.unflatten(0, (-1, settings.samples)).mean(1).float() for strengths in of_views)
     return dict(zip(VARIANTS, maps, strict=True))
 
 

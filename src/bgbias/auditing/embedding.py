@@ -25,6 +25,8 @@ from bgbias.progress import showing
 
 VIEWS, CROSSING = "views", "crossing"  # files in the folder of unfinished work
 NAMED = 8  # photos that an error names
+VIEWS_AT_ONCE = 512  # that a GPU makes
+SHARE = 0.02  # of a GPU's memory for each kind of pictures: how much the model needs is not known
 
 
 def embed_views(
@@ -35,7 +37,7 @@ def embed_views(
     shape = (len(views), len(photos.table), model.dim)
     rows = ResumableRows(work, VIEWS, np.float32, shape, axis=1)
     at_once = max(1, model.batch.size // len(views))
-    with closing(_make_views(model, photos, views, at_once, rows.missing)) as pictures:
+    with closing(_make_views(model, photos, views, rows.missing)) as pictures:
         _embed_missing(model, rows, photos.table.ids, pictures, at_once, "embeddings")
     return {view: rows.values[:, number] for number, view in enumerate(views)}
 
@@ -59,16 +61,19 @@ def measure_shares(
 
 
 def _make_views(
-    model: Adapted, photos: EvaluationPhotos, views: Sequence[View], at_once: int, rows: Sequence[int]
+    model: Adapted, photos: EvaluationPhotos, views: Sequence[View], rows: Sequence[int]
 ) -> Generator[np.ndarray, None, None]:
-    """The views of these rows' photos, by the GPU that the model is on, of so many photos at once; else by the processor."""
-    if model.device.startswith("cuda"):
-        from bgbias.evaluation.device_views import on_device
-
-        for batch in on_device(photos, model.device).views(views, at_once, rows, model.workers):
-            yield from batch.cpu().numpy()
-    else:
+    """The views of these rows' photos, by the GPU that the model is on, or by the processor."""
+    if not model.device.startswith("cuda"):
         yield from photos.views(views, model.workers or 1, rows)
+        return
+    from bgbias.compute.transfer import to_host
+    from bgbias.evaluation.device_views import DevicePhotos
+
+    device = DevicePhotos(photos, model.device, SHARE)
+    at_once = max(1, VIEWS_AT_ONCE // len(views))
+    for batch in to_host(device.views(views, at_once, rows, model.workers)):
+        yield from batch.numpy()
 
 
 def _embed_missing(

@@ -40,7 +40,7 @@ class Channels:
         return self[self.row(image_id)]
 
     def row(self, image_id: str) -> int:
-        """Its place; an unknown id is a KeyError."""
+        """The row of its pixels; an unknown id is a KeyError."""
         if image_id not in self.ids:
             raise KeyError(image_id)
         return self.pixels.row(image_id)
@@ -50,7 +50,7 @@ class Channels:
 
     @cached_property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of each picture, in their places."""
+        """The shape of each picture, row by row."""
         return [self[0].shape] * len(self.pixels)
 
 

@@ -5,12 +5,12 @@ memory and sent in a stream of their own; results are fetched when the device ha
 made ahead as well, and all numbers are those of doing one thing after the other.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,13 +22,13 @@ def to_device(thing: T, device: str) -> T:
     """A tensor, or a dataclass whose fields are tensors or None, on the device, without waiting for the copy; one that is there
     already is itself.
     """
-
-    def send(tensor: Tensor) -> Tensor:
-        if device.startswith("cuda") and tensor.device.type == "cpu":
-            tensor = tensor.pin_memory()
-        return tensor.to(device, non_blocking=True)
-
-    return _change_tensors(thing, send)
+    if not isinstance(thing, Tensor):
+        fields = {name: to_device(part, device) for name, part in vars(thing).items() if part is not None}
+        return replace(thing, **fields)  # type: ignore[type-var]
+    tensor: Any = thing
+    if device.startswith("cuda") and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)  # type: ignore[no-any-return]
 
 
 def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
@@ -58,25 +58,23 @@ def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
             if arrival is not None:
                 user = torch.cuda.current_stream(device)
                 user.wait_event(arrival)
-                for tensor in _list_tensors(thing):
-                    # Its memory goes back to the other stream, which must not write into it before this one has read it.
-                    tensor.record_stream(user)
+                for tensor in [thing] if isinstance(thing, Tensor) else vars(thing).values():
+                    if isinstance(tensor, Tensor):
+                        # Its memory goes back to the other stream, which must not write into it before this one has read it.
+                        tensor.record_stream(user)
             yield thing
 
 
-def to_host(things: Iterable[T]) -> Iterator[T]:
-    """Tensors, or dataclasses of tensors, in the computer's memory, in their order; on a GPU each is waited for when the next has
-    been asked for.
-    """
-    pending: tuple[T, torch.cuda.Event] | None = None
-    for thing in things:
-        device = _list_tensors(thing)[0].device
-        if device.type != "cuda":
-            yield thing
+def to_host(tensors: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The tensors in the computer's memory, in their order; on a GPU each is waited for when the next has been asked for."""
+    pending: tuple[Tensor, torch.cuda.Event] | None = None
+    for tensor in tensors:
+        if not tensor.is_cuda:
+            yield tensor
             continue
         # A copy that nobody waits for goes to pinned memory.
-        copy = _change_tensors(thing, lambda tensor: tensor.to("cpu", non_blocking=True))
-        event = torch.cuda.current_stream(device).record_event()
+        copy = tensor.to("cpu", non_blocking=True)
+        event = torch.cuda.current_stream(tensor.device).record_event()
         if pending is not None:
             yield _wait_for(*pending)
         pending = copy, event
@@ -90,20 +88,6 @@ def _get_stream(device: str) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def _wait_for(copy: T, event: torch.cuda.Event) -> T:
+def _wait_for(copy: Tensor, event: torch.cuda.Event) -> Tensor:
     event.synchronize()
-    return _change_tensors(copy, Tensor.clone)  # pinned memory is scarce
-
-
-def _list_tensors(thing: object) -> list[Tensor]:
-    if isinstance(thing, Tensor):
-        return [thing]
-    return [part for part in vars(thing).values() if isinstance(part, Tensor)]
-
-
-def _change_tensors(thing: T, change: Callable[[Tensor], Tensor]) -> T:
-    """A tensor, or a dataclass whose fields are tensors or None, tensor by tensor."""
-    if isinstance(thing, Tensor):
-        return change(thing)  # type: ignore[return-value]
-    fields = {name: change(part) for name, part in vars(thing).items() if part is not None}
-    return replace(thing, **fields)  # type: ignore[type-var]
+    return copy.clone()  # pinned memory is scarce

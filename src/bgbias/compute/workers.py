@@ -1,10 +1,18 @@
-"""What several processes make beside this one, in its order: torch's ``DataLoader``, with errors as they were raised."""
+"""What several processes make beside this one, in its order.
+
+Each has a pipe of its own. torch's ``DataLoader`` has one for all of its processes: it may wait for ever when one of them is
+killed, and they stay when this process is killed.
+"""
 
 import gc
+import multiprocessing
+import signal
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import TypeVar
 
 from bgbias.errors import UserError
 
@@ -14,40 +22,62 @@ T = TypeVar("T")
 def make_in_workers(make: Callable[[int], T], count: int, processes: int) -> Iterator[T]:
     """``make(0)`` to ``make(count - 1)``, by so many processes, which see all that this one has opened.
 
-    A UserError of ``make`` is raised here when its turn comes, any other error as a RuntimeError, as is a death of a process.
+    A UserError of ``make`` is raised here when its turn comes, any other error as a RuntimeError, as is the death of a process.
     ``make`` must not touch a GPU, which a forked process cannot use.
     """
-    import torch
-    from torch.utils.data import DataLoader
-
-    def run(number: int) -> T | Exception:
-        try:
-            return make(number)
-        except Exception as error:
-            told = error
-            if not isinstance(error, UserError):  # which may hold what cannot be sent
-                told = RuntimeError("".join(traceback.format_exception_only(error)).strip())
-            told.add_note(f"In a process of its own:\n{traceback.format_exc()}")
-            return told
-
-    gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the locks of other threads, and of more processes than cores
-        # Arrays go through pipes: tensors would take /dev/shm, of which containers have little.
-        loader: Any = DataLoader(
-            range(count),  # type: ignore[arg-type]  # has all that a dataset needs
-            batch_size=None,
-            collate_fn=run,  # type: ignore[arg-type]  # of one number
-            num_workers=processes,
-            multiprocessing_context="fork",
-            generator=torch.Generator(),  # else it would draw from the global one
-        )
-        stream = iter(loader)
-    gc.unfreeze()
+    fork = multiprocessing.get_context("fork")
+    workers, pipes = [], list[Connection]()
+    processes = min(processes, count)
     try:
-        for made in stream:
-            if isinstance(made, Exception):
-                raise made
-            yield made
+        for number in range(processes):
+            ours, theirs = fork.Pipe(duplex=False)
+            pipes.append(ours)
+            arguments = make, range(number, count, processes), theirs, list(pipes)
+            worker = fork.Process(target=_work, args=arguments, daemon=True)
+            gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
+                worker.start()
+            gc.unfreeze()
+            theirs.close()
+            workers.append(worker)
+        for number in range(count):
+            try:
+                result = pipes[number % processes].recv()
+            except (EOFError, OSError):
+                raise RuntimeError(
+                    "A process that made pictures was killed or broke. If memory was short, give fewer --workers or threads"
+                    " (OMP_NUM_THREADS)."
+                ) from None
+            if isinstance(result, Exception):
+                raise result
+            yield result
     finally:
-        del stream  # which ends the processes, whoever keeps the error
+        for worker, pipe in zip(workers, pipes, strict=False):
+            worker.kill()
+            pipe.close()
+        for worker in workers:
+            worker.join()
+
+
+def _work(
+    make: Callable[[int], object], numbers: range, pipe: Connection, inherited: Sequence[Connection]
+) -> None:
+    # Open here, these would keep others from noticing that nobody reads what they send.
+    for end in inherited:
+        end.close()
+    # The process that forked this one ends it, and may handle signals in its own way.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with suppress(ConnectionError):  # nobody waits any more
+        for number in numbers:
+            result: object
+            try:
+                result = make(number)
+            except Exception as error:
+                words = "".join(traceback.format_exception_only(error)).strip()
+                result = error if isinstance(error, UserError) else RuntimeError(words)
+                result.add_note(f"In a process of its own:\n{traceback.format_exc()}")
+            pipe.send(result)
+            if isinstance(result, Exception):
+                return

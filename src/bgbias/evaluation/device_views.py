@@ -26,7 +26,7 @@ from bgbias.images.composite import DeviceCutOuts
 from bgbias.models.inference import embed_batches, embed_views
 from bgbias.models.model import EmbeddingModel
 from bgbias.models.settings import USUAL, How
-from bgbias.photos.crops import DeviceCrops, PillowCrops, cropper
+from bgbias.photos.crops import SHARE, DeviceCrops, PillowCrops, cropper
 from bgbias.photos.picture_cache import Pictures, check_mask
 
 
@@ -58,6 +58,7 @@ class DevicePhotos:
 
     split: EvaluationPhotos
     device: str
+    share: float = SHARE  # of the device's memory for each kind
 
     def views(
         self,
@@ -111,7 +112,8 @@ class DevicePhotos:
         assert self.split.backgrounds is not None  # NEEDS says so
         pictures = self.split.backgrounds.pictures
         shapes = [picture.shape for picture in pictures]
-        return cropper(pictures.__getitem__, shapes, self.split.size, self.device, few=True)
+        size, share = self.split.size, self.share
+        return cropper(pictures.__getitem__, shapes, size, self.device, few=True, share=share)
 
     @cached_property
     def is_trusted(self) -> np.ndarray:
@@ -130,7 +132,9 @@ class DevicePhotos:
     def _open(self, pictures: Pictures, ids: Sequence[str]) -> PillowCrops | DeviceCrops:
         places = [pictures.row(image_id) for image_id in ids]
         shapes = [pictures.shapes[place] for place in places]
-        return cropper(lambda row: pictures[places[row]], shapes, self.split.size, self.device)
+        return cropper(
+            lambda row: pictures[places[row]], shapes, self.split.size, self.device, share=self.share
+        )
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,20 @@ Rows = Sequence[int] | np.ndarray
 
 
 def cropper(
-    picture: Picture, shapes: Sequence[tuple[int, ...]], size: int, device: str, few: bool = False
+    picture: Picture,
+    shapes: Sequence[tuple[int, ...]],
+    size: int,
+    device: str,
+    few: bool = False,
+    share: float = SHARE,
 ) -> PillowCrops | DeviceCrops:
-    """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times."""
+    """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times.
+    ``share``: of the device's memory that they may take.
+    """
     if device.startswith("cuda"):
         # Of all memory, not of what is free: who else is there at the moment must not decide what is trained on.
         memory = torch.cuda.get_device_properties(device).total_memory / shares()
-        if sum(map(math.prod, shapes)) < SHARE * memory:
+        if sum(map(math.prod, shapes)) < share * memory:
             return DeviceCrops(picture, shapes, size, device)
     return PillowCrops(picture, size, few)
 
