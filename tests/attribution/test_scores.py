@@ -44,16 +44,15 @@ def test_maps_are_stretched_up_to_numpys_quantile_each_by_itself() -> None:
 
 
 def test_bits_of_noise_are_those_published_for_split_mix() -> None:
-    """The first numbers from seed 1234567 and from 0, of implementations in C and Java."""
-    found = split_mix(torch.tensor([1234567, 0]), 3)
-    assert [[one % 2**64 for one in row] for row in found.tolist()] == [
-        [6457827717110365317, 3203168211198807973, 9817491932198370423],
-        [16294208416658607535, 7960286522194355700, 487617019471545679],
-    ]
+    first = [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+    ]  # as in implementations in C and Java
+    assert [number % 2**64 for number in split_mix(torch.tensor([1234567]), 3)[0].tolist()] == first
 
 
 def naive_noise(key: str, count: int) -> list[float]:
-    """Sixteen bits after the other, the low ones first; no array, no sign."""
     state, numbers = seeds.number(f"attribution|{key}"), list[float]()
     while len(numbers) < count:
         state = (state + 0x9E3779B97F4A7C15) % 2**64
@@ -68,15 +67,12 @@ def naive_noise(key: str, count: int) -> list[float]:
 def test_noise_is_normal_and_a_photos_own(device: str) -> None:
     shape = (25, 3, 32, 31)
     drawn = draw_noise(["a", "b"], shape, device).cpu()
-    assert drawn.shape == (2, *shape)
     assert torch.equal(drawn[1:], draw_noise(["b"], shape, "cpu"))
-    for noise in drawn.flatten(1):
-        assert kstest(noise.numpy(), "norm").pvalue > 0.01
-    # Neither photos nor neighbours in a photo have anything in common: each r has a standard deviation of .0037.
-    assert abs(torch.corrcoef(drawn.flatten(1))[0, 1]) < 0.015
-    for lag in (1, 2, 3, 31, 32 * 31):
-        pair = torch.stack((drawn.flatten()[lag:], drawn.flatten()[:-lag]))
-        assert abs(torch.corrcoef(pair)[0, 1]) < 0.015, lag
+    both = drawn.flatten(1)
+    assert all(kstest(noise, "norm").pvalue > 0.01 for noise in both.numpy())
+    # Of two photos and of neighbours in one; each has a standard deviation of .0037.
+    correlations = torch.corrcoef(torch.cat((both[:, 1:], both[:, :-1])))
+    assert correlations.triu(1).abs().max() < 0.015
 
 
 def naive_maps(x: Tensor, key: str, reference: Tensor, distance: str, samples: int) -> list[np.ndarray]:

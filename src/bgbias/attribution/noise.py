@@ -15,7 +15,7 @@ from bgbias import seeds
 from bgbias.compute.transfer import to_device
 
 # SplitMix64's constants, whose 64 bits torch reads with a sign: 9E3779B97F4A7C15, BF58476D1CE4E5B9, 94D049BB133111EB.
-STEP, FACTORS = -0x61C8864680B583EB, (-0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15)
+STEP, MIX = -0x61C8864680B583EB, ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15), (31, 1))
 
 
 def draw_noise(keys: Sequence[str], shape: tuple[int, ...], device: str) -> Tensor:
@@ -36,21 +36,16 @@ def split_mix(first: Tensor, count: int) -> Tensor:
     each seed, int64 [B, count] from int64 [B]: 64 random bits each.
     """
     z = first[:, None] + STEP * torch.arange(1, count + 1, device=first.device)
-    for shift, factor in zip((30, 27), FACTORS, strict=True):
-        z ^= _shift_right(z, shift)
+    for shift, factor in MIX:
+        z ^= (z >> shift).bitwise_and_((1 << (64 - shift)) - 1)  # without the sign, which torch repeats
         z *= factor
-    return z ^ _shift_right(z, 31)
+    return z
 
 
 def add_noise(photos: Tensor, numbers: Tensor, noise: float) -> Tensor:
     """Views [B * samples, 3, H, W] of photos [B, 3, H, W], from the numbers drawn for each: ``noise`` times a photo's range."""
     ranges = photos.amax((1, 2, 3)) - photos.amin((1, 2, 3))
     return (photos[:, None] + (noise * ranges).view(-1, 1, 1, 1, 1) * numbers).flatten(0, 1)
-
-
-def _shift_right(z: Tensor, bits: int) -> Tensor:
-    """Without a sign, which torch would repeat."""
-    return (z >> bits).bitwise_and_((1 << (64 - bits)) - 1)
 
 
 @cache

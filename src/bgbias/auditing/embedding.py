@@ -37,7 +37,7 @@ def embed_views(
     shape = (len(views), len(photos.table), model.dim)
     rows = ResumableRows(work, VIEWS, np.float32, shape, axis=1)
     at_once = max(1, model.batch.size // len(views))
-    with closing(_make_views(model, photos, views, rows.missing)) as pictures:
+    with closing(make_views(model, photos, views, rows.missing)) as pictures:
         _embed_missing(model, rows, photos.table.ids, pictures, at_once, "embeddings")
     return {view: rows.values[:, number] for number, view in enumerate(views)}
 
@@ -60,20 +60,18 @@ def measure_shares(
     return crossing.shares(rows.values)
 
 
-def _make_views(
+def make_views(
     model: Adapted, photos: EvaluationPhotos, views: Sequence[View], rows: Sequence[int]
 ) -> Generator[np.ndarray, None, None]:
     """The views of these rows' photos, by the GPU that the model is on, or by the processor."""
     if not model.device.startswith("cuda"):
-        yield from photos.views(views, model.workers or 1, rows)
-        return
+        return photos.views(views, model.workers or 1, rows)
     from bgbias.compute.transfer import to_host
     from bgbias.evaluation.device_views import DevicePhotos
 
-    device = DevicePhotos(photos, model.device, SHARE)
     at_once = max(1, VIEWS_AT_ONCE // len(views))
-    for batch in to_host(device.views(views, at_once, rows, model.workers)):
-        yield from batch.numpy()
+    batches = DevicePhotos(photos, model.device, SHARE).views(views, at_once, rows, model.workers)
+    return (view for batch in to_host(batches) for view in batch.numpy())
 
 
 def _embed_missing(

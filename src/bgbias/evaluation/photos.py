@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -74,11 +74,10 @@ class EvaluationPhotos:
                 yield photo.view if is_kept else condition.view(photo, draw)
 
         selected = range(len(self.table)) if rows is None else rows
-        if workers == 1:
-            yield from itertools.chain.from_iterable(map(of_photo, selected))
-        else:
-            made = make_in_workers(lambda n: np.stack([*of_photo(selected[n])]), len(selected), workers)
-            yield from itertools.chain.from_iterable(made)
+        made: Iterator[Iterable[np.ndarray]] = map(of_photo, selected)
+        if workers > 1:
+            made = make_in_workers(lambda n: [*of_photo(selected[n])], len(selected), workers)
+        yield from itertools.chain.from_iterable(made)
 
     def require(self, views: Sequence[View]) -> None:
         """ValueError if these photos were opened without what a condition needs."""

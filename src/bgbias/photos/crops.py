@@ -34,8 +34,8 @@ def cropper(
     few: bool = False,
     share: float = SHARE,
 ) -> PillowCrops | DeviceCrops:
-    """What crops pictures of these shapes to ``size`` fastest for this device. ``few``: each of them is cropped many times.
-    ``share``: of the device's memory that they may take.
+    """What crops pictures of these shapes to ``size`` fastest for this device, of whose memory they may take a ``share``; of a
+    ``few`` each is cropped many times.
     """
     if device.startswith("cuda"):
         # Of all memory, not of what is free: who else is there at the moment must not decide what is trained on.
