@@ -9,7 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import psutil
@@ -21,6 +24,8 @@ from torch import Tensor
 from bgbias.compute.transfer import prefetch, to_host
 from bgbias.compute.workers import make_in_workers
 from bgbias.errors import UserError
+from bgbias.models import inference
+from bgbias.models.settings import How
 from bgbias.training.methods import Batch
 
 
@@ -55,7 +60,7 @@ def test_errors_come_in_their_turn_even_what_cannot_be_sent(error: Exception) ->
     coming = make_in_workers(broken, 23, 3)
     assert [int(next(coming)[0, 0]) for _ in range(5)] == [0, 1, 2, 3, 4]
     kind = UserError if isinstance(error, UserError) else RuntimeError
-    with pytest.raises(kind, match=r"'bird_5' is damaged|ValueError: \('no', <function") as raised:
+    with pytest.raises(kind, match=r"'bird_5' is damaged|ValueError\('no', <function") as raised:
         next(coming)
     assert "in broken" in raised.value.__notes__[0]
 
@@ -71,9 +76,10 @@ def test_a_killed_process_is_told_of_in_a_thread_too() -> None:
 
 
 HOLDER = """
-import multiprocessing, time
+import multiprocessing, signal, time
 import numpy as np
 from bgbias.compute.workers import make_in_workers
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
 for _ in make_in_workers(lambda number: np.zeros((300, 300, 3), np.uint8), 10**9, 3):
     print(*(process.pid for process in multiprocessing.active_children()), flush=True)
     time.sleep(600)
@@ -151,6 +157,22 @@ def test_one_thing_is_made_while_another_is_used_and_no_more_and_no_thread_is_le
     (own,) = set(threading.enumerate()) - before
     coming.close()  # type: ignore[attr-defined]  # a generator
     assert not own.is_alive()
+
+
+def test_who_interrupts_a_network_finds_its_batches_at_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_slowly() -> Iterator[Tensor]:
+        while True:
+            yield torch.zeros(1, 8, 8, 3, dtype=torch.uint8)
+            time.sleep(0.1)
+
+    def interrupt(vectors: Iterator[Tensor]) -> None:
+        next(vectors)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inference, "to_host", interrupt)
+    network: Any = SimpleNamespace(pooled=lambda x: x, preprocess=Tensor.float)
+    with pytest.raises(KeyboardInterrupt), closing(make_slowly()) as batches:  # type: ignore[type-var]
+        inference.embed_batches(network, batches, How(pooled=True))
 
 
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ memory and sent in a stream of their own; results are fetched when the device ha
 made ahead as well, and all numbers are those of doing one thing after the other.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
@@ -31,7 +31,7 @@ def to_device(thing: T, device: str) -> T:
     return tensor.to(device, non_blocking=True)  # type: ignore[no-any-return]
 
 
-def prefetch(things: Iterable[T], device: str) -> Iterator[T]:
+def prefetch(things: Iterable[T], device: str) -> Generator[T, None, None]:
     """The things on the device, each made and sent while the one before it is used.
 
     Whoever takes one may use it in the device's current stream.

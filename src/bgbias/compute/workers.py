@@ -1,11 +1,12 @@
 """What several processes make beside this one, in its order.
 
-Each has a pipe of its own. torch's ``DataLoader`` has one for all of its processes: it may wait for ever when one of them is
-killed, and they stay when this process is killed.
+Each has a pipe of its own, and ends when it sends and nobody reads. torch's ``DataLoader`` has one pipe for all of its processes:
+it may wait for ever when one of them is killed, and they may stay when this process is killed.
 """
 
 import gc
 import multiprocessing
+import pickle
 import signal
 import traceback
 import warnings
@@ -35,11 +36,13 @@ def make_in_workers(make: Callable[[int], T], count: int, processes: int) -> Ite
             arguments = make, range(number, count, processes), theirs, list(pipes)
             worker = fork.Process(target=_work, args=arguments, daemon=True)
             gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
-                worker.start()
-            gc.unfreeze()
-            theirs.close()
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
+                    worker.start()
+            finally:
+                gc.unfreeze()
+                theirs.close()
             workers.append(worker)
         for number in range(count):
             try:
@@ -71,13 +74,11 @@ def _work(
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     with suppress(ConnectionError):  # nobody waits any more
         for number in numbers:
-            result: object
             try:
-                result = make(number)
+                content = pickle.dumps(make(number))
             except Exception as error:
-                words = "".join(traceback.format_exception_only(error)).strip()
-                result = error if isinstance(error, UserError) else RuntimeError(words)
-                result.add_note(f"In a process of its own:\n{traceback.format_exc()}")
-            pipe.send(result)
-            if isinstance(result, Exception):
+                failure = UserError(str(error)) if isinstance(error, UserError) else RuntimeError(repr(error))
+                failure.add_note(f"In a process of its own:\n{traceback.format_exc()}")
+                pipe.send(failure)
                 return
+            pipe.send_bytes(content)

@@ -69,8 +69,7 @@ class DevicePhotos:
     ) -> Generator[Tensor, None, None]:
         """What ``EvaluationPhotos.views`` gives, of so many photos at once: uint8 [photos * views, S, S, 3] on the device.
 
-        ``workers`` make the views that the device does not make; unless given two less than there are threads, as this process
-        tells the GPU what to do and sends it what was made.
+        ``workers``, two fewer than threads unless given, make the views that the device does not make.
         """
         self.split.require(views)
         modules = [(plugins.load("conditions", name), draw) for name, draw in views]

@@ -3,6 +3,7 @@
 import copy
 import itertools
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 import torch
@@ -52,14 +53,19 @@ def embed_batches(model: EmbeddingModel, batches: Iterator[torch.Tensor], how: H
 
     def embedded() -> Iterator[torch.Tensor]:
         embed = model.pooled if how.pooled else model
-        for x in prefetch(batches, how.device):
+        for x in sent:
             inputs = model.preprocess(x.permute(0, 3, 1, 2)).contiguous(memory_format=torch.channels_last)
             yield embed(inputs).float()
 
     # In one piece: a small array of each batch, kept among large ones that come and go, would leave holes in the memory that
     # nothing fills, 28 kB a view of a small network.
     vectors, dimension = bytearray(), 0
-    with torch.inference_mode(), autocast(how.device, how.precision):
+    # Whoever closes the batches after an interrupt must not meet the thread that makes them.
+    with (
+        closing(prefetch(batches, how.device)) as sent,
+        torch.inference_mode(),
+        autocast(how.device, how.precision),
+    ):
         for batch in to_host(embedded()):
             dimension = batch.shape[1]
             vectors += batch.numpy().tobytes()
