@@ -9,7 +9,6 @@ import multiprocessing
 import pickle
 import signal
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
@@ -37,9 +36,7 @@ def make_in_workers(make: Callable[[int], T], count: int, processes: int) -> Ite
             worker = fork.Process(target=_work, args=arguments, daemon=True)
             gc.freeze()  # garbage stays where it is: to collect what belongs to a GPU would end a forked process
             try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)  # of the locks of other threads
-                    worker.start()
+                worker.start()
             finally:
                 gc.unfreeze()
                 theirs.close()
